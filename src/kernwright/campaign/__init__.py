@@ -1,0 +1,1 @@
+"""The loop of one task: hypothesis, edit, verdict, ledger, next step."""

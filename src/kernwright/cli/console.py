@@ -1,0 +1,40 @@
+"""Shared by the commands: where they print, and how they show progress."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+out = Console()
+err = Console(stderr=True)
+
+
+class Bar:
+    """Progress on standard error, so that standard output stays a result."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, TextColumn("[dim]{task.fields[note]}"), console=err, transient=True)
+        self._current: TaskID | None = None
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def phase(self, what: str, steps: int) -> None:
+        if self._current is not None:
+            self._progress.remove_task(self._current)
+        self._current = self._progress.add_task(what, total=steps, note="")
+        if not err.is_terminal:
+            err.print(f"{what} ({steps} rows)", highlight=False)
+
+    def step(self, note: str) -> None:
+        if self._current is not None:
+            self._progress.update(self._current, advance=1, note=note)

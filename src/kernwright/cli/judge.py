@@ -1,0 +1,65 @@
+"""kernwright judge: one candidate against one baseline on a task's rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernwright.errors import EnvironmentProblem
+
+
+def judge(
+    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
+    candidate: Annotated[Path | None, typer.Option(help="the candidate's folder")] = None,
+    baseline: Annotated[
+        str, typer.Option(help="what to beat: eager, compile, or one of the task's adapters")
+    ] = "eager",
+    rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    seed: Annotated[int | None, typer.Option(help="repeat a run's inputs and order")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="correctness and a coarse time; never evidence")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the verdict here")] = None,
+    aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,
+    ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
+    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+) -> None:
+    """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
+    from kernwright.cli.console import Bar, out
+    from kernwright.judge.request import JudgeRequest, judge
+    from kernwright.report.table import verdict_table
+
+    if json_file is not None:
+        _refuse_unwritable(json_file)
+    request = JudgeRequest(
+        task=task, candidate=candidate, baseline=baseline, rows=rows, device=device, seed=seed,
+        quick=quick, against_itself=aa, ledger=ledger, wait_s=wait,
+    )  # fmt: skip
+    with Bar() as bar:
+        verdict = judge(request, bar)
+    out.print(verdict_table(verdict))
+    if json_file is not None:
+        _write(json_file, verdict.model_dump_json(indent=1))
+    raise typer.Exit(2 if verdict.interrupted else verdict.exit_status)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Before the work, not after it."""
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise EnvironmentProblem(
+            f"{path} cannot be written", f"make {folder} a writable folder, or choose another file"
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or none: a reader never meets half a verdict."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise EnvironmentProblem(f"{path} cannot be written: {error}", "the verdict stands in the ledger") from None

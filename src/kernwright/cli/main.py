@@ -1,0 +1,44 @@
+"""kernwright: the command line's root."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from kernwright import __version__
+from kernwright.cli import ledger, task
+from kernwright.cli.judge import judge
+from kernwright.errors import KernwrightError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Proves faster kernels: frozen tasks, a judge that cannot be fooled, evidence anyone can check.",
+)
+app.command("judge")(judge)
+app.add_typer(task.app, name="task")
+app.add_typer(ledger.app, name="ledger")
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    try:
+        app()
+    except KernwrightError as error:
+        typer.echo(f"kernwright: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("kernwright: interrupted", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

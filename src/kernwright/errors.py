@@ -1,0 +1,28 @@
+"""What Kernwright says when it cannot go on: the cause, and the remedy."""
+
+from __future__ import annotations
+
+
+class KernwrightError(Exception):
+    """A condition that a user can mend. The command line prints it as one message and exits with status 2."""
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        self.cause = cause
+        self.remedy = remedy
+        super().__init__(f"{cause}\n  remedy: {remedy}" if remedy else cause)
+
+
+class BadFile(KernwrightError):
+    """A file that does not say what its schema asks for."""
+
+    def __init__(self, path: object, field: str, problem: str, remedy: str) -> None:
+        where = f"{path}: {field}: " if field else f"{path}: "
+        super().__init__(f"{where}{problem}", remedy)
+
+
+class LedgerError(KernwrightError):
+    """The ledger cannot be read, written or trusted."""
+
+
+class EnvironmentProblem(KernwrightError):
+    """The machine lacks something that the request needs: a device, memory, a compiler, a writable folder."""

@@ -1,0 +1,59 @@
+"""Cases: the calls that a candidate must get right on a row before any of its time is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernwright.judge.inputs import DISTRIBUTIONS
+from kernwright.ops.definition import Op
+from kernwright.tasks.workload import Workload
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row, perhaps at a neighbouring size, with inputs of one distribution."""
+
+    row: Workload
+    distribution: str
+
+    @property
+    def label(self) -> str:
+        sizes = " ".join(f"{axis}={size}" for axis, size in self.row.axes.items())
+        return f"{self.distribution} inputs, {sizes}" if sizes else f"{self.distribution} inputs"
+
+
+def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...], quick: bool = False) -> Iterator[Case]:
+    """The frozen size with every distribution, then odd and prime sizes next to it."""
+    distributions = [d for d in DISTRIBUTIONS if d != "nonfinite" or op.propagates_nonfinite]
+    if quick:
+        distributions = ["normal", "offset", "mixed"]
+    for distribution in distributions:
+        yield Case(row, distribution)
+    axes = [axis for axis in neighbours if axis in row.axes]
+    for number, sizes in enumerate(neighbour_sizes({axis: row.axes[axis] for axis in axes}, row.has_strided_tensors)):
+        if quick and number >= 2:
+            return
+        yield Case(row.resized(sizes), ("normal", "mixed", "offset")[number % 3])
+
+
+def neighbour_sizes(axes: dict[str, int], only_smaller: bool) -> Iterator[dict[str, int]]:
+    """One axis at a time to an odd and a prime size beside its own, then all at once, then the smallest."""
+    for axis, size in axes.items():
+        for other in dict.fromkeys([_prime_below(size), size - 1, *([] if only_smaller else [size + 1])]):
+            if other >= 1 and other != size:
+                yield {axis: other}
+    if len(axes) > 1:
+        yield {axis: _prime_below(size) for axis, size in axes.items()}
+    if axes:
+        first = next(iter(axes))
+        if axes[first] > 1:
+            yield {first: 1}
+
+
+def _prime_below(size: int) -> int:
+    """The largest prime under size; 1 where there is none."""
+    for candidate in range(size - 1, 1, -1):
+        if all(candidate % divisor for divisor in range(2, int(candidate**0.5) + 1)):
+            return candidate
+    return 1

@@ -1,0 +1,96 @@
+"""The message pipe between judge and worker: framed, plain data, nothing that could be unpickled.
+
+A frame is a length, a tag and a payload. `J` carries a JSON object, `R` a request to run a block, `D` the answer that a
+block is done. Buffers travel as file descriptors beside a JSON frame.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+HEADER = struct.Struct("<IB")
+JSON, RUN, DONE = ord("J"), ord("R"), ord("D")
+MOST_BYTES = 16 * 2**20
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class ChannelGarbled(Exception):
+    """The other side sent what no honest one sends."""
+
+
+class Channel:
+    """One end of the pipe."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def send(self, tag: int, payload: bytes) -> None:
+        try:
+            self.connection.sendall(HEADER.pack(len(payload), tag) + payload)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ChannelClosed from error
+
+    def send_json(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        payload = json.dumps(message).encode()
+        frame = HEADER.pack(len(payload), JSON) + payload
+        try:
+            if descriptors:
+                sent = socket.send_fds(self.connection, [frame], list(descriptors))
+                self.connection.sendall(frame[sent:])
+            else:
+                self.connection.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ChannelClosed from error
+
+    def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
+        """Blocks until a frame is here; TimeoutError when the deadline passes first."""
+        self.connection.settimeout(deadline_s)
+        length, tag = HEADER.unpack(self._exactly(HEADER.size))
+        if length > MOST_BYTES:
+            raise ChannelGarbled(f"a frame of {length} bytes")
+        return tag, self._exactly(length)
+
+    def receive_json(self, deadline_s: float | None = None) -> dict[str, Any]:
+        tag, payload = self.receive(deadline_s)
+        if tag != JSON:
+            raise ChannelGarbled(f"expected a JSON frame, got tag {tag}")
+        return as_object(payload)
+
+    def receive_json_with_descriptors(self, most: int = 4) -> tuple[int, bytes, list[int]]:
+        """For the worker's end: a frame, and the descriptors that came with its first bytes."""
+        self.connection.settimeout(None)
+        first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
+        if not first:
+            raise ChannelClosed
+        header = first + (self._exactly(HEADER.size - len(first)) if len(first) < HEADER.size else b"")
+        length, tag = HEADER.unpack(header)
+        return tag, self._exactly(length), descriptors
+
+    def _exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            try:
+                part = self.connection.recv(count)
+            except ConnectionResetError as error:
+                raise ChannelClosed from error
+            if not part:
+                raise ChannelClosed
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+def as_object(payload: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise ChannelGarbled("a JSON frame that is not JSON") from error
+    if not isinstance(message, dict):
+        raise ChannelGarbled("a JSON frame that is not an object")
+    return message

@@ -1,0 +1,124 @@
+"""Contract: how close an output must come, judged against a float64 oracle and the eager chain's own error."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import Contract
+from kernwright.tasks.task import Tolerance
+
+EAGER_FACTOR = 1.5  # an implementation may be at most this much less accurate than the chain it replaces
+ULP_FACTOR = 2.0  # but is never asked to be closer than this many units in the output's last place
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one output must be: the oracle, the eager chain's value, and that chain's own error."""
+
+    oracle: Tensor
+    eager: Tensor
+    eager_max: float
+    eager_rms: float
+    ulp_rms: float
+
+    @classmethod
+    def of(cls, oracle: Tensor, eager: Tensor) -> Expected:
+        finite = torch.isfinite(eager) & torch.isfinite(oracle)
+        error = torch.where(finite, (eager.double() - oracle).abs(), 0.0)
+        ulp = torch.where(finite, _ulp(oracle, eager.dtype), 0.0)
+        return cls(oracle, eager, float(error.max()) if error.numel() else 0.0, _rms(error), _rms(ulp))
+
+
+@dataclass(frozen=True)
+class ErrorFigures:
+    """How far an output was from the oracle, and how far the eager chain was."""
+
+    max_error: float
+    rms_error: float
+    eager_max: float
+    eager_rms: float
+
+    def as_record(self) -> dict[str, float]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The comparison of one output: its figures, and what is wrong with it, if anything."""
+
+    figures: ErrorFigures
+    problem: str | None
+
+
+def compare(value: Tensor, expected: Expected, contract: Contract, tolerance: Tolerance) -> Finding:
+    """Exact: the bits of the eager chain. Close: no less accurate than it, and inside the fixed tolerance."""
+    finite = torch.isfinite(expected.eager) & torch.isfinite(expected.oracle)
+    error = torch.where(finite, (value.double() - expected.oracle).abs(), 0.0)
+    worst = float(error.max()) if error.numel() else 0.0  # NaN in the value gives NaN here
+    figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
+    return Finding(figures, _problem(value, expected, contract, tolerance, error, finite, figures))
+
+
+def _problem(
+    value: Tensor,
+    expected: Expected,
+    contract: Contract,
+    tolerance: Tolerance,
+    error: Tensor,
+    finite: Tensor,
+    figures: ErrorFigures,
+) -> str | None:
+    if contract == "exact":
+        return None if _same_bits(value, expected.eager) else "differs in its bits from the eager chain"
+    strays = finite & ~torch.isfinite(value)
+    if bool(strays.any()):
+        return f"{int(strays.sum())} elements are NaN or Inf where the reference is finite"
+    if problem := _nonfinite_problem(value, expected.eager):
+        return problem
+    allowed = EAGER_FACTOR * expected.eager_max
+    own_ulp = ULP_FACTOR * _ulp(expected.oracle, expected.eager.dtype)
+    bad = finite & (error > allowed) & (error > own_ulp)
+    if bool(bad.any()):
+        return (
+            f"max error {figures.max_error:.3g} is over {EAGER_FACTOR} x the eager chain's {expected.eager_max:.3g} "
+            f"({int(bad.sum())} of {bad.numel()} elements)"
+        )
+    if figures.rms_error > max(EAGER_FACTOR * expected.eager_rms, ULP_FACTOR * expected.ulp_rms):
+        return f"RMS error {figures.rms_error:.3g} is over {EAGER_FACTOR} x the eager chain's {expected.eager_rms:.3g}"
+    fixed = tolerance.atol + tolerance.rtol * expected.oracle.abs()
+    # Where the eager chain itself cannot keep the fixed tolerance, its own error is the measure.
+    outside = finite & (error > fixed) & (error > allowed)
+    if bool(outside.any()):
+        return f"{int(outside.sum())} elements are outside atol {tolerance.atol}, rtol {tolerance.rtol}"
+    return None
+
+
+def _nonfinite_problem(value: Tensor, eager: Tensor) -> str | None:
+    """A NaN or Inf of the reference must show; a NaN never matches anything else."""
+    if bool((torch.isnan(eager) & torch.isfinite(value)).any()):
+        return "finite where the reference is NaN"
+    infinite = torch.isinf(eager)
+    if bool((infinite & torch.isfinite(value) & (value.double().abs() < torch.finfo(eager.dtype).max)).any()):
+        return "finite where the reference is infinite"
+    return None
+
+
+def _same_bits(value: Tensor, eager: Tensor) -> bool:
+    """torch.equal, but for NaN: a NaN matches a NaN."""
+    same = (value == eager) | (torch.isnan(value) & torch.isnan(eager))
+    return bool(same.all())
+
+
+def _ulp(oracle: Tensor, dtype: torch.dtype) -> Tensor:
+    """Size of the last place of each oracle value, were it stored in the output's dtype."""
+    if not dtype.is_floating_point:
+        return torch.zeros_like(oracle)
+    info = torch.finfo(dtype)
+    return oracle.abs().clamp(info.tiny, info.max).log2().floor().exp2() * info.eps
+
+
+def _rms(error: Tensor) -> float:
+    return float(error.square().mean().sqrt()) if error.numel() else 0.0

@@ -1,0 +1,77 @@
+"""Correctness before time: every case of a row, compared with the oracle under the op's contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.cases import Case, cases_for
+from kernwright.judge.contract import ErrorFigures, Expected, compare
+from kernwright.judge.inputs import ContentPool, Inputs
+from kernwright.ops.definition import Op
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+# Runs one case's call on the given inputs and hands back its outputs. Twice the same inputs: two independent calls.
+Runner = Callable[[Case, Inputs], dict[str, Tensor]]
+
+
+@dataclass
+class CorrectnessReport:
+    """What the cases of one row showed."""
+
+    problems: list[str] = field(default_factory=list)
+    errors: dict[str, ErrorFigures] = field(default_factory=dict)
+    deterministic: bool = True
+    cases: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+
+def check_row(
+    task: Task, row: Workload, run: Runner, pool: ContentPool, *, quick: bool = False, stop_early: bool = True
+) -> CorrectnessReport:
+    """Runs the row's cases until one fails; `errors` are those of the frozen size with normal inputs."""
+    op = task.op_of(row)
+    report = CorrectnessReport()
+    for case in cases_for(op, row, task.file.neighbours, quick):
+        inputs = pool.draw(op, case.row, case.distribution)
+        outputs = run(case, inputs)
+        report.cases += 1
+        figures = _judge_case(task, op, case, inputs, outputs, report)
+        if case.row is row and case.distribution == "normal":
+            report.errors = figures
+            again = run(case, inputs)
+            report.deterministic = all(torch.equal(outputs[name], again[name]) for name in outputs)
+            if not report.deterministic:
+                _judge_case(task, op, case, inputs, again, report)
+        if report.problems and stop_early:
+            break
+    return report
+
+
+def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expected]:
+    """Oracle and eager chain on these inputs, in the judge's own process."""
+    scalars = op.scalar_defaults | row.scalars
+    own = {name: tensor.clone() if name in op.inplace else tensor for name, tensor in inputs.items()}
+    oracles = op.oracle(inputs, scalars)
+    eagers = op.call(own, scalars)
+    return {name: Expected.of(oracle, eager) for name, oracle, eager in zip(op.outputs, oracles, eagers, strict=True)}
+
+
+def _judge_case(
+    task: Task, op: Op, case: Case, inputs: Inputs, outputs: dict[str, Tensor], report: CorrectnessReport
+) -> dict[str, ErrorFigures]:
+    figures: dict[str, ErrorFigures] = {}
+    for name, expected in expected_outputs(op, case.row, inputs).items():
+        tolerance = task.tolerance_for(case.row.outputs[name].dtype)
+        finding = compare(outputs[name], expected, op.contract, tolerance)
+        figures[name] = finding.figures
+        if finding.problem:
+            report.problems.append(f"{name} {finding.problem} [{case.label}]")
+    return figures

@@ -1,0 +1,117 @@
+"""Device: what the judge needs to know of the hardware it measures on. A GPU joins by implementing this."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernwright.errors import EnvironmentProblem
+
+
+class Device(Protocol):
+    """The hardware under the judge: memory to hand out, state to record, limits that no kernel can pass."""
+
+    name: str
+
+    def free_bytes(self) -> int: ...
+
+    def describe(self) -> dict[str, Any]:
+        """What it is: recorded once a run."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Clocks and load right now: recorded before and after."""
+        ...
+
+    def worker_processor(self) -> int | None:
+        """The processor that workers are pinned to, where pinning is possible."""
+        ...
+
+    def fastest_seconds(self, moved_bytes: int, threads: int) -> float:
+        """No call that moves these bytes can take less: physics, not a measurement."""
+        ...
+
+    def copy_seconds(self, moved_bytes: int, threads: int) -> float:
+        """A plain copy that moves as many bytes, measured now."""
+        ...
+
+
+class CpuDevice:
+    """The processors of this machine."""
+
+    name = "cpu"
+
+    def free_bytes(self) -> int:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        return int(found.group(1)) * 1024 if found else 0
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "cpu",
+            "model": _processor_model(),
+            "architecture": platform.machine(),
+            "processors": len(os.sched_getaffinity(0)),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": platform.release(),
+            "driver": None,
+        }
+
+    def state(self) -> dict[str, Any]:
+        frequencies = []
+        for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")):
+            frequencies.append(int(path.read_text()) // 1000)
+        return {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "load_1min": os.getloadavg()[0],
+            "clocks_mhz": frequencies or "not reported by this machine",
+            "free_bytes": self.free_bytes(),
+        }
+
+    def worker_processor(self) -> int | None:
+        usable = sorted(os.sched_getaffinity(0))
+        return usable[-1] if len(usable) > 1 else None
+
+    def fastest_seconds(self, moved_bytes: int, threads: int) -> float:
+        """Two 64-byte loads and one 64-byte store a cycle at 6 GHz: beyond any core, in any of its caches."""
+        return moved_bytes / (threads * 192 * 6e9)
+
+    def copy_seconds(self, moved_bytes: int, threads: int) -> float:
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            source = torch.zeros(max(1, moved_bytes // 2), dtype=torch.uint8)
+            target = torch.empty_like(source)
+            times = []
+            for _ in range(7):
+                start = time.perf_counter()
+                target.copy_(source)
+                times.append(time.perf_counter() - start)
+            return sorted(times[1:])[len(times) // 2]
+        finally:
+            torch.set_num_threads(before)
+
+
+def find_device(name: str) -> Device:
+    if name == "cpu":
+        return CpuDevice()
+    if re.fullmatch(r"cuda(:\d+)?", name):
+        raise EnvironmentProblem(f"device {name} is not there: this version judges on a CPU", "use --device cpu")
+    raise EnvironmentProblem(f"{name!r} is not a device", "use cpu, cuda or cuda:N")
+
+
+def _processor_model() -> str:
+    text = Path("/proc/cpuinfo").read_text()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, flags=re.MULTILINE)
+    if found:
+        return found.group(1)
+    part = re.search(r"^CPU part\s*:\s*(.+)$", text, flags=re.MULTILINE)
+    implementer = re.search(r"^CPU implementer\s*:\s*(.+)$", text, flags=re.MULTILINE)
+    if part and implementer:
+        return f"implementer {implementer.group(1)}, part {part.group(1)}"
+    return platform.processor() or "unknown"

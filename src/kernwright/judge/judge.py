@@ -1,0 +1,377 @@
+"""The judge: correctness first, then rounds of quads with fresh workers, until every row is decided."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import torch
+
+from kernwright.campaign.ledger import RunWriter
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.cases import Case
+from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.correctness import check_row, expected_outputs
+from kernwright.judge.decision import noise_band, outcome_of, overall
+from kernwright.judge.device import Device
+from kernwright.judge.inputs import ContentPool, Inputs
+from kernwright.judge.provenance import Provenance
+from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.session import Outputs, Session, WrongBehaviour, bytes_per_slot
+from kernwright.judge.sides import Crew, Side
+from kernwright.judge.statistics import geometric_mean
+from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for
+from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
+from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+CALL_DEADLINE_S = 120.0
+MEMORY_FACTOR = 40  # judge's copies, float64 oracles and three sides' slots, over a row's fewest bytes
+ARENA_BYTES = 256 * 2**20
+NO_LOOP = "a CPU has no loop without Python for this pair of sides"
+
+
+class Progress(Protocol):
+    """Where the judge says how far it is."""
+
+    def phase(self, what: str, steps: int) -> None: ...
+
+    def step(self, note: str) -> None: ...
+
+
+@dataclass
+class Judgement:
+    """One task, one baseline, one candidate, some rows, one device."""
+
+    task: Task
+    baseline: Baseline
+    candidate_name: str
+    candidate_digest: str
+    sides: dict[SideName, Side]
+    rows: Sequence[Workload]
+    device: Device
+    policy: TimingPolicy
+    provenance: Provenance
+    writer: RunWriter
+    progress: Progress
+    quick: bool = False
+    states: list[RowState] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.provenance.seed)
+        self.generator = torch.Generator().manual_seed(self.chance.getrandbits(63))
+        self.states = [RowState(row) for row in self.rows]
+        self._refuse_rows_too_large()
+
+    def _refuse_rows_too_large(self) -> None:
+        free = self.device.free_bytes()
+        for row in self.rows:
+            if (need := MEMORY_FACTOR * row.bytes_min) > free:
+                raise EnvironmentProblem(
+                    f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
+                    f"{free / 2**30:.1f} GiB are free on {self.device.name}",
+                    "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
+                )
+
+    def run(self) -> Verdict:
+        """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted."""
+        interrupted = False
+        self.provenance.started = _now()
+        self.provenance.state_before = self.device.state()
+        try:
+            self._rounds()
+        except KeyboardInterrupt:
+            interrupted = True
+        self.provenance.state_after = self.device.state()
+        self.provenance.finished = _now()
+        verdict = self._verdict(interrupted)
+        self.writer.append("verdict", verdict.model_dump(mode="json"))
+        return verdict
+
+    def _rounds(self) -> None:
+        for number in range(self.policy.max_rounds):
+            pending = [state for state in self.states if state.pending]
+            if not pending:
+                return
+            crew = self._assemble()
+            try:
+                if number == 0:
+                    self._check_all(crew)
+                    pending = [state for state in self.states if state.pending]
+                self.progress.phase(f"timing, round {number + 1}", len(pending))
+                for state in pending:
+                    self._time(crew, state, number)
+                    self.progress.step(state.row.id)
+            finally:
+                crew.dismiss()
+            self._record_round(number)
+            if number + 1 >= self.policy.first_look:
+                for state in pending:
+                    if state.pending:
+                        state.look(self.policy)
+
+    def _assemble(self) -> Crew:
+        try:
+            crew = Crew(self.sides, self.policy.threads, self.device.worker_processor())
+        except (WorkerFailed, WorkerCheated) as failed:
+            raise EnvironmentProblem(
+                f"a worker cannot start: {failed}", "see that this Python can import torch"
+            ) from None
+        self.provenance.isolation = {"workers": crew.workers["candidate"].isolation} | {
+            name: wall for name, wall in self.provenance.isolation.items() if name != "workers"
+        }
+        return crew
+
+    # Correctness
+
+    def _check_all(self, crew: Crew) -> None:
+        self.progress.phase("correctness", len(self.states))
+        self._load_baseline(crew)
+        for state in self.states:
+            started = time.monotonic()
+            try:
+                self._check(crew, state)
+            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+                state.condemn(cause)
+                if _cannot_load(cause):
+                    for other in self.states:
+                        if other.pending:
+                            other.condemn(cause)
+                    break
+                crew.respawn("candidate")
+            state.spent_s += time.monotonic() - started
+            self.progress.step(state.row.id)
+        self.writer.append(
+            "correctness",
+            {
+                state.row.id: {
+                    "cases": state.report.cases,
+                    "problems": state.reasons,
+                    "errors": {name: f.as_record() for name, f in state.report.errors.items()},
+                }
+                for state in self.states
+            },
+        )
+
+    def _load_baseline(self, crew: Crew) -> None:
+        try:
+            crew.worker("baseline", self.states[0].row.op)
+        except (WorkerFailed, WorkerCheated) as failed:
+            raise EnvironmentProblem(
+                f"baseline {self.baseline.name} cannot be loaded: {failed}", "choose another"
+            ) from None
+
+    def _check(self, crew: Crew, state: RowState) -> None:
+        op = self.task.op_of(state.row)
+        worker = crew.worker("candidate", op.name)
+        pool = ContentPool.for_row(state.row, self.generator)
+        style = self.sides["candidate"].style
+        session: Session | None = None
+
+        def run(case: Case, inputs: Inputs) -> Outputs:
+            nonlocal session
+            if session is None or session.row is not case.row:
+                if session is not None:
+                    session.close()
+                session = Session(worker, op, case.row, style, slots=1)
+            session.fill(0, inputs)
+            try:
+                return session.check_call(0, CALL_DEADLINE_S)
+            except (WorkerFailed, WrongBehaviour) as cause:
+                cause.args = (f"{cause} [{case.label}]",)
+                raise
+
+        try:
+            state.report = check_row(self.task, state.row, run, pool, quick=self.quick)
+        finally:
+            if session is not None:
+                session.close()
+        if state.report.problems:
+            state.fault = "incorrect"
+            state.reasons += state.report.problems
+        elif not state.report.deterministic:
+            state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
+
+    # Time
+
+    def _time(self, crew: Crew, state: RowState, number: int) -> None:
+        started = time.monotonic()
+        sessions: dict[SideName, Session] = {}
+        try:
+            self._time_row(crew, state, number, sessions)
+        except SideFault as fault:
+            if fault.side != "candidate":
+                raise EnvironmentProblem(
+                    f"baseline {self.baseline.name} fell over on row {state.row.id}: {fault.cause}",
+                    "judge against another baseline, or mend this one",
+                ) from None
+            state.condemn(fault.cause)
+            crew.respawn("candidate")
+        finally:
+            for session in sessions.values():
+                session.close()
+            state.spent_s += time.monotonic() - started
+
+    def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
+        row, op = state.row, self.task.op_of(state.row)
+        pool = ContentPool.for_row(row, self.generator)
+        if state.slots is None:
+            state.slots = self._slots(crew, state, pool)
+            state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
+        for side in self.sides:
+            sessions[side] = self._open(crew, side, row, state.slots)
+            self._warm(side, sessions[side], pool)
+        eager = state.report.errors or self._eager_errors(row, pool)
+        timing = RowTiming(self.task, op, row, sessions, pool, self.chance, eager)
+        timing.measure_protocol()
+        state.unavailable["device"] = NO_LOOP
+        for metric in METRICS:
+            if metric in state.unavailable:
+                continue
+            for _ in range(self.policy.quads_per_round):
+                state.samples.append(timing.quad(metric, number, self.policy))
+
+    def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:
+        expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))
+        return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
+
+    def _open(self, crew: Crew, side: SideName, row: Workload, slots: int) -> Session:
+        op = self.task.op_of(row)
+        try:
+            return Session(crew.worker(side, op.name), op, row, "returns", slots)
+        except (WorkerFailed, WorkerCheated) as cause:
+            raise SideFault(side, cause) from cause
+
+    def _warm(self, side: SideName, session: Session, pool: ContentPool) -> None:
+        """Touches every slot and lets the allocator grow to a block's outputs, so that no timed block pays for it."""
+        for slot in range(session.slots):
+            session.fill(slot, pool.draw(session.op, session.row))
+        try:
+            session.worker.run_block(list(range(session.slots)), len(session.output_specs), CALL_DEADLINE_S)
+            session.release()
+        except (WorkerFailed, WorkerCheated) as cause:
+            raise SideFault(side, cause) from cause
+
+    def _slots(self, crew: Crew, state: RowState, pool: ContentPool) -> int:
+        """Blocks of a length that both sides can be measured with: between the slower and the faster one's."""
+        seconds: list[float] = []
+        for side in ("baseline", "candidate"):
+            session = self._open(crew, side, state.row, 2)
+            try:
+                seconds.append(call_seconds(session, lambda slot, s=session: s.fill(slot, pool.draw(s.op, s.row))))
+            except (WorkerFailed, WorkerCheated) as cause:
+                raise SideFault(side, cause) from cause
+            finally:
+                session.close()
+        return slots_for(
+            math.sqrt(seconds[0] * seconds[1]), bytes_per_slot(state.row, "returns"), self.policy, ARENA_BYTES
+        )
+
+    # Records
+
+    def _record_round(self, number: int) -> None:
+        """What this round measured, safe on disk before the next begins."""
+        samples = {
+            state.row.id: [asdict(sample) for sample in state.samples if sample.round == number]
+            for state in self.states
+        }
+        blob = self.writer.blob(json.dumps(samples).encode())
+        self.writer.append("round", {"round": number, "samples": f"blob:{blob}"})
+
+    def _verdict(self, interrupted: bool) -> Verdict:
+        samples = {state.row.id: [asdict(s) for s in state.samples] for state in self.states if state.samples}
+        blob = f"blob:{self.writer.blob(json.dumps(samples).encode())}" if samples else None
+        rows = tuple(
+            state.verdict(self.policy, self.device, self.quick, blob if state.samples else None)
+            for state in self.states
+        )
+        headline, outcome = self._headline(rows)
+        verdict = overall([row.verdict for row in rows], outcome)
+        return Verdict(
+            task=self.task.name,
+            task_digest=self.task.digest,
+            baseline=self.baseline.name,
+            baseline_digest=self.baseline.digest,
+            candidate=self.candidate_name,
+            candidate_digest=self.candidate_digest,
+            style="returns",
+            verdict=verdict,
+            reasons=tuple(_summary(rows, verdict, interrupted)),
+            headline=headline,
+            rows=rows,
+            quick=self.quick,
+            interrupted=interrupted,
+            evidence=not (self.quick or interrupted),
+            provenance=self.provenance.model_dump(mode="json"),
+        )
+
+    def _headline(self, rows: Sequence[RowVerdict]) -> tuple[dict[Metric, Headline | Unavailable], Outcome | None]:
+        headline: dict[Metric, Headline | Unavailable] = {}
+        outcome: Outcome | None = None
+        for metric in METRICS:
+            timed = [
+                (row.metrics[metric], state)
+                for row, state in zip(rows, self.states, strict=True)
+                if isinstance(row.metrics.get(metric), MetricResult)
+            ]
+            if not timed:
+                reasons = {state.unavailable.get(metric, "no row was timed") for state in self.states}
+                headline[metric] = Unavailable(unavailable="; ".join(sorted(reasons)))
+                continue
+            level = level_of(metric, self.policy)
+            pairs = [state.intervals(metric, level) for _, state in timed]
+            ratio = geometric_mean([speedup for speedup, _ in pairs], level)
+            band = noise_band(geometric_mean([noise for _, noise in pairs], level), self.policy)
+            worst, row_id = min(
+                (result.ratio, state.row.id) for result, state in timed if isinstance(result, MetricResult)
+            )
+            low, high = (0.0, 1e9) if math.isinf(ratio.high) else (math.exp(ratio.low), math.exp(ratio.high))
+            headline[metric] = Headline(
+                geomean=math.exp(ratio.estimate), interval=(low, high), noise_band=min(math.expm1(min(band, 20.0)), 1e9),
+                worst_row=row_id, worst_ratio=worst, rows=len(timed),
+            )  # fmt: skip
+            if metric == self.policy.decides:
+                outcome = outcome_of(ratio, band, self.policy)
+                if self.quick:
+                    outcome = _majority([row.verdict for row in rows])
+        return headline, outcome
+
+
+def _majority(outcomes: Sequence[Outcome]) -> Outcome:
+    return max(sorted(set(outcomes)), key=list(outcomes).count)
+
+
+def _cannot_load(cause: Exception) -> bool:
+    return isinstance(cause, WorkerFailed) and cause.kind in (
+        "SideProblem",
+        "ImportError",
+        "ModuleNotFoundError",
+        "SyntaxError",
+    )
+
+
+def _summary(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) -> list[str]:
+    """Why the verdict is what it is, in a few lines."""
+    lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
+    for row in rows:
+        if row.verdict == verdict and row.verdict in ("tampered", "incorrect", "failed"):
+            lines.append(f"{row.id}: {row.reasons[0] if row.reasons else row.verdict}")
+    slower = [row.id for row in rows if row.verdict == "slower"]
+    if slower and verdict != "slower":
+        lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
+    undecided = [row.id for row in rows if row.verdict == "inconclusive"]
+    if undecided:
+        lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
+    return lines[:8]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,59 @@
+"""Provenance: the one record of where a verdict comes from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+import shlex
+import sys
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright import __version__
+from kernwright.tasks.candidate import Candidate
+from kernwright.tasks.task import Task
+
+LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "scipy", "pydantic")
+
+
+class Provenance(BaseModel):
+    """Everything that a reader needs to repeat a run or to doubt it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kernwright: str = __version__
+    command: str
+    seed: int
+    host: str
+    hardware: dict[str, Any]
+    libraries: dict[str, str]
+    policy: dict[str, Any]
+    sources: dict[str, str] = Field(description="hash of every file of the candidate and of every op's definition")
+    device: str
+    state_before: dict[str, Any] = Field(default_factory=dict)
+    state_after: dict[str, Any] = Field(default_factory=dict)
+    isolation: dict[str, Any] = Field(default_factory=dict)
+    started: str = ""
+    finished: str = ""
+
+
+def library_versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def source_hashes(task: Task, candidate: Candidate | None) -> dict[str, str]:
+    ops = {f"op {name}": op.digest for name, op in task.ops.items()}
+    files = candidate.sources if candidate else {}
+    return ops | {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def command_line() -> str:
+    return shlex.join(["kernwright", *sys.argv[1:]])

@@ -1,0 +1,111 @@
+"""Request: what a user asks the judge for, and how it becomes a judgement."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.judge.confine import hide_judge
+from kernwright.judge.device import find_device
+from kernwright.judge.judge import Judgement, Progress
+from kernwright.judge.lock import device_lock
+from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
+from kernwright.judge.scratch import scratch_folder
+from kernwright.judge.sides import Side, baseline_side, candidate_side
+from kernwright.judge.timing import SideName
+from kernwright.judge.verdict import Verdict
+from kernwright.tasks.baseline import find_baseline
+from kernwright.tasks.candidate import Candidate, load_candidate
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.task import Task
+
+NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """One call of `kernwright judge`."""
+
+    task: str
+    candidate: Path | None
+    baseline: str = "eager"
+    rows: str | None = None
+    device: str = "cpu"
+    seed: int | None = None
+    quick: bool = False
+    against_itself: bool = False
+    ledger: Path | None = None
+    wait_s: float = 0.0
+
+
+def judge(request: JudgeRequest, progress: Progress) -> Verdict:
+    """Everything that can be refused is refused before a worker starts; then the device is held to the end."""
+    device = find_device(request.device)
+    task = find_task(request.task)
+    baseline = find_baseline(task, request.baseline)
+    candidate = _candidate(request, task)
+    op = candidate.file.op if candidate else None
+    rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
+    policy = task.policy.quick() if request.quick else task.policy
+    provenance = Provenance(
+        command=command_line(),
+        seed=secrets.randbits(63) if request.seed is None else request.seed,
+        host=platform.node(),
+        hardware=device.describe(),
+        libraries=library_versions(),
+        policy=policy.model_dump(),
+        sources=source_hashes(task, candidate),
+        device=request.device,
+    )
+    with device_lock(request.device, request.wait_s), scratch_folder() as scratch:
+        provenance.isolation = {"judge": hide_judge()}
+        sides: dict[SideName, Side] = {
+            "baseline": baseline_side(baseline, task, scratch / "baseline"),
+            "again": baseline_side(baseline, task, scratch / "baseline"),
+            "candidate": (
+                candidate_side(candidate, scratch / "candidate")
+                if candidate and not request.against_itself
+                else baseline_side(baseline, task, scratch / "itself")
+            ),
+        }
+        named = candidate if candidate and not request.against_itself else None
+        with Ledger(request.ledger).open_run(
+            {"task": task.name, "baseline": baseline.model_dump(), "provenance": provenance.model_dump(mode="json")}
+        ) as writer:
+            return Judgement(
+                task=task,
+                baseline=baseline,
+                candidate_name=named.name if named else baseline.name,
+                candidate_digest=named.digest if named else baseline.digest,
+                sides=sides,
+                rows=rows,
+                device=device,
+                policy=policy,
+                provenance=provenance,
+                writer=writer,
+                progress=progress,
+                quick=request.quick,
+            ).run()
+
+
+def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
+    if request.candidate is None:
+        if request.against_itself:
+            return None
+        raise KernwrightError("no candidate to judge", "name its folder with --candidate, or use --aa")
+    candidate = load_candidate(request.candidate)
+    if candidate.file.op not in task.ops:
+        raise KernwrightError(
+            f"candidate {candidate.name} implements {candidate.file.op}, which task {task.name} has no rows of",
+            f"the task's ops are: {', '.join(task.ops)}",
+        )
+    if request.device == "cpu" and candidate.file.language in NEEDS_CUDA:
+        raise EnvironmentProblem(
+            f"candidate {candidate.name} is written in {candidate.file.language}, which does not run on a CPU",
+            "judge it with --device cuda on a machine with a GPU",
+        )
+    return candidate

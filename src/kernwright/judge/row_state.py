@@ -1,0 +1,153 @@
+"""RowState: what a judgement has gathered on one row so far, and the verdict that it amounts to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+
+from kernwright.judge.correctness import CorrectnessReport
+from kernwright.judge.decision import noise_band, outcome_of
+from kernwright.judge.device import Device
+from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.statistics import Interval, signed_rank_interval
+from kernwright.judge.timing import Sample, WrongOutput
+from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+from kernwright.tasks.workload import Workload
+
+SHARED_WORK = 1.5  # a call by itself may cost this much more than in a run of calls, the pipe's cost allowed for
+
+
+@dataclass
+class RowState:
+    """One row under judgement."""
+
+    row: Workload
+    report: CorrectnessReport = field(default_factory=CorrectnessReport)
+    samples: list[Sample] = field(default_factory=list)
+    slots: int | None = None
+    copy_s: float | None = None
+    spent_s: float = 0.0
+    unavailable: dict[Metric, str] = field(default_factory=dict)
+    fault: Outcome | None = None
+    reasons: list[str] = field(default_factory=list)
+    decided: bool = False
+
+    @property
+    def pending(self) -> bool:
+        return self.fault is None and not self.decided
+
+    def condemn(self, cause: Exception) -> None:
+        """The candidate fell over or broke a rule: that is this row's verdict."""
+        match cause:
+            case WorkerCheated():
+                self.fault = "tampered"
+            case WrongBehaviour() | WrongOutput():
+                self.fault = "incorrect"
+            case WorkerFailed(kind="OutputProblem"):
+                self.fault = "incorrect"
+            case _:
+                self.fault = "failed"
+        self.reasons.append(str(cause))
+
+    def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
+        """Baseline over candidate, and baseline over its twin: the difference and the noise."""
+        quads = [sample for sample in self.samples if sample.metric == metric]
+        speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
+        noise = [sample.log_ratio("baseline", "again") for sample in quads]
+        return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
+
+    def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
+        if metric in self.unavailable:
+            return Unavailable(unavailable=self.unavailable[metric])
+        quads = [sample for sample in self.samples if sample.metric == metric]
+        ratio, noise = self.intervals(metric, level_of(metric, policy))
+        if quick and quads:
+            ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
+        if math.isinf(ratio.high) or math.isinf(ratio.low):
+            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)})")
+        band = noise_band(noise, policy)
+        return MetricResult(
+            ratio=math.exp(ratio.estimate),
+            interval=(math.exp(ratio.low), math.exp(ratio.high)),
+            noise_band=math.expm1(band),
+            baseline_us=median(sample.mean_us("baseline") for sample in quads),
+            candidate_us=median(sample.mean_us("candidate") for sample in quads),
+            quads=len(quads),
+            outcome=outcome_of(ratio, band, policy),
+        )
+
+    def look(self, policy: TimingPolicy) -> None:
+        """The sequential test's look at this row: decided, out of time, or one more round."""
+        result = self.result(policy.decides, policy, quick=False)
+        if isinstance(result, MetricResult) and result.outcome != "inconclusive":
+            self.decided = True
+        elif self.spent_s > policy.row_budget_s:
+            self.decided = True
+            self.reasons.append(f"undecided when its {policy.row_budget_s:.0f} s were spent")
+
+    def verdict(self, policy: TimingPolicy, device: Device, quick: bool, samples_blob: str | None) -> RowVerdict:
+        metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
+        outcome, reasons = self._outcome(metrics, policy, device)
+        return RowVerdict(
+            id=self.row.id,
+            op=self.row.op,
+            verdict=outcome,
+            reasons=tuple(reasons),
+            metrics=metrics,
+            errors={name: figures.as_record() for name, figures in self.report.errors.items()},
+            cases=self.report.cases,
+            deterministic=self.report.deterministic if self.report.cases else None,
+            bytes_min=self.row.bytes_min,
+            copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
+            samples=samples_blob,
+        )
+
+    def _outcome(
+        self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, device: Device
+    ) -> tuple[Outcome, list[str]]:
+        reasons = list(self.reasons)
+        if self.fault is not None:
+            return self.fault, reasons
+        deciding = metrics.get(policy.decides)
+        if not isinstance(deciding, MetricResult):
+            return "inconclusive", [*reasons, deciding.unavailable if deciding else "not timed"]
+        fastest = device.fastest_seconds(self.row.bytes_min, policy.threads) * 1e6
+        if deciding.candidate_us < fastest:
+            return "tampered", [
+                *reasons,
+                f"{deciding.candidate_us:.3g} us is impossible: {self.row.bytes_min} bytes take {fastest:.3g} us at least",
+            ]
+        outcome = deciding.outcome
+        if outcome == "inconclusive" and not reasons:
+            reasons.append("the interval neither clears the noise band nor lies inside the margin")
+        wall = metrics.get("wall")
+        if outcome == "faster" and isinstance(wall, MetricResult):
+            if problem := _shared_between_calls(deciding, wall):
+                return "inconclusive", [*reasons, problem]
+        return outcome, reasons
+
+
+def level_of(metric: Metric, policy: TimingPolicy) -> float:
+    """The deciding metric is looked at several times and pays for each look; the others once, at the end."""
+    return policy.level if metric == policy.decides else 1.0 - policy.error_budget
+
+
+def _shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
+    """A gain that exists only in a run of calls was not earned by the call."""
+    pipe_us = max(0.0, wall.baseline_us - stream.baseline_us)
+    alone = stream.candidate_us + pipe_us
+    if wall.candidate_us > SHARED_WORK * alone and wall.outcome != "faster":
+        return (
+            f"a call by itself takes {wall.candidate_us:.0f} us, {stream.candidate_us:.0f} us in a run of calls: "
+            "work is shared between calls"
+        )
+    return None
+
+
+def _spread(interval: Interval, quads: list[Sample], other: str) -> Interval:
+    """The range of a few quads: what a quick run shows instead of an interval."""
+    values = [sample.log_ratio("baseline", other) for sample in quads]  # type: ignore[arg-type]
+    return Interval(interval.estimate, min(values), max(values))

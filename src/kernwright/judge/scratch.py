@@ -1,0 +1,36 @@
+"""Scratch folders of a judgement's workers: gone with it, and swept by the next one if it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernwright.errors import EnvironmentProblem
+
+PREFIX = "kernwright-scratch-"
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    root = Path(tempfile.gettempdir())
+    _sweep(root)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
+    except OSError as error:
+        raise EnvironmentProblem(f"no scratch folder below {root}: {error}", "free some space, or set TMPDIR") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    """Removes the folders of judges that died without doing so themselves."""
+    for left in root.glob(f"{PREFIX}*"):
+        owner = left.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(left, ignore_errors=True)

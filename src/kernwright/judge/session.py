@@ -1,0 +1,151 @@
+"""Session: one worker with one row open, its slots in an arena that the judge fills, reads and guards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.arena import Arena
+from kernwright.judge.inputs import Inputs
+from kernwright.judge.layout import lay_out, slot_bytes
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerCheated, WorkerProcess
+from kernwright.ops.definition import Op
+from kernwright.tasks.candidate import Style
+from kernwright.tasks.workload import Workload
+
+Outputs = dict[str, Tensor]
+
+
+class WrongBehaviour(Exception):
+    """The call broke a rule of the op: it wrote where it must not, or handed out memory twice."""
+
+
+def bytes_per_slot(row: Workload, style: Style) -> int:
+    tensors = row.concrete_inputs() | (row.concrete_outputs() if style == "writes" else {})
+    return slot_bytes(tensors)
+
+
+class Session:
+    """Fill, run, read back. Every read is from a stopped worker."""
+
+    def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
+        self.worker, self.op, self.row, self.style = worker, op, row, style
+        self.output_specs = row.concrete_outputs()
+        tensors = row.concrete_inputs() | (self.output_specs if style == "writes" else {})
+        self.arena = Arena.create(lay_out(tensors, slots))
+        self._contents: dict[int, Inputs] = {}
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        names = [parameter.name for parameter in self.op.tensor_parameters]
+        wanted = [*names, *(self.output_specs if self.style == "writes" else ())]
+        slots = [
+            [slot[name].as_message() if name in slot else None for name in wanted] for slot in self.arena.layout.slots
+        ]
+        row = {
+            "inputs": names,
+            "outputs": [spec.model_dump() for spec in self.output_specs.values()],
+            "scalars": self.op.scalar_defaults | self.row.scalars,
+            "style": self.style,
+        }
+        message = {"do": "open_row", "bytes": self.arena.layout.size, "slots": slots, "row": row}
+        self.worker.request(message, BUILD_DEADLINE_S, (self.arena.descriptor,))
+
+    @property
+    def slots(self) -> int:
+        return len(self.arena.layout.slots)
+
+    def fill(self, slot: int, contents: Inputs) -> None:
+        """New contents for a slot, its outputs poisoned. The worker stands still meanwhile."""
+        places = self.arena.layout.slots[slot]
+        for name, content in contents.items():
+            self.arena.tensor(places[name]).copy_(content)
+        if self.style == "writes":
+            for name in self.output_specs:
+                self.arena.poison(places[name])
+        self._contents[slot] = contents
+
+    def check_call(self, slot: int, deadline_s: float) -> Outputs:
+        """One call by itself, with every rule looked at."""
+        answer = self.worker.request({"do": "check", "slot": slot}, deadline_s)
+        pointers = [int(p) for p in answer.get("pointers", [])]
+        outputs = self.snapshot([slot], pointers)[0]
+        self.look_for_damage([slot])
+        self.release()
+        return outputs
+
+    def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
+        """Copies of what the block left, in the order of its calls."""
+        if self.style == "writes":
+            places = self.arena.layout.slots
+            return [
+                {name: self.arena.tensor(places[slot][name]).clone() for name in self.output_specs} for slot in order
+            ]
+        specs = list(self.output_specs.items())
+        self._refuse_shared_memory(pointers, [spec.span_bytes for _, spec in specs])
+        snapshots: list[Outputs] = []
+        remaining = iter(pointers)
+        for _ in order:
+            outputs: Outputs = {}
+            for name, spec in specs:
+                dtype = getattr(torch, spec.torch_dtype_name)
+                copy = torch.empty(spec.span_bytes // spec.item_bytes, dtype=dtype)
+                if copy.numel():
+                    self.worker.read_memory(next(remaining), copy)
+                outputs[name] = copy.as_strided(spec.shape, spec.strides)
+            snapshots.append(outputs)
+        return snapshots
+
+    def _refuse_shared_memory(self, pointers: Sequence[int], sizes: Sequence[int]) -> None:
+        """Outputs of different calls, and inputs, must not be the same memory: a call returns what it computed."""
+        spans = sorted((p, p + sizes[i % len(sizes)]) for i, p in enumerate(pointers))
+        for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+            if start < end:
+                raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
+        for low, high in self._arena_mappings():
+            if any(start < high and end > low for start, end in spans):
+                raise WrongBehaviour("an output aliases an input: outputs need memory of their own")
+
+    def _arena_mappings(self) -> list[tuple[int, int]]:
+        maps = Path(f"/proc/{self.worker.pid}/maps").read_text()
+        found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*kernwright-arena", maps, flags=re.MULTILINE)
+        return [(int(low, 16), int(high, 16)) for low, high in found]
+
+    def look_for_damage(self, order: Sequence[int]) -> None:
+        """Canaries whole, inputs as they were, slots that nobody asked for untouched."""
+        broken = self.arena.broken_guard()
+        if broken is not None:
+            raise WrongBehaviour(f"wrote outside its outputs (canary at byte {broken} is gone)")
+        for slot, contents in self._contents.items():
+            for name, content in contents.items():
+                if name in self.op.inplace:
+                    continue
+                held = self.arena.tensor(self.arena.layout.slots[slot][name])
+                if not _same_bytes(held, content):
+                    raise WrongBehaviour(f"changed its input {name}")
+        if self.style == "writes":
+            for slot in set(self._contents) - set(order):
+                if not all(self.arena.is_poisoned(self.arena.layout.slots[slot][name]) for name in self.output_specs):
+                    raise WorkerCheated("wrote an output that no call had asked for yet")
+
+    def release(self) -> None:
+        if self.style == "returns":
+            self.worker.request({"do": "release"}, 60.0)
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+def _same_bytes(held: Tensor, content: Tensor) -> bool:
+    """Bit equality: NaN inputs must stay the NaN they were."""
+    size = content.element_size()
+    as_integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return bool(torch.equal(held.contiguous().view(as_integer), content.contiguous().view(as_integer)))

@@ -1,0 +1,87 @@
+"""Sides: what the workers of a judgement load, and the three that run together in a round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernwright.judge.timing import SideName
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.candidate import Candidate, Style
+from kernwright.tasks.task import Task
+
+
+class Side:
+    """A baseline or a candidate: a private folder with its sources, caches and builds, and its orders to a worker."""
+
+    def __init__(self, folder: Path, orders: dict[str, Any]) -> None:
+        self.folder = folder
+        self.orders = orders
+
+    @property
+    def style(self) -> Style:
+        return self.orders["style"]  # type: ignore[no-any-return]
+
+
+def baseline_side(baseline: Baseline, task: Task, folder: Path) -> Side:
+    definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
+    orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
+    if baseline.kind == "adapter":
+        orders |= {"file": str(task.adapters), "function": baseline.name}
+    return Side(folder, orders)
+
+
+def candidate_side(candidate: Candidate, folder: Path) -> Side:
+    """The worker gets a copy of the bytes that were hashed, so what runs is what the digest names."""
+    for name, data in candidate.sources.items():
+        copy = folder / "sources" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(data)
+    return Side(
+        folder,
+        {
+            "kind": "candidate",
+            "language": candidate.file.language,
+            "folder": str(folder / "sources"),
+            "file": candidate.entry_file,
+            "function": candidate.entry_function,
+            "build": candidate.file.build.model_dump(mode="json"),
+            "build_folder": str(folder / "build"),
+            "style": candidate.style,
+        },
+    )
+
+
+class Crew:
+    """The workers of one round: baseline, its twin, candidate. Any of them can be replaced when it falls over."""
+
+    def __init__(self, sides: dict[SideName, Side], threads: int, processor: int | None) -> None:
+        self.sides, self.threads, self.processor = sides, threads, processor
+        self.workers: dict[SideName, WorkerProcess] = {}
+        self._loaded: dict[SideName, str] = {}
+        self.spawn(*sides)
+
+    def spawn(self, *names: SideName) -> None:
+        """Starts workers side by side: most of a start is importing torch."""
+        for name in names:
+            self._loaded.pop(name, None)
+            self.workers[name] = WorkerProcess(name, self.sides[name].folder, self.threads, self.processor)
+        for name in names:
+            self.workers[name].wait_ready()
+
+    def worker(self, name: SideName, op: str) -> WorkerProcess:
+        """The side's worker with the op loaded; builds on first use."""
+        worker = self.workers[name]
+        if self._loaded.get(name) != op:
+            worker.request({"do": "load", "side": self.sides[name].orders | {"op": op}}, BUILD_DEADLINE_S)
+            self._loaded[name] = op
+        return worker
+
+    def respawn(self, name: SideName) -> None:
+        self.workers[name].kill()
+        self.spawn(name)
+
+    def dismiss(self) -> None:
+        for worker in self.workers.values():
+            worker.kill()

@@ -1,0 +1,94 @@
+"""Verdict: what the judge found, row by row and over all rows, with figures and reasons."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.tasks.policy import Metric
+
+Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
+GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
+
+
+class MetricResult(BaseModel):
+    """One metric of one row. Ratio is baseline time over candidate time: above one, the candidate is faster."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ratio: float
+    interval: tuple[float, float] = Field(description="of the ratio, at the policy's level for all looks together")
+    noise_band: float = Field(description="how far the baseline lies from itself, as a share; no less than the floor")
+    baseline_us: float
+    candidate_us: float
+    quads: int
+    outcome: Outcome
+
+
+class Unavailable(BaseModel):
+    """A metric that could not be measured, and why. It is never guessed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    unavailable: str
+
+
+class RowVerdict(BaseModel):
+    """One row: its verdict, why, and the evidence that this verdict has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    op: str
+    verdict: Outcome
+    reasons: tuple[str, ...] = ()
+    metrics: dict[Metric, MetricResult | Unavailable] = Field(default_factory=dict)
+    errors: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="per output, normal inputs at the frozen size: max and RMS, own and eager's"
+    )
+    cases: int = Field(default=0, description="correctness cases that ran")
+    deterministic: bool | None = None
+    bytes_min: int
+    copy_us: float | None = Field(default=None, description="a copy of the same fewest bytes, in the same run")
+    samples: str | None = Field(default=None, description="the blob that holds every block's time")
+
+
+class Headline(BaseModel):
+    """Equal-weight geometric mean over the rows that have the metric, with the worst row beside it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    geomean: float
+    interval: tuple[float, float]
+    noise_band: float
+    worst_row: str
+    worst_ratio: float
+    rows: int
+
+
+class Verdict(BaseModel):
+    """The whole judgement, as it stands in the ledger and in --json."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int = 1
+    task: str
+    task_digest: str
+    baseline: str
+    baseline_digest: str
+    candidate: str
+    candidate_digest: str
+    style: str
+    verdict: Outcome
+    reasons: tuple[str, ...]
+    headline: dict[Metric, Headline | Unavailable]
+    rows: tuple[RowVerdict, ...]
+    quick: bool = False
+    interrupted: bool = False
+    evidence: bool = Field(description="false for quick, interrupted and partial runs: these prove nothing")
+    provenance: dict[str, Any]
+
+    @property
+    def exit_status(self) -> int:
+        return 0 if self.verdict in GOOD and not self.interrupted else 1

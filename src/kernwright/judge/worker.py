@@ -1,0 +1,154 @@
+"""The worker program: both sides run this same loop, in a process of their own.
+
+It is not trusted once a candidate is loaded. The judge believes nothing that it says: it is told to run a block, it
+answers, the judge stops it, reads the outputs out of its memory and takes the time itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import socket
+import struct
+import sys
+import traceback
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
+from kernwright.judge.confine import confine
+
+MOST_ERROR_TEXT = 4000
+
+
+class Worker:
+    """Holds one side and the row that is open."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.side: dict[str, Any] = {}
+        self.function: Callable[..., Any] | None = None
+        self.call: Callable[[Any], Any] | None = None
+        self.row_call: Any = None
+        self.row_message: dict[str, Any] | None = None
+        self.slots: list[list[Any]] = []
+        self.memory: mmap.mmap | None = None
+        self.kept: list[Any] = []
+
+    def serve(self) -> None:
+        handlers = {
+            "load": self.load,
+            "open_row": self.open_row,
+            "release": self.release,
+            "check": self.check,
+        }
+        while True:
+            tag, payload, descriptors = self.channel.receive_json_with_descriptors()
+            try:
+                if tag == RUN:
+                    self.run(payload)
+                    continue
+                message = as_object(payload)
+                answer = handlers[message["do"]](message, descriptors)
+            except Exception as error:  # whatever foreign code raises becomes a message; the judge decides
+                self.kept.clear()
+                text = f"{type(error).__name__}: {error}"
+                trace = traceback.format_exc(limit=-4)
+                answer = {
+                    "error": text[:MOST_ERROR_TEXT],
+                    "kind": type(error).__name__,
+                    "trace": trace[-MOST_ERROR_TEXT:],
+                }
+            self.channel.send_json(answer or {"ok": True})
+
+    def load(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        from kernwright.judge.entry import load
+
+        self.side = message["side"]
+        self.function, self.row_message = load(self.side), None
+        return {"ok": True}
+
+    def open_row(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        import torch
+
+        from kernwright.judge.entry import RowCall
+        from kernwright.tasks.tensor import TORCH_NAMES
+
+        self.release({}, [])
+        self.slots, self.call = [], None
+        self.memory = mmap.mmap(descriptors[0], message["bytes"])
+        os.close(descriptors[0])
+        raw = torch.frombuffer(self.memory, dtype=torch.uint8)
+
+        def tensor(place: dict[str, Any] | None) -> Any:
+            if place is None:
+                return None
+            dtype = getattr(torch, TORCH_NAMES[place["dtype"]])
+            last = sum((n - 1) * s for n, s in zip(place["shape"], place["strides"], strict=True))
+            span = raw[place["offset"] : place["offset"] + (last + 1) * dtype.itemsize]
+            return span.view(dtype).as_strided(place["shape"], place["strides"])
+
+        self.slots = [[tensor(place) for place in slot] for slot in message["slots"]]
+        assert self.function is not None
+        if message["row"] != self.row_message:  # a compiled row stays compiled while only its slots change
+            self.row_call = RowCall(self.side, self.function, message["row"])
+            self.row_message = message["row"]
+        self.call = self.row_call.bind()
+        return {"ok": True}
+
+    def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
+        assert self.call is not None
+        result = self.call(self.slots[message["slot"]])
+        if self.row_call.style == "writes":
+            return {"pointers": []}
+        tensors = self.row_call.check_outputs(result, "cpu")
+        self.kept.append(tensors)
+        return {"pointers": [tensor.data_ptr() for tensor in tensors]}
+
+    def run(self, payload: bytes) -> None:
+        """One block: the calls that the judge asks for, in its order, then one answer."""
+        call, slots, kept = self.call, self.slots, self.kept
+        assert call is not None
+        order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        for index in order:
+            kept.append(call(slots[index]))
+        if self.row_call.style == "writes":
+            self.channel.send(DONE, b"")
+            return
+        pointers = array("Q")
+        for result in kept[-len(order) :]:
+            if type(result) is tuple or type(result) is list:
+                pointers.extend([tensor.data_ptr() for tensor in result])
+            else:
+                pointers.append(result.data_ptr())
+        self.channel.send(DONE, pointers.tobytes())
+
+    def release(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
+        """Lets go of the outputs that a block left, once the judge has its copy."""
+        self.kept.clear()
+        return {"ok": True}
+
+
+def main() -> None:
+    descriptor, parent, processor, threads = (int(word) for word in sys.argv[1:5])
+    channel = Channel(socket.socket(fileno=descriptor))
+    isolation = confine(parent, processor if processor >= 0 else None)
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a collection inside one side's block would be charged to that side
+    channel.send_json({"ready": True, "isolation": isolation.as_message()})
+    try:
+        Worker(channel).serve()
+    except ChannelClosed:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""The judge's handle on one worker: spawn, ask, run a block under the judge's clock, freeze, read its memory, kill.
+
+Between requests a worker is stopped (SIGSTOP). Inputs are written while it is stopped and the clock starts before it is
+resumed, so no part of a block's work can be done early; the clock stops after the worker is stopped again, so none can
+be done late. What lies in its memory then is what the block produced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
+
+START_DEADLINE_S = 120.0
+BUILD_DEADLINE_S = 300.0
+CORE_SLACK = 1.3  # processor time over elapsed time that one granted thread may show
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class WorkerFailed(Exception):
+    """The worker crashed, hung, or said that the side does not work. `kind` is its word for what went wrong."""
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class WorkerCheated(Exception):
+    """The worker did what no honest side does."""
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+@dataclass
+class Block:
+    """One timed block as the judge saw it."""
+
+    elapsed_ns: int
+    pointers: tuple[int, ...]
+
+
+class WorkerProcess:
+    """One side's process. `label` names it in messages; `scratch` is the one folder it may write to."""
+
+    def __init__(self, label: str, scratch: Path, threads: int, processor: int | None) -> None:
+        self.label = label
+        self.threads = threads
+        self.scratch = scratch
+        scratch.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
+        self._log = scratch / "output.log"
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
+                    str(-1 if processor is None else processor), str(threads),
+                ],
+                env=_environment(scratch, threads),
+                cwd=scratch,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )  # fmt: skip
+        theirs.close()
+        self._stopped = False
+        self.isolation: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_ready(self) -> None:
+        answer = self._receive_object(START_DEADLINE_S)
+        self.isolation = answer.get("isolation", {})
+        self._stop()
+
+    def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
+        """One untimed exchange. The worker runs only while it answers."""
+        self._resume()
+        try:
+            self.channel.send_json(message, descriptors)
+        except ChannelClosed:
+            raise WorkerFailed(self._post_mortem()) from None
+        answer = self._receive_object(deadline_s)
+        self._stop()
+        if "error" in answer:
+            raise WorkerFailed(str(answer["error"])[:4000], str(answer.get("kind", "")))
+        return answer
+
+    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
+        """`stream`: all calls of the block back to back, one answer, the judge's clock around it."""
+        payload = struct.pack(f"<{len(order)}H", *order)
+        start = time.perf_counter_ns()
+        pointers = self._exchange(payload, deadline_s)
+        self._stop()
+        elapsed = time.perf_counter_ns() - start
+        return Block(elapsed, self._pointers(pointers, len(order) * outputs))
+
+    def run_calls(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
+        """`wall`: each call asked for by itself, so that nothing of a later call is known while an earlier one runs."""
+        elapsed = 0
+        pointers: list[int] = []
+        for index in order:
+            payload = struct.pack("<H", index)
+            start = time.perf_counter_ns()
+            answer = self._exchange(payload, deadline_s)
+            elapsed += time.perf_counter_ns() - start
+            pointers += self._pointers(answer, outputs)
+        self._stop()
+        return Block(elapsed, tuple(pointers))
+
+    def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
+        try:
+            self._resume()
+            self.channel.send(RUN, payload)
+            tag, answer = self.channel.receive(deadline_s)
+        except TimeoutError:
+            self.kill()
+            raise WorkerFailed(f"hung: no answer within {deadline_s:.0f} s") from None
+        except ChannelClosed:
+            raise WorkerFailed(self._post_mortem()) from None
+        except ChannelGarbled as garbled:
+            raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+        if tag != DONE:
+            self._stop()
+            raise WorkerFailed(str(_object_or_cheat(answer).get("error", "an answer of another kind"))[:4000])
+        return answer
+
+    def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
+        if not answer:
+            return ()
+        if len(answer) != 8 * count:
+            raise WorkerFailed(f"left {len(answer) // 8} outputs where {count} were asked for")
+        return struct.unpack(f"<{count}Q", answer)
+
+    def read_memory(self, address: int, into: Tensor) -> None:
+        """Copies the stopped worker's memory into a contiguous tensor of the judge's."""
+        size = into.numel() * into.element_size()
+        local = _Span(into.data_ptr(), size)
+        remote = _Span(address, size)
+        _libc.process_vm_readv.restype = ctypes.c_ssize_t
+        got = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+        if got != size:
+            reason = os.strerror(ctypes.get_errno()) if got < 0 else f"{got} of {size} bytes"
+            raise WorkerFailed(f"an output at {address:#x} cannot be read: {reason}")
+
+    def processor_seconds(self) -> float:
+        """Processor time of all the worker's threads so far, from the kernel's own clock of that process."""
+        return time.clock_gettime((~self.pid << 3) | 2)  # what clock_getcpuclockid(3) computes
+
+    def refuse_helpers(self, before_s: float, elapsed_s: float) -> None:
+        """A side has its granted threads and nothing else: no further cores, no processes beside it."""
+        used = self.processor_seconds() - before_s
+        if used > self.threads * elapsed_s * CORE_SLACK + 1e-3:
+            raise WorkerCheated(
+                f"used {used / elapsed_s:.1f} processors in a timed block; each side is granted {self.threads}"
+            )
+        if self.descendants():
+            raise WorkerCheated("kept processes of its own running in a timed block")
+
+    def descendants(self) -> list[int]:
+        """Processes that the worker started and that still live."""
+        found: list[int] = []
+        for children in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            found += [int(pid) for pid in children.read_text().split()]
+        return found
+
+    def log_tail(self) -> str:
+        try:
+            data = self._log.read_bytes()[-2000:]
+        except OSError:
+            return ""
+        return data.decode(errors="replace").strip()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self.process.kill()
+            self.process.wait()
+        self.channel.connection.close()
+
+    def _receive_object(self, deadline_s: float) -> dict[str, Any]:
+        try:
+            return self.channel.receive_json(deadline_s)
+        except TimeoutError:
+            self.kill()
+            raise WorkerFailed(f"hung: no answer within {deadline_s:.0f} s") from None
+        except ChannelClosed:
+            raise WorkerFailed(self._post_mortem()) from None
+        except ChannelGarbled as garbled:
+            raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+
+    def _resume(self) -> None:
+        if self._stopped:
+            os.killpg(self.pid, signal.SIGCONT)
+            self._stopped = False
+
+    def _stop(self) -> None:
+        """Returns when every thread of the worker stands still."""
+        try:
+            os.killpg(self.pid, signal.SIGSTOP)
+            _, status = os.waitpid(self.pid, os.WUNTRACED)
+        except (ProcessLookupError, ChildProcessError):
+            raise WorkerFailed(self._post_mortem()) from None
+        if not os.WIFSTOPPED(status):
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            raise WorkerFailed(self._post_mortem())
+        self._stopped = True
+
+    def _post_mortem(self) -> str:
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return "closed the judge's pipe and went on running"
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        tail = self.log_tail().splitlines()[-1:]
+        return f"crashed: {how}" + (f" ({tail[0][:300]})" if tail else "")
+
+
+def _object_or_cheat(payload: bytes) -> dict[str, Any]:
+    try:
+        return as_object(payload)
+    except ChannelGarbled as garbled:
+        raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+
+
+def _environment(scratch: Path, threads: int) -> dict[str, str]:
+    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
+    package = str(Path(__file__).resolve().parents[2])
+    inherited = [part for part in sys.path if part and Path(part).is_dir()]
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *inherited])),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
+        # Freed outputs stay in the heap, as a GPU's caching allocator keeps them: no block pays for page faults.
+        "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
+        "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+        "MALLOC_ARENA_MAX": "1",
+    }

@@ -1,0 +1,127 @@
+"""Op: a fused operation whose definition is a short torch function.
+
+The function's signature is the schema (tensor parameters, then keyword-only scalars), its body the eager chain that the
+op replaces, the reference that every implementation is held to, and the fallback on every device.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from kernwright.ops import rounding
+from kernwright.tasks.digest import digest_of, source_text
+
+Reference = Callable[..., Tensor | tuple[Tensor, ...]]
+Contract = Literal["exact", "close"]
+Scalar = bool | int | float | str
+
+
+class TensorParameter(BaseModel):
+    """One tensor argument of an op."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    optional: bool
+
+
+class Op(BaseModel):
+    """A fused operation: what it computes, what it may change, and how closely it must be matched."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, ignored_types=(cached_property,))
+
+    name: str
+    outputs: tuple[str, ...] = Field(min_length=1)
+    contract: Contract = "close"
+    activations: tuple[str, ...] = Field(
+        min_length=1, description="tensors that carry data of any magnitude; the others modulate them"
+    )
+    inplace: tuple[str, ...] = Field(default=(), description="tensor arguments that a call changes")
+    propagates_nonfinite: bool = Field(
+        default=True, description="a NaN or Inf in the input shows where the reference shows it"
+    )
+    reference: Reference = Field(exclude=True, repr=False)
+
+    @model_validator(mode="after")
+    def names_are_parameters(self) -> Op:
+        known = {parameter.name for parameter in self.tensor_parameters}
+        for field in ("activations", "inplace"):
+            strangers = set(getattr(self, field)) - known
+            if strangers:
+                raise ValueError(f"{field} names {sorted(strangers)}, which {self.name} does not take")
+        return self
+
+    @cached_property
+    def tensor_parameters(self) -> tuple[TensorParameter, ...]:
+        hints = typing.get_type_hints(self.reference)
+        return tuple(
+            TensorParameter(name=name, optional=type(None) in typing.get_args(hints[name]))
+            for name, parameter in inspect.signature(self.reference).parameters.items()
+            if parameter.kind is not parameter.KEYWORD_ONLY
+        )
+
+    @cached_property
+    def scalar_defaults(self) -> dict[str, Scalar]:
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.reference).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Covers the defining file and the shared rounding words: change either and it is another op."""
+        files = (inspect.getsourcefile(self.reference), rounding.__file__)
+        described = self.model_dump(mode="json")
+        return digest_of({"op": described, "sources": [source_text(Path(str(f))) for f in files]})
+
+    def call(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
+        """Runs the eager chain: in the dtypes given it is the reference, in float64 the oracle."""
+        arguments = [tensors.get(parameter.name) for parameter in self.tensor_parameters]
+        result = self.reference(*arguments, **scalars)
+        return (result,) if isinstance(result, Tensor) else tuple(result)
+
+    def oracle(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
+        """The same chain in float64: no rounding of its own that any judged dtype could see."""
+        return self.call({name: _to_double(tensor) for name, tensor in tensors.items()}, scalars)
+
+
+def _to_double(tensor: Tensor | None) -> Tensor | None:
+    return tensor.double() if tensor is not None and tensor.is_floating_point() else tensor
+
+
+def define(
+    *,
+    outputs: Sequence[str],
+    activations: Sequence[str],
+    contract: Contract = "close",
+    inplace: Sequence[str] = (),
+    propagates_nonfinite: bool = True,
+) -> Callable[[Reference], Op]:
+    """Turns a torch function into an Op that carries its name."""
+
+    def wrap(function: Reference) -> Op:
+        return Op(
+            name=function.__name__,
+            outputs=tuple(outputs),
+            contract=contract,
+            activations=tuple(activations),
+            inplace=tuple(inplace),
+            propagates_nonfinite=propagates_nonfinite,
+            reference=function,
+        )
+
+    return wrap
+
+
+def ops_in(namespace: Mapping[str, Any]) -> dict[str, Op]:
+    """The ops that a module defines, by name."""
+    return {value.name: value for value in namespace.values() if isinstance(value, Op)}

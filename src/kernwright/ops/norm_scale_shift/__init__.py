@@ -1,0 +1,1 @@
+"""Norm, then modulation: the adaptive layer norm at both ends of a diffusion transformer's block."""

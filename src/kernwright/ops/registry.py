@@ -1,0 +1,36 @@
+"""Finding an op by name: among the ones that ship, or in a file that a task brings along."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+import kernwright.ops
+from kernwright.errors import BadFile
+from kernwright.ops.definition import Op, ops_in
+
+
+@cache
+def shipped_ops() -> dict[str, Op]:
+    found: dict[str, Op] = {}
+    for family in pkgutil.iter_modules(kernwright.ops.__path__):
+        if family.ispkg:
+            module = importlib.import_module(f"kernwright.ops.{family.name}.definition")
+            found |= ops_in(vars(module))
+    return found
+
+
+def ops_from_file(path: Path) -> dict[str, Op]:
+    """Imports a task's own definitions. A task is trusted, as its rows and tolerances are; a candidate never is."""
+    spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
+    if spec is None or spec.loader is None:
+        raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file raises, the message names the file
+        raise BadFile(path, "", f"cannot be imported: {error!r}", "mend the op definitions") from error
+    return ops_in(vars(module))

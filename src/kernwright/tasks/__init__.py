@@ -1,0 +1,1 @@
+"""Frozen rows, what they are held to, and what they are measured against."""

@@ -1,0 +1,106 @@
+"""Candidate: a folder with candidate.toml and its sources. The judge reads its bytes and never runs them."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.errors import BadFile
+from kernwright.tasks.digest import folder_digest
+from kernwright.tasks.files import read_toml
+
+CANDIDATE_FILE = "candidate.toml"
+Language = Literal["python", "triton", "cuda", "cpp", "cutedsl"]
+Style = Literal["returns", "writes"]
+NATIVE: frozenset[Language] = frozenset({"cuda", "cpp"})
+IGNORED = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
+MOST_BYTES = 64 * 2**20
+
+
+class BuildFlags(BaseModel):
+    """Extra flags of a native build."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sources: tuple[str, ...] = Field(default=(), description="further files to compile beside the entry's")
+    cflags: tuple[str, ...] = ()
+    cuda_cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+
+
+class CandidateFile(BaseModel):
+    """candidate.toml, as its author wrote it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    op: str
+    language: Language
+    entry: Annotated[str, Field(pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$", description="file:function")]
+    style: Style | None = Field(
+        default=None, description="returns (allocates its outputs) or writes (takes them); native code writes"
+    )
+    build: BuildFlags = BuildFlags()
+
+
+class Candidate(BaseModel):
+    """A candidate as found on disk."""
+
+    model_config = ConfigDict(frozen=True, ignored_types=(cached_property,))
+
+    folder: Path
+    file: CandidateFile
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def entry_file(self) -> str:
+        return self.file.entry.partition(":")[0]
+
+    @property
+    def entry_function(self) -> str:
+        return self.file.entry.partition(":")[2]
+
+    @property
+    def style(self) -> Style:
+        return self.file.style or ("writes" if self.file.language in NATIVE else "returns")
+
+    @cached_property
+    def sources(self) -> dict[str, bytes]:
+        """Every file of the folder by relative path."""
+        found: dict[str, bytes] = {}
+        total = 0
+        for path in sorted(self.folder.rglob("*")):
+            relative = path.relative_to(self.folder)
+            if IGNORED & set(relative.parts) or path.is_dir():
+                continue
+            if path.is_symlink() or not path.is_file():
+                raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
+            total += path.stat().st_size
+            if total > MOST_BYTES:
+                raise BadFile(self.folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
+            found[relative.as_posix()] = path.read_bytes()
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        return folder_digest(self.sources)
+
+
+def load_candidate(folder: Path) -> Candidate:
+    if not folder.is_dir():
+        raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
+    file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
+    candidate = Candidate(folder=folder.resolve(), file=file)
+    for name in (candidate.entry_file, *file.build.sources):
+        if re.search(r"(^/|\.\.)", name) or name not in candidate.sources:
+            raise BadFile(
+                folder / CANDIDATE_FILE, "entry", f"names {name!r}, which the folder does not hold",
+                f"use one of: {', '.join(n for n in candidate.sources if n != CANDIDATE_FILE) or '(no sources)'}",
+            )  # fmt: skip
+    return candidate

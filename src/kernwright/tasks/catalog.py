@@ -1,0 +1,40 @@
+"""Where tasks are found by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernwright.errors import KernwrightError
+from kernwright.tasks.task import TASK_FILE, Task, load_task
+
+
+def task_roots() -> list[Path]:
+    """Folders of tasks: the user's own first, then this checkout's, then those inside the installed package."""
+    package = Path(__file__).resolve().parents[1]
+    own = [Path(part) for part in os.environ.get("KERNWRIGHT_TASKS", "").split(os.pathsep) if part]
+    roots = [*own, Path.cwd() / "tasks", package.parents[1] / "tasks", package / "_tasks"]
+    return list(dict.fromkeys(root for root in roots if root.is_dir()))
+
+
+def list_tasks() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for root in task_roots():
+        for file in sorted(root.glob(f"*/{TASK_FILE}")):
+            found.setdefault(file.parent.name, file.parent)
+    return found
+
+
+def find_task(name_or_folder: str) -> Task:
+    folder = Path(name_or_folder)
+    if (folder / TASK_FILE).is_file():
+        return load_task(folder.resolve())
+    if folder.is_dir() and os.sep in name_or_folder:
+        return load_task(folder.resolve())  # says that task.toml is missing
+    tasks = list_tasks()
+    if name_or_folder in tasks:
+        return load_task(tasks[name_or_folder])
+    raise KernwrightError(
+        f"no task named {name_or_folder!r}",
+        f"give a folder that holds {TASK_FILE}, or one of: {', '.join(tasks) or '(no tasks found)'}",
+    )

@@ -1,0 +1,67 @@
+"""Reading a user's file: what is wrong is said with its file, field and remedy, never as a traceback."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from kernwright.errors import BadFile
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_text(path: Path, remedy: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadFile(path, "", "does not exist", remedy) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(path, "", f"cannot be read: {error}", "check its permissions and that it is UTF-8 text") from None
+
+
+def read_toml(path: Path, model: type[Model], remedy: str) -> Model:
+    text = read_text(path, remedy)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(path, "", f"is not valid TOML: {error}", "mend the line it names") from None
+    return validate(path, model, data)
+
+
+def read_jsonl(path: Path, model: type[Model], remedy: str) -> list[Model]:
+    rows = []
+    for number, line in enumerate(read_text(path, remedy).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BadFile(f"{path}:{number}", "", f"is not valid JSON: {error}", "one JSON object a line") from None
+        rows.append(validate(f"{path}:{number}", model, data))
+    return rows
+
+
+def validate(where: object, model: type[Model], data: Any) -> Model:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise BadFile(where, field, first["msg"] + more, _remedy(first, model)) from None
+
+
+def _remedy(error: Any, model: type[BaseModel]) -> str:
+    match error["type"]:
+        case "missing":
+            return f"add {error['loc'][-1]}"
+        case "extra_forbidden":
+            return f"remove it, or use one of: {', '.join(model.model_fields)}"
+        case "value_error":
+            return "correct the value"
+        case _:
+            return f"got {str(error.get('input'))[:80]!r}: correct the value"

@@ -1,0 +1,63 @@
+"""The timing policy a task writes, and the one that runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Metric = Literal["wall", "stream", "device"]
+METRICS: tuple[Metric, ...] = ("wall", "stream", "device")
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class TimingOverrides(BaseModel):
+    """What a task file may say; whatever it leaves out is inherited."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    decides: Metric | None = None
+    threads: Count | None = None
+    block_ms: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    quads_per_round: Count | None = None
+    first_look: Count | None = None
+    max_rounds: Count | None = None
+    error_budget: Share | None = None
+    band_floor: Share | None = None
+    same_margin: Share | None = None
+    row_budget_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class TimingPolicy(BaseModel):
+    """Concrete in every field: this is what a verdict ran under, and what its task's digest covers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    decides: Metric = Field(default="stream", description="the metric whose outcome is the row's verdict")
+    threads: Count = Field(default=1, description="processor threads each side may use")
+    block_ms: float = Field(default=6.0, description="how long a timed block aims to last")
+    quads_per_round: Count = Field(default=4, description="mirrored quads a row gets before workers are respawned")
+    first_look: Count = Field(default=2, description="the round after which a row may first be decided")
+    max_rounds: Count = Field(default=5, description="rounds after which an undecided row is inconclusive")
+    error_budget: Share = Field(default=0.05, description="chance of a wrong interval, spent evenly over the looks")
+    band_floor: Share = Field(default=0.01, description="no difference below this is called a difference")
+    same_margin: Share = Field(default=0.03, description="an interval inside this margin shows two equal sides")
+    row_budget_s: float = Field(default=20.0, description="judging time a row may take, builds aside")
+
+    @classmethod
+    def resolved(cls, overrides: TimingOverrides) -> TimingPolicy:
+        return cls(**overrides.model_dump(exclude_none=True))
+
+    @property
+    def looks(self) -> int:
+        return max(1, self.max_rounds - self.first_look + 1)
+
+    @property
+    def level(self) -> float:
+        """Confidence of the interval at each look, such that all looks together keep the error budget."""
+        return 1.0 - self.error_budget / self.looks
+
+    def quick(self) -> TimingPolicy:
+        """A coarse time for an edit loop. Never evidence."""
+        return self.model_copy(update={"quads_per_round": 2, "first_look": 1, "max_rounds": 1})

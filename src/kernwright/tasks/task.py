@@ -1,0 +1,146 @@
+"""Task: the frozen rows of one family of ops, with tolerances and timing policy."""
+
+from __future__ import annotations
+
+import fnmatch
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.errors import BadFile, KernwrightError
+from kernwright.ops.definition import Op
+from kernwright.ops.registry import ops_from_file, shipped_ops
+from kernwright.tasks.digest import digest_of
+from kernwright.tasks.files import read_jsonl, read_toml
+from kernwright.tasks.policy import TimingOverrides, TimingPolicy
+from kernwright.tasks.tensor import DType
+from kernwright.tasks.workload import RowSet, Workload
+
+TASK_FILE = "task.toml"
+ROWS_FILE = "workloads.jsonl"
+BASELINES_FILE = "baselines.py"
+
+
+class Tolerance(BaseModel):
+    """|value - oracle| <= atol + rtol * |oracle|, element by element."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    atol: Annotated[float, Field(ge=0)]
+    rtol: Annotated[float, Field(ge=0)]
+
+
+class TaskFile(BaseModel):
+    """task.toml, as its author wrote it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    title: str
+    origin: str = Field(description="where the rows were seen, or how they were derived")
+    definitions: str | None = Field(default=None, description="a Python file in the folder that defines the ops")
+    neighbours: tuple[str, ...] = Field(
+        default=(), description="axes whose odd and prime neighbours are checked beside the frozen sizes"
+    )
+    tolerance: dict[DType, Tolerance] = Field(min_length=1)
+    timing: TimingOverrides = TimingOverrides()
+
+
+class Task(BaseModel):
+    """A task as loaded: every op found, every row checked against its op."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, ignored_types=(cached_property,))
+
+    folder: Path
+    file: TaskFile
+    ops: dict[str, Op]
+    rows: tuple[Workload, ...]
+    policy: TimingPolicy
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    @property
+    def adapters(self) -> Path | None:
+        """baselines.py, if the task brings adapters. Only a baseline's worker ever imports it."""
+        path = self.folder / BASELINES_FILE
+        return path if path.is_file() else None
+
+    @cached_property
+    def digest(self) -> str:
+        """Covers op definitions, rows, tolerances and policy; the words around them do not count."""
+        return digest_of(
+            {
+                "name": self.name,
+                "ops": {name: op.digest for name, op in self.ops.items()},
+                "rows": [row.model_dump(mode="json", exclude={"models", "sized_from"}) for row in self.rows],
+                "neighbours": list(self.file.neighbours),
+                "tolerance": {dtype: t.model_dump() for dtype, t in self.file.tolerance.items()},
+                "policy": self.policy.model_dump(),
+            }
+        )
+
+    def op_of(self, row: Workload) -> Op:
+        return self.ops[row.op]
+
+    def tolerance_for(self, dtype: str) -> Tolerance:
+        return self.file.tolerance[dtype]  # type: ignore[index]  # load_task saw to it that every output has one
+
+    def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
+        """Rows by glob over ids or by set name (`production`, `smoke`, `grid`, `all`); by default one set."""
+        wanted = pattern or default
+        rows = tuple(
+            row
+            for row in self.rows
+            if (op is None or row.op == op)
+            and (wanted == "all" or row.set == wanted or fnmatch.fnmatchcase(row.id, wanted))
+        )
+        if not rows:
+            of_op = f" of op {op}" if op else ""
+            raise KernwrightError(
+                f"task {self.name} has no rows{of_op} that match {wanted!r}",
+                f"kernwright task show {self.name} lists its rows; --rows takes a glob or a set's name",
+            )
+        return rows
+
+
+def load_task(folder: Path) -> Task:
+    remedy = "a task folder holds task.toml and workloads.jsonl"
+    file = read_toml(folder / TASK_FILE, TaskFile, remedy)
+    ops = ops_from_file(folder / file.definitions) if file.definitions else shipped_ops()
+    rows = tuple(read_jsonl(folder / ROWS_FILE, Workload, remedy))
+    if not rows:
+        raise BadFile(folder / ROWS_FILE, "", "holds no rows", "write one JSON object a line")
+    seen: set[str] = set()
+    for number, row in enumerate(rows, 1):
+        where = f"{folder / ROWS_FILE}: row {number} ({row.id})"
+        if row.id in seen:
+            raise BadFile(where, "id", "is used twice", "give every row an id of its own")
+        seen.add(row.id)
+        _check_row(where, row, ops, file)
+    used = {row.op: ops[row.op] for row in rows}
+    return Task(folder=folder, file=file, ops=used, rows=rows, policy=TimingPolicy.resolved(file.timing))
+
+
+def _check_row(where: str, row: Workload, ops: dict[str, Op], file: TaskFile) -> None:
+    op = ops.get(row.op)
+    if op is None:
+        raise BadFile(where, "op", f"{row.op} is not defined", f"use one of: {', '.join(sorted(ops))}")
+    required = {p.name for p in op.tensor_parameters if not p.optional}
+    known = {p.name for p in op.tensor_parameters}
+    if missing := required - set(row.inputs):
+        raise BadFile(where, "inputs", f"lacks {sorted(missing)}", f"{op.name} needs {sorted(required)}")
+    if strange := set(row.inputs) - known:
+        raise BadFile(where, "inputs", f"{op.name} takes no {sorted(strange)}", f"it takes {sorted(known)}")
+    if tuple(row.outputs) != op.outputs:
+        raise BadFile(where, "outputs", f"are {list(row.outputs)}", f"{op.name} gives {list(op.outputs)}, in order")
+    if strange := set(row.scalars) - set(op.scalar_defaults):
+        raise BadFile(where, "scalars", f"{op.name} takes no {sorted(strange)}", f"use {sorted(op.scalar_defaults)}")
+    for name, tensor in row.outputs.items():
+        if tensor.dtype not in file.tolerance:
+            raise BadFile(where, f"outputs.{name}", f"no tolerance for {tensor.dtype}", "add it to task.toml")
+    if row.bytes_min != (fewest := row.fewest_bytes(op.inplace)):
+        raise BadFile(where, "bytes_min", f"is {row.bytes_min}", f"the row's tensors add up to {fewest}")

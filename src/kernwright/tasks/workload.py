@@ -1,0 +1,61 @@
+"""Workload: one frozen row, seen in real models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kernwright.tasks.tensor import AxisName, ConcreteTensor, Size, TensorSpec
+
+Scalar = bool | int | float | str
+RowSet = Literal["production", "smoke", "grid"]
+
+
+class Workload(BaseModel):
+    """Tensors, scalars and provenance of one call, and the fewest bytes that the call must move."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    op: str
+    set: RowSet = Field(description="production: headline rows; smoke: sized for a CPU; grid: correctness alone")
+    models: tuple[str, ...] = ()
+    sized_from: str | None = Field(default=None, description="the production row that a smoke row was cut down from")
+    axes: dict[AxisName, Size] = Field(default_factory=dict)
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    scalars: dict[str, Scalar] = Field(default_factory=dict)
+    bytes_min: Annotated[int, Field(ge=1)]
+
+    @model_validator(mode="after")
+    def axes_are_known(self) -> Workload:
+        for name, tensor in (self.inputs | self.outputs).items():
+            strangers = {size for size in tensor.shape if isinstance(size, str)} - set(self.axes)
+            if strangers:
+                raise ValueError(f"tensor {name} uses axes {sorted(strangers)} that the row does not size")
+            if tensor.strides is not None and len(tensor.strides) != len(tensor.shape):
+                raise ValueError(f"tensor {name} has {len(tensor.shape)} sizes and {len(tensor.strides)} strides")
+        return self
+
+    def concrete_inputs(self) -> dict[str, ConcreteTensor]:
+        return {name: tensor.at(self.axes) for name, tensor in self.inputs.items()}
+
+    def concrete_outputs(self) -> dict[str, ConcreteTensor]:
+        return {name: tensor.at(self.axes) for name, tensor in self.outputs.items()}
+
+    def resized(self, sizes: Mapping[str, int]) -> Workload:
+        """The same call at other sizes. Strided tensors keep their strides, so they may only shrink."""
+        axes = self.axes | dict(sizes)
+        return self.model_copy(update={"axes": axes})
+
+    @property
+    def has_strided_tensors(self) -> bool:
+        return any(t.strides is not None for t in (self.inputs | self.outputs).values())
+
+    def fewest_bytes(self, inplace: tuple[str, ...] = ()) -> int:
+        """Each input read once, each output written once; what is changed in place is both."""
+        read = sum(tensor.bytes for tensor in self.concrete_inputs().values())
+        written = sum(tensor.bytes for tensor in self.concrete_outputs().values())
+        return read + written + sum(self.concrete_inputs()[name].bytes for name in inplace)
