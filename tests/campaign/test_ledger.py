@@ -257,14 +257,26 @@ def test_an_unusable_folder_is_one_message_with_a_remedy(tmp_path: Path, place: 
     assert "--ledger" in caught.value.remedy
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; see the unusable folders above")
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
-    try:
-        with pytest.raises(LedgerError, match="Permission denied"):
-            Ledger(tmp_path / "ledger").open_run({})
-    finally:
-        tmp_path.chmod(0o755)
+def test_a_read_only_folder(ledger: Ledger) -> None:
+    """In a child process that gives up root, if it has it: root may write anywhere."""
+    ledger.open_run({}).close()
+    for folder in (ledger.root, ledger.root / "runs"):
+        folder.chmod(0o555)
+    child = os.fork()
+    if child == 0:
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        refusals = 0
+        for attempt in (lambda: ledger.open_run({}), lambda: ledger.blobs.write(b"samples")):
+            try:
+                attempt()
+            except LedgerError as error:
+                refusals += "Permission denied" in error.cause and "--ledger" in error.remedy
+        os._exit(refusals)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    ledger.root.chmod(0o755)
+    (ledger.root / "runs").chmod(0o755)
+    assert verify(ledger.root) == []
 
 
 def test_where_the_ledger_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

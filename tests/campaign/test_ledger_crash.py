@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -38,6 +39,7 @@ try:
 except LedgerError as error:
     print("refused:", error.cause)
     print("remedy:", error.remedy)
+    print("heads are whole:", Ledger(root).heads_path.read_bytes().endswith(b"}\\n"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 writer.append("after", {})
 print(writer.run)
@@ -132,10 +134,24 @@ def test_a_full_disk_under_the_heads_takes_the_record_back_too(tmp_path: Path) -
     output = process.communicate()[0]
     assert process.returncode == 0
     assert "refused: cannot append to" in output
+    assert "heads are whole: True" in output  # at once, not only when the next writer tidies up
     run = output.split()[-1]
     assert [record.kind for record in Ledger(tmp_path).records(run)] == ["run", "after"]
     assert Ledger(tmp_path).heads_path.read_bytes().startswith(heads)
     assert verify(tmp_path) == []
+
+
+def test_verify_waits_for_a_head_that_is_being_written(tmp_path: Path) -> None:
+    """Without the lock it could see a new head beside an older view of its run, and cry truncation."""
+    ledger = Ledger(tmp_path)
+    ledger.open_run({}).close()
+    checker = threading.Thread(target=verify, args=(tmp_path,))
+    with ledger.locked():
+        checker.start()
+        checker.join(0.3)
+        assert checker.is_alive()
+    checker.join(10)
+    assert not checker.is_alive()
 
 
 def test_verify_beside_a_busy_writer_raises_no_false_alarm(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ _NO_SPACE = "free some space (or raise the quota or file size limit) and repeat;
 _NOT_A_FOLDER = f"a file stands where a folder is needed; move it away or {_ELSEWHERE}"
 _NOT_ALLOWED = f"allow this user to use that folder, or {_ELSEWHERE}"
 _REMEDIES = {
+    errno.ENOENT: f"list what is there with `kernwright ledger show`, or {_ELSEWHERE}",
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
     errno.EFBIG: _NO_SPACE,

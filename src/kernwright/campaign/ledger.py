@@ -212,7 +212,8 @@ class Heads:
 
     def covered(self) -> dict[str, int]:
         """For each run, the last sequence number that a head names."""
-        return {head.body["run"]: head.body["seq"] for head in read_chain(self._path, HEADS)}
+        named = [(head.body.get("run"), head.body.get("seq")) for head in read_chain(self._path, HEADS)]
+        return {run: seq for run, seq in named if isinstance(run, str) and isinstance(seq, int)}
 
     def close(self) -> None:
         os.close(self._fd)
@@ -262,10 +263,7 @@ class Ledger:
 
     def records(self, run: str) -> list[Record]:
         """The records of one run, in order; raises LedgerError if its chain is damaged."""
-        path = self.run_path(run)
-        if not path.exists():
-            raise LedgerError(f"no run {run} in {self.root}", "list the runs with `kernwright ledger show`")
-        return read_chain(path, run)
+        return read_chain(self.run_path(run), run)
 
     def all_records(self) -> Iterator[Record]:
         for run in self.runs():

@@ -112,10 +112,10 @@ class Snapshot:
 
     @classmethod
     def take(cls, root: Path) -> Snapshot:
-        if not root.is_dir():
-            raise LedgerError(f"no ledger at {root}", "name its folder with --ledger or KERNWRIGHT_LEDGER")
         folder = root / "runs"
         try:
+            if not root.is_dir():
+                raise LedgerError(f"no ledger at {root}", "name its folder with --ledger or KERNWRIGHT_LEDGER")
             with _writers_paused(root):
                 files = sorted(folder.iterdir()) if folder.exists() else []
                 sizes = {f.stem: f.lstat().st_size for f in files if f.suffix == ".jsonl"}

@@ -104,9 +104,9 @@ def import_runs(root: Path | str, source: Path | str, limits: ArchiveLimits | No
     twice changes nothing, and doing it again mends an import that was interrupted.
     """
     ledger, source = Ledger(root), Path(source)
-    if not source.exists():
-        raise LedgerError(f"no archive or ledger folder at {source}", "name one made by `kernwright ledger export`")
     try:
+        if not source.exists():
+            raise LedgerError(f"no archive or ledger folder at {source}", "check the path of what you import")
         if source.is_dir():
             return _import_folder(ledger, source, source.resolve().name)
         with tempfile.TemporaryDirectory(prefix="kernwright-import-") as staging:

@@ -7,7 +7,11 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+WIDTH = 132  # a verdict's table needs this much; a narrower terminal wraps its lines, a pipe gets them whole
+
 out = Console()
+if not out.is_terminal or out.width < WIDTH:
+    out = Console(width=WIDTH)
 err = Console(stderr=True)
 
 

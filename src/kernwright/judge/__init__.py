@@ -1,1 +1,1 @@
-"""The judge: a trusted side that owns seeds, inputs, expected values, clock and verdict, and workers it does not trust."""
+"""The judge: a trusted side that owns seeds, inputs, clock and verdict; workers that are not trusted."""

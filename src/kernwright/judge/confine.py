@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import resource
 import signal
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 CLONE_NEWNET, CLONE_NEWIPC = 0x40000000, 0x08000000
@@ -33,18 +33,19 @@ class Isolation:
         return asdict(self)
 
 
-def confine(parent: int, processor: int | None) -> Isolation:
-    """Called once, first thing in the worker, while every line that has run is the judge's own."""
-    dies = _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
+def die_with(parent: int) -> bool:
+    """First thing in a worker: whatever ends the judge ends its workers, stopped or not."""
+    asked: bool = _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
     if os.getppid() != parent:  # the judge died before the request took hold
         os._exit(1)
+    return asked
+
+
+def confine(dies: bool, processor: int | None) -> Isolation:
+    """Last thing before foreign code: every line that has run so far is the judge's own."""
     privileges = _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     network = "none" if _libc.unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0 else "shared (no right to unshare)"
-    processors = "any"
-    if processor is not None:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, {processor})
-            processors = f"pinned to {processor}"
+    processors = "any" if processor is None else _pin(processor)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_DESCRIPTORS, MOST_DESCRIPTORS))
@@ -56,6 +57,16 @@ def confine(parent: int, processor: int | None) -> Isolation:
         limits=f"files of {MOST_FILE_BYTES >> 30} GiB, {MOST_DESCRIPTORS} descriptors, no core dumps",
         user=f"uid {os.getuid()}, as the judge",
     )
+
+
+def _pin(processor: int) -> str:
+    """Every thread there is; threads to come inherit it. Libraries start some while they are imported."""
+    try:
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {processor})
+    except OSError as error:
+        return f"any (pinning failed: {error.strerror})"
+    return f"pinned to {processor}"
 
 
 def hide_judge() -> str:

@@ -33,13 +33,13 @@ def _tiny(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
 
 def _mixed(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
     """Each row of the last axis at a magnitude of its own, six decades apart at the most."""
-    rows = noise.shape[:-1] + (1,)
+    rows = (*noise.shape[:-1], 1)
     exponent = torch.rand(rows, generator=generator, dtype=noise.dtype) * 6 - 3
     return noise * torch.pow(10.0, exponent)
 
 
 def _zero_rows(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
-    rows = noise.shape[:-1] + (1,)
+    rows = (*noise.shape[:-1], 1)
     return noise * (torch.rand(rows, generator=generator) > 0.5)
 
 

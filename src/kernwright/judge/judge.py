@@ -266,7 +266,7 @@ class Judgement:
         for side in ("baseline", "candidate"):
             session = self._open(crew, side, state.row, 2)
             try:
-                seconds.append(call_seconds(session, lambda slot, s=session: s.fill(slot, pool.draw(s.op, s.row))))
+                seconds.append(call_seconds(session, pool))
             except (WorkerFailed, WorkerCheated) as cause:
                 raise SideFault(side, cause) from cause
             finally:
@@ -333,11 +333,15 @@ class Judgement:
             worst, row_id = min(
                 (result.ratio, state.row.id) for result, state in timed if isinstance(result, MetricResult)
             )
-            low, high = (0.0, 1e9) if math.isinf(ratio.high) else (math.exp(ratio.low), math.exp(ratio.high))
+            bounded = not math.isinf(ratio.high)
             headline[metric] = Headline(
-                geomean=math.exp(ratio.estimate), interval=(low, high), noise_band=min(math.expm1(min(band, 20.0)), 1e9),
-                worst_row=row_id, worst_ratio=worst, rows=len(timed),
-            )  # fmt: skip
+                geomean=math.exp(ratio.estimate),
+                interval=(math.exp(ratio.low), math.exp(ratio.high)) if bounded else None,
+                noise_band=math.expm1(band) if bounded else None,
+                worst_row=row_id,
+                worst_ratio=worst,
+                rows=len(timed),
+            )
             if metric == self.policy.decides:
                 outcome = outcome_of(ratio, band, self.policy)
                 if self.quick:

@@ -118,15 +118,14 @@ class RowState:
         if deciding.candidate_us < fastest:
             return "tampered", [
                 *reasons,
-                f"{deciding.candidate_us:.3g} us is impossible: {self.row.bytes_min} bytes take {fastest:.3g} us at least",
+                f"{deciding.candidate_us:.3g} us is impossible: its bytes take {fastest:.3g} us at the very least",
             ]
         outcome = deciding.outcome
         if outcome == "inconclusive" and not reasons:
             reasons.append("the interval neither clears the noise band nor lies inside the margin")
         wall = metrics.get("wall")
-        if outcome == "faster" and isinstance(wall, MetricResult):
-            if problem := _shared_between_calls(deciding, wall):
-                return "inconclusive", [*reasons, problem]
+        if outcome == "faster" and isinstance(wall, MetricResult) and (shared := _shared_between_calls(deciding, wall)):
+            return "inconclusive", [*reasons, shared]
         return outcome, reasons
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,7 +108,7 @@ class Session:
     def _refuse_shared_memory(self, pointers: Sequence[int], sizes: Sequence[int]) -> None:
         """Outputs of different calls, and inputs, must not be the same memory: a call returns what it computed."""
         spans = sorted((p, p + sizes[i % len(sizes)]) for i, p in enumerate(pointers))
-        for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+        for (_, end), (start, _) in itertools.pairwise(spans):
             if start < end:
                 raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
         for low, high in self._arena_mappings():

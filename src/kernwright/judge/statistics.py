@@ -1,8 +1,8 @@
 """Statistics: one place for every interval that a verdict rests on.
 
-The unit is a quad: blocks of each side in mirrored order, so that a drift of the machine that is linear in time cancels.
-A quad's log ratio is symmetric about the true one when nothing but noise differs, whatever the noise's shape; the
-Hodges-Lehmann estimate and the signed-rank interval ask for no more than that, and one stolen time slice moves them little.
+The unit is a quad: blocks of each side in mirrored order, so that a drift of the machine that is linear in time
+cancels. A quad's log ratio is symmetric about the true one when nothing but noise differs, whatever the noise's shape;
+the Hodges-Lehmann estimate and the signed-rank interval ask for no more, and one stolen time slice moves them little.
 """
 
 from __future__ import annotations

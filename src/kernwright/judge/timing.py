@@ -6,7 +6,6 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -141,11 +140,11 @@ def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: 
     return max(2, min(wanted, fit, MOST_SLOTS))
 
 
-def call_seconds(session: Session, fill: Callable[[int], None], repeats: int = 3) -> float:
+def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float:
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing."""
     best = math.inf
     for attempt in range(repeats + 1):
-        fill(attempt % session.slots)
+        session.fill(attempt % session.slots, pool.draw(session.op, session.row))
         start = time.perf_counter()
         session.worker.run_block([attempt % session.slots], len(session.output_specs), BLOCK_DEADLINE_S)
         best = min(best, time.perf_counter() - start) if attempt else best

@@ -60,8 +60,8 @@ class Headline(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     geomean: float
-    interval: tuple[float, float]
-    noise_band: float
+    interval: tuple[float, float] | None = Field(description="none in a quick run: too few quads for one")
+    noise_band: float | None
     worst_row: str
     worst_ratio: float
     rows: int

@@ -6,6 +6,7 @@ correctness phase, taken from the same row's eager error, so a side that turns i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,56 +15,76 @@ from torch import Tensor
 from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures
 from kernwright.judge.inputs import Inputs
 from kernwright.ops.definition import Op
-from kernwright.tasks.task import Task
+from kernwright.tasks.task import Task, Tolerance
 from kernwright.tasks.workload import Workload
 
 SAMPLING_SLACK = 1.25  # the largest of many errors differs from one draw of inputs to the next
 
 
 @dataclass(frozen=True)
-class BlockExpectation:
-    """What each output of one content must be, as bounds that are cheap to compare many times."""
+class Bound:
+    """One output's place and the distance that it may keep from it: two arrays, cheap to compare many times."""
 
-    low: dict[str, Tensor]
-    high: dict[str, Tensor]
-    centre: dict[str, Tensor]
-    most_rms: dict[str, float]
-    bits: dict[str, Tensor]
+    centre: Tensor
+    slack: Tensor
+    most_rms: float
+
+    @classmethod
+    def around(cls, oracle: Tensor, dtype: torch.dtype, tolerance: Tolerance, eager: ErrorFigures) -> Bound:
+        # float32 holds a 16-bit output's oracle with digits to spare; a float32 output needs all of float64.
+        centre = oracle.float() if dtype.itemsize <= 2 else oracle
+        eps = torch.finfo(dtype).eps
+        slack = centre.abs().mul_(max(tolerance.rtol, ULP_FACTOR * eps)).add_(tolerance.atol)
+        slack.clamp_min_(EAGER_FACTOR * SAMPLING_SLACK * eager.eager_max)
+        ulp_rms = _rms(centre) * eps
+        return cls(centre, slack, SAMPLING_SLACK * max(EAGER_FACTOR * eager.eager_rms, ULP_FACTOR * ulp_rms))
+
+    def problem(self, value: Tensor) -> str | None:
+        distance = value.to(self.centre.dtype) - self.centre
+        within = distance.abs() <= self.slack  # false for NaN
+        if not bool(within.all()):
+            return f"is wrong in {int((~within).sum())} of {within.numel()} elements"
+        if (rms := _rms(distance)) > self.most_rms:
+            return f"has an RMS error of {rms:.3g}, over the contract's {self.most_rms:.3g}"
+        return None
+
+
+@dataclass(frozen=True)
+class Bits:
+    """An exact output: the eager chain's own bits."""
+
+    eager: Tensor
+
+    def problem(self, value: Tensor) -> str | None:
+        return None if torch.equal(value, self.eager) else "differs in its bits from the eager chain"
+
+
+@dataclass(frozen=True)
+class BlockExpectation:
+    """What each output of one content must be."""
+
+    outputs: dict[str, Bound | Bits]
 
     @classmethod
     def of(cls, task: Task, op: Op, row: Workload, inputs: Inputs, eager: dict[str, ErrorFigures]) -> BlockExpectation:
         scalars = op.scalar_defaults | row.scalars
         if op.contract == "exact":
             own = {name: t.clone() if name in op.inplace else t for name, t in inputs.items()}
-            bits = dict(zip(op.outputs, op.call(own, scalars), strict=True))
-            return cls({}, {}, {}, {}, bits)
-        low, high, centre, most_rms = {}, {}, {}, {}
+            return cls({name: Bits(out) for name, out in zip(op.outputs, op.call(own, scalars), strict=True)})
+        bounds: dict[str, Bound | Bits] = {}
         for name, oracle in zip(op.outputs, op.oracle(inputs, scalars), strict=True):
-            tolerance = task.tolerance_for(row.outputs[name].dtype)
-            eps = torch.finfo(getattr(torch, row.concrete_outputs()[name].torch_dtype_name)).eps
-            figures = eager[name]
-            reach = oracle.abs()
-            slack = torch.clamp_min(
-                reach * tolerance.rtol + tolerance.atol, EAGER_FACTOR * SAMPLING_SLACK * figures.eager_max
-            )
-            slack = torch.maximum(slack, ULP_FACTOR * eps * reach)
-            low[name], high[name] = (oracle - slack).float(), (oracle + slack).float()
-            centre[name] = oracle.float()
-            ulp_rms = float(reach.square().mean().sqrt()) * eps
-            most_rms[name] = SAMPLING_SLACK * max(EAGER_FACTOR * figures.eager_rms, ULP_FACTOR * ulp_rms)
-        return cls(low, high, centre, most_rms, {})
+            spec = row.concrete_outputs()[name]
+            dtype = getattr(torch, spec.torch_dtype_name)
+            bounds[name] = Bound.around(oracle, dtype, task.tolerance_for(spec.dtype), eager[name])
+        return cls(bounds)
 
     def problem(self, outputs: dict[str, Tensor]) -> str | None:
         for name, value in outputs.items():
-            if name in self.bits:
-                if not torch.equal(value, self.bits[name]):
-                    return f"{name} differs in its bits from the eager chain"
-                continue
-            wide = value.float()
-            within = (wide >= self.low[name]) & (wide <= self.high[name])
-            if not bool(within.all()):
-                return f"{name} is wrong in {int((~within).sum())} of {within.numel()} elements"
-            rms = float((wide - self.centre[name]).square().mean().sqrt())
-            if rms > self.most_rms[name]:
-                return f"{name} has an RMS error of {rms:.3g}, over the contract's {self.most_rms[name]:.3g}"
+            if problem := self.outputs[name].problem(value):
+                return f"{name} {problem}"
         return None
+
+
+def _rms(values: Tensor) -> float:
+    total: float = torch.linalg.vector_norm(values).item()
+    return total / math.sqrt(max(1, values.numel()))

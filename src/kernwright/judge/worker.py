@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine
+from kernwright.judge.confine import confine, die_with
 
 MOST_ERROR_TEXT = 4000
 
@@ -135,9 +135,12 @@ class Worker:
 def main() -> None:
     descriptor, parent, processor, threads = (int(word) for word in sys.argv[1:5])
     channel = Channel(socket.socket(fileno=descriptor))
-    isolation = confine(parent, processor if processor >= 0 else None)
+    dies = die_with(parent)
     import torch
 
+    import kernwright.judge.entry  # noqa: F401 - on all cores now, rather than on one core at the first row
+
+    isolation = confine(dies, processor if processor >= 0 else None)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.tasks.admission import Admission
 from kernwright.tasks.policy import METRICS
 
 COLOURS = {
@@ -19,8 +20,8 @@ def verdict_table(verdict: Verdict) -> RenderableType:
     """One line a row, the headline below, the verdict last."""
     decides = verdict.provenance["policy"]["decides"]
     table = Table(title=f"{verdict.candidate} against {verdict.baseline} on {verdict.task} ({decides} decides)")
-    for column in ("row", "verdict"):
-        table.add_column(column, overflow="fold")
+    table.add_column("row", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
     for column in (f"{verdict.baseline} us", "candidate us", "speedup", "interval", "noise", "GB/s"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in verdict.rows:
@@ -56,10 +57,10 @@ def _footer(verdict: Verdict) -> list[RenderableType]:
         if isinstance(headline, Unavailable):
             lines.append(Text(f"  {metric:<7} not available: {headline.unavailable}", style="dim"))
             continue
-        low, high = headline.interval
+        interval = "({:.3f} – {:.3f})".format(*headline.interval) if headline.interval else "(coarse)"
         lines.append(
             Text(
-                f"  {metric:<7} geomean {headline.geomean:.3f}x ({low:.3f} – {high:.3f}) over {headline.rows} rows, "
+                f"  {metric:<7} geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, "
                 f"worst {headline.worst_ratio:.3f}x {headline.worst_row}"
             )
         )
@@ -72,3 +73,18 @@ def _marks(verdict: Verdict) -> str:
     if verdict.interrupted:
         return "  (interrupted: not evidence)"
     return "  (quick: not evidence)" if verdict.quick else ""
+
+
+def admission_table(admission: Admission) -> RenderableType:
+    table = Table(title=f"admission of {admission.task}", caption=f"digest {admission.digest}")
+    for column in ("op", "mutant", "rows", "verdict", "why"):
+        table.add_column(column, overflow="fold")
+    for trial in admission.trials:
+        verdict = Text("rejected", style="green") if trial.rejected else Text("survives", style="bold red")
+        why = trial.rejected_because if trial.rejected else f"passes on {', '.join(trial.survived[:3])}"
+        table.add_row(trial.op, trial.mutant, str(trial.rows), verdict, why)
+    last = [
+        Text(f"  the reference itself fails: {problem}", style="bold red") for problem in admission.reference_problems
+    ]
+    word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
+    return Group(table, *last, Text.assemble("  task ", word))
