@@ -237,7 +237,7 @@ class Judgement:
             if metric in state.unavailable:
                 continue
             for _ in range(self.policy.quads_per_round):
-                state.samples.append(timing.quad(metric, number, self.policy))
+                state.samples.append(timing.quad(metric, number))
 
     def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))

@@ -74,6 +74,13 @@ class Session:
                 self.arena.poison(places[name])
         self._contents[slot] = contents
 
+    def clear(self) -> None:
+        """No slot holds contents that count: what a side finds there is old, and what it writes there is noticed."""
+        for slot in self._contents:
+            if self.style == "writes":
+                for name in self.output_specs:
+                    self.arena.poison(self.arena.layout.slots[slot][name])
+
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """One call by itself, with every rule looked at."""
         answer = self.worker.request({"do": "check", "slot": slot}, deadline_s)

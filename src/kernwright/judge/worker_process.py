@@ -51,7 +51,13 @@ class Block:
     """One timed block as the judge saw it."""
 
     elapsed_ns: int
+    processor_ns: int
     pointers: tuple[int, ...]
+
+    @property
+    def waiting_ns(self) -> int:
+        """Time in which the worker had no processor: busy machine, page from disk, or a side that sleeps."""
+        return max(0, self.elapsed_ns - self.processor_ns)
 
 
 class WorkerProcess:
@@ -106,16 +112,19 @@ class WorkerProcess:
     def run_block(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
         """`stream`: all calls of the block back to back, one answer, the judge's clock around it."""
         payload = struct.pack(f"<{len(order)}H", *order)
+        before = self._processor_ns()
         start = time.perf_counter_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
         elapsed = time.perf_counter_ns() - start
-        return Block(elapsed, self._pointers(pointers, len(order) * outputs))
+        used = self._processor_ns() - before
+        return Block(elapsed, used, self._pointers(pointers, len(order) * outputs))
 
     def run_calls(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
         """`wall`: each call asked for by itself, so that nothing of a later call is known while an earlier one runs."""
         elapsed = 0
         pointers: list[int] = []
+        before = self._processor_ns()
         for index in order:
             payload = struct.pack("<H", index)
             start = time.perf_counter_ns()
@@ -123,7 +132,7 @@ class WorkerProcess:
             elapsed += time.perf_counter_ns() - start
             pointers += self._pointers(answer, outputs)
         self._stop()
-        return Block(elapsed, tuple(pointers))
+        return Block(elapsed, self._processor_ns() - before, tuple(pointers))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
@@ -160,17 +169,15 @@ class WorkerProcess:
             reason = os.strerror(ctypes.get_errno()) if got < 0 else f"{got} of {size} bytes"
             raise WorkerFailed(f"an output at {address:#x} cannot be read: {reason}")
 
-    def processor_seconds(self) -> float:
+    def _processor_ns(self) -> int:
         """Processor time of all the worker's threads so far, from the kernel's own clock of that process."""
-        return time.clock_gettime((~self.pid << 3) | 2)  # what clock_getcpuclockid(3) computes
+        return time.clock_gettime_ns((~self.pid << 3) | 2)  # what clock_getcpuclockid(3) computes
 
-    def refuse_helpers(self, before_s: float, elapsed_s: float) -> None:
+    def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        used = self.processor_seconds() - before_s
-        if used > self.threads * elapsed_s * CORE_SLACK + 1e-3:
-            raise WorkerCheated(
-                f"used {used / elapsed_s:.1f} processors in a timed block; each side is granted {self.threads}"
-            )
+        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + 1_000_000:
+            share = block.processor_ns / block.elapsed_ns
+            raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
 
