@@ -182,8 +182,9 @@ class Judgement:
                 if session is not None:
                     session.close()
                 session = Session(worker, op, case.row, style, slots=1)
-            session.fill(0, inputs)
             try:
+                session.prepare()
+                session.fill(0, inputs)
                 return session.check_call(0, CALL_DEADLINE_S)
             except (WorkerFailed, WrongBehaviour) as cause:
                 cause.args = (f"{cause} [{case.label}]",)
@@ -256,7 +257,6 @@ class Judgement:
             session.fill(slot, pool.draw(session.op, session.row))
         try:
             session.worker.run_block(list(range(session.slots)), len(session.output_specs), CALL_DEADLINE_S)
-            session.release()
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(side, cause) from cause
 

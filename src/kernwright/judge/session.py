@@ -74,10 +74,11 @@ class Session:
                 self.arena.poison(places[name])
         self._contents[slot] = contents
 
-    def clear(self) -> None:
-        """No slot holds contents that count: what a side finds there is old, and what it writes there is noticed."""
-        for slot in self._contents:
-            if self.style == "writes":
+    def prepare(self) -> None:
+        """Before a slot is filled: the worker lets go of old outputs; what slots still hold counts for nothing."""
+        self.worker.request({"do": "prepare"}, 60.0)
+        if self.style == "writes":
+            for slot in self._contents:
                 for name in self.output_specs:
                     self.arena.poison(self.arena.layout.slots[slot][name])
 
@@ -87,7 +88,6 @@ class Session:
         pointers = [int(p) for p in answer.get("pointers", [])]
         outputs = self.snapshot([slot], pointers)[0]
         self.look_for_damage([slot])
-        self.release()
         return outputs
 
     def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
@@ -143,10 +143,6 @@ class Session:
             for slot in set(self._contents) - set(order):
                 if not all(self.arena.is_poisoned(self.arena.layout.slots[slot][name]) for name in self.output_specs):
                     raise WorkerCheated("wrote an output that no call had asked for yet")
-
-    def release(self) -> None:
-        if self.style == "returns":
-            self.worker.request({"do": "release"}, 60.0)
 
     def close(self) -> None:
         self.arena.close()

@@ -101,10 +101,11 @@ class RowTiming:
         What decides is the kernel's count of the processor time that the worker got, never how long the block took.
         All sides are run again, on new contents: what was seen once proves nothing a second time.
         """
-        for redone in range(MOST_REDONE + 1):
+        redone = 0
+        times, waited = self._half(metric, sides)
+        while waited and redone < MOST_REDONE:
             times, waited = self._half(metric, sides)
-            if not waited:
-                break
+            redone += 1
         return times, redone
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
@@ -120,7 +121,7 @@ class RowTiming:
             session = self.sessions[side]
             # Which slots hold contents, which content lies in which, which are called, in which order: all secret.
             chosen = self.chance.sample(range(session.slots), slots)
-            session.clear()
+            self._prepare(side)
             for slot, content in zip(chosen, contents, strict=True):
                 session.fill(slot, content)
             order = self.chance.sample(range(slots), calls)
@@ -128,6 +129,12 @@ class RowTiming:
             waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, LEAST_WAITING_NS)
             times[side] = self._net(block.elapsed_ns, metric) / calls
         return times, waited
+
+    def _prepare(self, side: SideName) -> None:
+        try:
+            self.sessions[side].prepare()
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault(side, fault) from fault
 
     def _net(self, elapsed_ns: int, metric: Metric) -> float:
         """A block's time without the protocol's own. A wall call is what its caller waits for: nothing is taken off."""
@@ -145,7 +152,6 @@ class RowTiming:
                 if problem := wanted.problem(left):
                     raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
             session.worker.refuse_helpers(block)
-            session.release()
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
         return block
@@ -162,9 +168,9 @@ def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing."""
     best = math.inf
     for attempt in range(repeats + 1):
+        session.prepare()
         session.fill(attempt % session.slots, pool.draw(session.op, session.row))
         start = time.perf_counter()
         session.worker.run_block([attempt % session.slots], len(session.output_specs), BLOCK_DEADLINE_S)
         best = min(best, time.perf_counter() - start) if attempt else best
-        session.release()
     return best

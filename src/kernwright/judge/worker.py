@@ -41,7 +41,7 @@ class Worker:
         handlers = {
             "load": self.load,
             "open_row": self.open_row,
-            "release": self.release,
+            "prepare": self.prepare,
             "check": self.check,
         }
         while True:
@@ -76,7 +76,7 @@ class Worker:
         from kernwright.judge.entry import RowCall
         from kernwright.tasks.tensor import TORCH_NAMES
 
-        self.release({}, [])
+        self.kept.clear()
         self.slots, self.call = [], None
         self.memory = mmap.mmap(descriptors[0], message["bytes"])
         os.close(descriptors[0])
@@ -113,21 +113,22 @@ class Worker:
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
         order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        first = len(kept)
         for index in order:
             kept.append(call(slots[index]))
         if self.row_call.style == "writes":
             self.channel.send(DONE, b"")
             return
         pointers = array("Q")
-        for result in kept[-len(order) :]:
+        for result in kept[first:]:
             if type(result) is tuple or type(result) is list:
                 pointers.extend([tensor.data_ptr() for tensor in result])
             else:
                 pointers.append(result.data_ptr())
         self.channel.send(DONE, pointers.tobytes())
 
-    def release(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
-        """Lets go of the outputs that a block left, once the judge has its copy."""
+    def prepare(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
+        """Before new contents arrive: lets go of the last block's outputs, so that the next finds warm memory."""
         self.kept.clear()
         return {"ok": True}
 

@@ -267,7 +267,9 @@ def _environment(scratch: Path, threads: int) -> dict[str, str]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TRITON_CACHE_DIR": str(scratch / "triton"),
         "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
-        # Freed outputs stay in the heap, as a GPU's caching allocator keeps them: no block pays for page faults.
+        # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
+        # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
+        "MIMALLOC_PURGE_DELAY": "-1",
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
