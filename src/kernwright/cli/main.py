@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -9,7 +10,12 @@ import typer
 from kernwright import __version__
 from kernwright.cli import ledger, task
 from kernwright.cli.judge import judge
+from kernwright.cli.report import report
 from kernwright.errors import KernwrightError
+
+# The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
+# when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +24,7 @@ app = typer.Typer(
     help="Proves faster kernels: frozen tasks, a judge that cannot be fooled, evidence anyone can check.",
 )
 app.command("judge")(judge)
+app.command("report")(report)
 app.add_typer(task.app, name="task")
 app.add_typer(ledger.app, name="ledger")
 

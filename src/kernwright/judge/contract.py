@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 import torch
@@ -41,8 +42,9 @@ class ErrorFigures:
     eager_max: float
     eager_rms: float
 
-    def as_record(self) -> dict[str, float]:
-        return asdict(self)
+    def as_record(self) -> dict[str, float | None]:
+        """For the ledger, which holds no NaN: a figure that is not finite is none."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from kernwright.tasks.workload import Workload
 CALL_DEADLINE_S = 120.0
 MEMORY_FACTOR = 40  # judge's copies, float64 oracles and three sides' slots, over a row's fewest bytes
 ARENA_BYTES = 256 * 2**20
-NO_LOOP = "a CPU has no loop without Python for this pair of sides"
 
 
 class Progress(Protocol):
@@ -233,11 +232,12 @@ class Judgement:
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(self.task, op, row, sessions, pool, self.chance, eager)
         timing.measure_protocol()
-        state.unavailable["device"] = NO_LOOP
+        if reason := timing.open_loops():
+            state.unavailable["device"] = reason
         for metric in METRICS:
             if metric in state.unavailable:
                 continue
-            for _ in range(self.policy.quads_per_round):
+            for _ in range(self.policy.quads_of(metric)):
                 state.samples.append(timing.quad(metric, number))
 
     def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:

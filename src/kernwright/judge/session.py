@@ -74,6 +74,11 @@ class Session:
                 self.arena.poison(places[name])
         self._contents[slot] = contents
 
+    def open_loop(self) -> str | None:
+        """Asks for the loop without Python that `device` is measured with; the reason where there is none."""
+        answer = self.worker.request({"do": "open_loop"}, BUILD_DEADLINE_S)
+        return str(answer["unavailable"])[:300] if "unavailable" in answer else None
+
     def prepare(self) -> None:
         """Before a slot is filled: the worker lets go of old outputs; what slots still hold counts for nothing."""
         self.worker.request({"do": "prepare"}, 60.0)

@@ -49,8 +49,20 @@ def candidate_side(candidate: Candidate, folder: Path) -> Side:
             "build": candidate.file.build.model_dump(mode="json"),
             "build_folder": str(folder / "build"),
             "style": candidate.style,
+            "loop": _native_loop(folder.parent / "loop") if candidate.file.language == "cpp" else None,
         },
     )
+
+
+def _native_loop(folder: Path) -> str | None:
+    """The judge's own compiled loop, built once a judgement; without a compiler there is none, and no native side."""
+    import tvm_ffi.cpp
+
+    source = Path(__file__).with_name("native_loop.cc")
+    try:
+        return str(tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=str(folder)))
+    except (RuntimeError, OSError):
+        return None
 
 
 class Crew:

@@ -84,6 +84,16 @@ class RowTiming:
             worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats)
         )
 
+    def open_loops(self) -> str | None:
+        """Readies `device` on every side; the reason where one side cannot have it."""
+        for side, session in self.sessions.items():
+            try:
+                if reason := session.open_loop():
+                    return f"{side}: {reason}"
+            except (WorkerFailed, WorkerCheated) as fault:
+                raise SideFault(side, fault) from fault
+        return None
+
     def quad(self, metric: Metric, round_number: int) -> Sample:
         """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
         sides: list[SideName] = list(self.sessions)
@@ -143,15 +153,18 @@ class RowTiming:
     def _verified(
         self, side: SideName, session: Session, metric: Metric, order: list[int], expected: list[BlockExpectation]
     ) -> Block:
-        run = session.worker.run_calls if metric == "wall" else session.worker.run_block
+        worker, outputs_per_call = session.worker, len(session.output_specs)
         try:
-            block = run(order, len(session.output_specs), BLOCK_DEADLINE_S)
+            if metric == "wall":
+                block = worker.run_calls(order, outputs_per_call, BLOCK_DEADLINE_S)
+            else:
+                block = worker.run_block(order, outputs_per_call, BLOCK_DEADLINE_S, with_python=metric == "stream")
             outputs = session.snapshot(order, block.pointers)
             session.look_for_damage(order)
             for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
                 if problem := wanted.problem(left):
                     raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
-            session.worker.refuse_helpers(block)
+            worker.refuse_helpers(block)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
         return block

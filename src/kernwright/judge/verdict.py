@@ -44,7 +44,7 @@ class RowVerdict(BaseModel):
     verdict: Outcome
     reasons: tuple[str, ...] = ()
     metrics: dict[Metric, MetricResult | Unavailable] = Field(default_factory=dict)
-    errors: dict[str, dict[str, float]] = Field(
+    errors: dict[str, dict[str, float | None]] = Field(
         default_factory=dict, description="per output, normal inputs at the frozen size: max and RMS, own and eager's"
     )
     cases: int = Field(default=0, description="correctness cases that ran")

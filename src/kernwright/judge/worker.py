@@ -33,6 +33,7 @@ class Worker:
         self.call: Callable[[Any], Any] | None = None
         self.row_call: Any = None
         self.row_message: dict[str, Any] | None = None
+        self.loop: Callable[[Any], list[Any]] | None = None
         self.slots: list[list[Any]] = []
         self.memory: mmap.mmap | None = None
         self.kept: list[Any] = []
@@ -41,6 +42,7 @@ class Worker:
         handlers = {
             "load": self.load,
             "open_row": self.open_row,
+            "open_loop": self.open_loop,
             "prepare": self.prepare,
             "check": self.check,
         }
@@ -96,6 +98,17 @@ class Worker:
             self.row_call = RowCall(self.side, self.function, message["row"])
             self.row_message = message["row"]
         self.call = self.row_call.bind()
+        self.loop = None
+        return {"ok": True}
+
+    def open_loop(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
+        """Makes the loop without Python over the open row's slots, if this side has one."""
+        from kernwright.judge.loops import NoLoop, loop_without_python
+
+        try:
+            self.loop = loop_without_python(self.side, self.row_call, self.slots)
+        except NoLoop as reason:
+            return {"unavailable": str(reason)}
         return {"ok": True}
 
     def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
@@ -112,10 +125,14 @@ class Worker:
         """One block: the calls that the judge asks for, in its order, then one answer."""
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
-        order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        with_python, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
         first = len(kept)
-        for index in order:
-            kept.append(call(slots[index]))
+        if with_python:
+            for index in order:
+                kept.append(call(slots[index]))
+        else:
+            assert self.loop is not None
+            kept += self.loop(order)
         if self.row_call.style == "writes":
             self.channel.send(DONE, b"")
             return

@@ -109,9 +109,9 @@ class WorkerProcess:
             raise WorkerFailed(str(answer["error"])[:4000], str(answer.get("kind", "")))
         return answer
 
-    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
-        """`stream`: all calls of the block back to back, one answer, the judge's clock around it."""
-        payload = struct.pack(f"<{len(order)}H", *order)
+    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float, with_python: bool = True) -> Block:
+        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it."""
+        payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
         before = self._processor_ns()
         start = time.perf_counter_ns()
         pointers = self._exchange(payload, deadline_s)
@@ -126,7 +126,7 @@ class WorkerProcess:
         pointers: list[int] = []
         before = self._processor_ns()
         for index in order:
-            payload = struct.pack("<H", index)
+            payload = struct.pack("<2H", True, index)
             start = time.perf_counter_ns()
             answer = self._exchange(payload, deadline_s)
             elapsed += time.perf_counter_ns() - start

@@ -49,6 +49,10 @@ class TimingPolicy(BaseModel):
     def resolved(cls, overrides: TimingOverrides) -> TimingPolicy:
         return cls(**overrides.model_dump(exclude_none=True))
 
+    def quads_of(self, metric: Metric) -> int:
+        """Quads of a metric a round: the deciding one is tested for a difference, the others are reported."""
+        return self.quads_per_round if metric == self.decides else max(1, self.quads_per_round - 1)
+
     @property
     def looks(self) -> int:
         return max(1, self.max_rounds - self.first_look + 1)
