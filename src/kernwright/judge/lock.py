@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,13 @@ from kernwright.errors import EnvironmentProblem
 @contextlib.contextmanager
 def device_lock(device: str, wait_s: float = 0.0) -> Iterator[None]:
     """Holds the device for the length of a judgement. All users of the machine share the lock file."""
-    path = Path(tempfile.gettempdir()) / f"kernwright-{device.replace(':', '-')}.lock"
+    path = Path(os.environ.get("KERNWRIGHT_LOCKS", "/tmp")) / f"kernwright-{device.replace(':', '-')}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | (0 if path.exists() else os.O_CREAT) | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise EnvironmentProblem(f"cannot open the lock {path}: {error}", "make it writable, or set TMPDIR") from None
+        raise EnvironmentProblem(
+            f"cannot open the lock {path}: {error}", "make it writable, or name another folder in KERNWRIGHT_LOCKS"
+        ) from None
     try:
         _acquire(descriptor, device, path, wait_s)
         os.ftruncate(descriptor, 0)

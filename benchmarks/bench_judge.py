@@ -1,0 +1,287 @@
+"""How good is the judge itself? Every figure of the judge that the project shows comes from here.
+
+    python benchmarks/bench_judge.py aa --verdicts 1000     rows called faster or slower when both sides are the same
+    python benchmarks/bench_judge.py injected               a 5 % slowdown detected, a 1.5x speedup reported
+    python benchmarks/bench_judge.py rows                   20 rows with the default policy
+    python benchmarks/bench_judge.py kill                   `kill -9` at 50 random points
+    python benchmarks/bench_judge.py startup                `kernwright --help`
+    python benchmarks/bench_judge.py all
+
+Each part keeps its records in a ledger of its own below --out and counts from there, so an interrupted run goes on
+where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import typer
+from rich.table import Table
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.ledger_check import verify
+from kernwright.cli.console import Bar, err, out
+from kernwright.judge.request import JudgeRequest, judge
+from kernwright.tasks.catalog import find_task
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
+DEFAULT_OUT = Path(".kernwright/bench")
+TASK = "norm_scale_shift"
+
+SLOWED = '''"""The op's own reference, made slower by a known share: a call spins until it has taken `factor` times as long."""
+import time
+
+from kernwright.ops.registry import shipped_ops
+
+
+def _stretched(op, factor):
+    reference = shipped_ops()[op].reference
+
+    def run(*tensors, **scalars):
+        start = time.perf_counter_ns()
+        result = reference(*tensors, **scalars)
+        end = start + int(factor * (time.perf_counter_ns() - start))
+        while time.perf_counter_ns() < end:
+            pass
+        return result
+
+    return run
+
+
+def plain(op):
+    return _stretched(op, 1.0)
+
+
+def half_again(op):
+    return _stretched(op, 1.5)
+'''
+
+CANDIDATE = '''"""The op's own reference, {factor} times as slow."""
+from baselines import _stretched
+
+norm_scale_shift = _stretched("norm_scale_shift", {factor})
+'''
+
+
+def _verdicts(ledger: Path) -> list[dict[str, Any]]:
+    """The finished, full verdicts of a ledger; none where there is no ledger yet."""
+    if not ledger.exists():
+        return []
+    records = [r.body for r in Ledger(ledger).all_records() if r.kind == "verdict"]
+    return [body for body in records if body["evidence"]]
+
+
+def _rows(ledger: Path) -> list[dict[str, Any]]:
+    return [row for verdict in _verdicts(ledger) for row in verdict["rows"]]
+
+
+def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
+    path = folder / "figures.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | {part: figures}, indent=1) + "\n")
+    table = Table(title=part)
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    out.print(table)
+
+
+def _judge(**wanted: Any) -> None:
+    with Bar() as bar:
+        if judge(JudgeRequest(task=wanted.pop("task", TASK), wait_s=600.0, **wanted), bar).interrupted:
+            raise typer.Exit(2)
+
+
+def _share(rows: list[dict[str, Any]], outcomes: set[str]) -> float:
+    return sum(row["verdict"] in outcomes for row in rows) / max(1, len(rows))
+
+
+@app.command()
+def aa(verdicts: int = 1000, rows: str = "smoke", folder: Out = DEFAULT_OUT) -> None:
+    """Both sides the same: how many rows are called faster or slower?"""
+    ledger = folder / "aa"
+    while (done := len(_rows(ledger))) < verdicts:
+        err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
+        _judge(candidate=None, against_itself=True, rows=rows, ledger=ledger)
+    found = _rows(ledger)
+    bands = [row["metrics"]["stream"]["noise_band"] for row in found if "noise_band" in row["metrics"]["stream"]]
+    _note(
+        folder,
+        "A/A",
+        {
+            "row-verdicts": len(found),
+            "called faster or slower": sum(row["verdict"] in ("faster", "slower") for row in found),
+            "share": _share(found, {"faster", "slower"}),
+            "same": _share(found, {"same"}),
+            "inconclusive": _share(found, {"inconclusive"}),
+            "median noise band": statistics.median(bands),
+        },
+    )
+
+
+def _slowed_task(folder: Path) -> Path:
+    """The task once more, with baselines of known slowness beside it."""
+    copy = folder / "slowed_task"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(find_task(TASK).folder, copy)
+    (copy / "baselines.py").write_text(SLOWED)
+    return copy
+
+
+def _stretched_candidate(folder: Path, name: str, factor: float) -> Path:
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "candidate.toml").write_text(
+        'op = "norm_scale_shift"\nlanguage = "python"\nentry = "stretched.py:norm_scale_shift"\n'
+    )
+    (place / "baselines.py").write_text(SLOWED)
+    (place / "stretched.py").write_text(CANDIDATE.format(factor=factor))
+    return place
+
+
+@app.command()
+def injected(rows: str = "smoke", repeats: int = 3, folder: Out = DEFAULT_OUT) -> None:
+    """A known slowdown and a known speedup: detected? reported right?"""
+    folder.mkdir(parents=True, exist_ok=True)
+    task = str(_slowed_task(folder))
+    slow, fast = folder / "slowdown", folder / "speedup"
+    while len(_verdicts(slow)) < repeats:
+        _judge(
+            task=task, baseline="plain", rows=rows, ledger=slow,
+            candidate=_stretched_candidate(folder, "five_percent_slower", 1.05),
+        )  # fmt: skip
+    while len(_verdicts(fast)) < repeats:
+        _judge(
+            task=task, baseline="half_again", rows=rows, ledger=fast,
+            candidate=_stretched_candidate(folder, "as_fast_as_plain", 1.0),
+        )  # fmt: skip
+    slowed, sped = _rows(slow), _rows(fast)
+    ratios = [row["metrics"]["stream"]["ratio"] for row in sped]
+    _note(
+        folder,
+        "injected differences",
+        {
+            "rows slowed by 5 %": len(slowed),
+            "called slower": _share(slowed, {"slower"}),
+            "outcomes": dict(Counter(row["verdict"] for row in slowed)),
+            "median slowdown reported": statistics.median(1 / r["metrics"]["stream"]["ratio"] for r in slowed),
+            "rows sped up 1.5x": len(sped),
+            "called faster": _share(sped, {"faster"}),
+            "speedup reported, median": statistics.median(ratios),
+            "speedup reported, least": min(ratios),
+            "speedup reported, most": max(ratios),
+            "within 5 % of 1.5x": sum(abs(r / 1.5 - 1) <= 0.05 for r in ratios) / len(ratios),
+        },
+    )
+
+
+@app.command()
+def rows(count: int = 20, folder: Out = DEFAULT_OUT) -> None:
+    """Wall time of one whole command: rows judged with the default policy, start and builds included."""
+    chosen = [row.id for row in find_task(TASK).rows if row.set == "smoke"][:count]
+    task = folder / "twenty_rows"
+    shutil.rmtree(task, ignore_errors=True)
+    shutil.copytree(find_task(TASK).folder, task)
+    lines = (task / "workloads.jsonl").read_text().splitlines()
+    (task / "workloads.jsonl").write_text("\n".join(line for line in lines if json.loads(line)["id"] in chosen) + "\n")
+    start = time.monotonic()
+    done = _kernwright("judge", str(task), "--aa", "--ledger", str(folder / "rows"))
+    elapsed = time.monotonic() - start
+    found = _verdicts(folder / "rows")[-1]["rows"]
+    _note(folder, "rows", {"rows": len(found), "seconds": elapsed, "exit status": done.returncode,
+                           "outcomes": dict(Counter(row["verdict"] for row in found))})  # fmt: skip
+
+
+@app.command()
+def kill(times: int = 50, folder: Out = DEFAULT_OUT, seed: int = 1) -> None:
+    """The judge killed outright at random points: is a record lost or half-written, does the next run work?"""
+    ledger = folder / "kill"
+    shutil.rmtree(ledger, ignore_errors=True)
+    chance = random.Random(seed)
+    command = ["judge", TASK, "--aa", "--rows", "smoke_plain_s19_*", "--ledger", str(ledger)]
+    _kernwright(*command)  # one whole run, to know how long it takes
+    start = time.monotonic()
+    _kernwright(*command)
+    whole = time.monotonic() - start
+    lost = damaged = left_behind = 0
+    for number in range(times):
+        process = subprocess.Popen([sys.executable, "-m", "kernwright.cli.main", *command, "--wait", "60"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        time.sleep(chance.uniform(0.0, whole))
+        seen = _hashes(ledger)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        lost += len(seen - _hashes(ledger))
+        damaged += len(verify(ledger))
+        time.sleep(0.2)
+        left_behind += len(_workers())
+        err.print(f"{number + 1} of {times} killed", highlight=False)
+    finish = _kernwright(*command, "--wait", "60")
+    _note(
+        folder,
+        "kill -9",
+        {
+            "kills": times,
+            "records seen before": len(_hashes(ledger)),
+            "records lost": lost,
+            "problems found by verify": damaged + len(verify(ledger)),
+            "workers left behind": left_behind,
+            "next run's exit status": finish.returncode,
+        },
+    )
+
+
+def _hashes(ledger: Path) -> set[str]:
+    return {record.hash for record in Ledger(ledger).all_records()} if ledger.exists() else set()
+
+
+def _workers() -> list[str]:
+    found = subprocess.run(["pgrep", "-f", "kernwright.judge.worker"], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+def _kernwright(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "kernwright.cli.main", *words], capture_output=True, check=False)
+
+
+@app.command()
+def startup(repeats: int = 5, folder: Out = DEFAULT_OUT) -> None:
+    """What a user waits for before the first word."""
+    folder.mkdir(parents=True, exist_ok=True)
+    times = []
+    for _ in range(repeats):
+        start = time.monotonic()
+        _kernwright("--help")
+        times.append(time.monotonic() - start)
+    _note(folder, "startup", {"kernwright --help, seconds, median": statistics.median(times)})
+
+
+@app.command("all")
+def everything(folder: Out = DEFAULT_OUT) -> None:
+    """Every part, the longest last."""
+    parts: list[Callable[[], None]] = [
+        lambda: startup(folder=folder), lambda: rows(folder=folder), lambda: kill(folder=folder),
+        lambda: injected(folder=folder), lambda: aa(folder=folder),
+    ]  # fmt: skip
+    for part in parts:
+        part()
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,172 @@
+"""A small task of its own for the tests: rows of a few kilobytes, so that a whole judgement takes seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does: a judge's threads must not spin
+
+TINY_OPS = '''
+"""Ops that take microseconds."""
+
+from torch import Tensor
+
+from kernwright.ops.definition import define
+
+
+@define(outputs=["y"], activations=["x"])
+def axpy(x: Tensor, w: Tensor, *, alpha: float = 2.0) -> Tensor:
+    """alpha * x + w"""
+    return alpha * x + w
+
+
+@define(outputs=["total", "twice"], activations=["x", "state"], inplace=["state"])
+def accumulate(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """state += x; returns copies of the new state and of twice that"""
+    state += x
+    return state.clone(), state * 2
+
+
+@define(outputs=["y"], activations=["x"], contract="exact")
+def negate(x: Tensor) -> Tensor:
+    """-x"""
+    return -x
+'''
+
+TINY_TASK = """
+name = "tiny"
+title = "Ops that take microseconds"
+origin = "made up for the tests"
+definitions = "definitions.py"
+neighbours = ["S"]
+
+[tolerance]
+fp32 = { atol = 1e-5, rtol = 1e-5 }
+bf16 = { atol = 0.05, rtol = 0.05 }
+
+[timing]
+block_ms = 1.0
+quads_per_round = 7
+first_look = 1
+max_rounds = 1
+"""
+
+
+def row(identity: str, op: str, inputs: dict[str, Any], outputs: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """One row with its fewest bytes added up. Tensors are written as a list of sizes, float32."""
+    axes = more.get("axes", {})
+    specs = [{n: _spec(t) for n, t in group.items()} for group in (inputs, outputs)]
+    moved = sum(_bytes(t, axes) for group in specs for t in group.values())
+    moved += sum(_bytes(specs[0][name], axes) for name in more.pop("inplace", ()))
+    return {
+        "id": identity, "op": op, "set": "smoke", "inputs": specs[0], "outputs": specs[1], "bytes_min": moved, **more,
+    }  # fmt: skip
+
+
+def _spec(tensor: Any) -> dict[str, Any]:
+    return tensor if isinstance(tensor, dict) else {"shape": tensor, "dtype": "fp32"}
+
+
+def _bytes(tensor: dict[str, Any], axes: dict[str, int]) -> int:
+    count = {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8, "i32": 4, "i64": 8, "bool": 1, "u8": 1}[tensor["dtype"]]
+    for size in tensor["shape"]:
+        count *= axes[size] if isinstance(size, str) else size
+    return count
+
+
+def tiny_rows() -> list[dict[str, Any]]:
+    sizes = {"axes": {"S": 6, "D": 64}}
+    x, w = ["S", "D"], ["D"]
+    return [
+        row("axpy_small", "axpy", {"x": x, "w": w}, {"y": x}, **sizes),
+        row("axpy_wide", "axpy", {"x": x, "w": w}, {"y": x}, axes={"S": 4, "D": 200}, scalars={"alpha": 3.0}),
+        row("huge", "axpy", {"x": x, "w": w}, {"y": x}, axes={"S": 2**20, "D": 2**16}, set="production"),
+        row("accumulate", "accumulate", {"state": x, "x": x}, {"total": x, "twice": x}, inplace=["state"], **sizes),
+        row("negate", "negate", {"x": x}, {"y": x}, **sizes),
+    ]
+
+
+@pytest.fixture(scope="session")
+def write_task() -> Callable[..., Path]:
+    """Writes a task folder: by default the tiny task; any of its three files can be replaced."""
+
+    def write(
+        folder: Path, toml: str = TINY_TASK, ops: str = TINY_OPS, rows: list[dict[str, Any]] | None = None
+    ) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "task.toml").write_text(toml)
+        (folder / "definitions.py").write_text(ops)
+        lines = [json.dumps(r) for r in (tiny_rows() if rows is None else rows)]
+        (folder / "workloads.jsonl").write_text("\n".join(lines) + "\n")
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def make_row() -> Callable[..., dict[str, Any]]:
+    return row
+
+
+@pytest.fixture(scope="session")
+def task_texts() -> dict[str, str]:
+    return {"toml": TINY_TASK, "ops": TINY_OPS}
+
+
+@pytest.fixture(scope="session")
+def tiny_row_dicts() -> Callable[[], list[dict[str, Any]]]:
+    return tiny_rows
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path]) -> Path:
+    return write_task(tmp_path_factory.mktemp("tasks") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def write_candidate() -> Callable[..., Path]:
+    """Writes a candidate folder from one source file and its candidate.toml."""
+
+    def write(folder: Path, source: str, *, language: str = "python", op: str = "axpy", more: str = "") -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = "kernel.cc" if language == "cpp" else "kernel.py"
+        (folder / name).write_text(source)
+        toml = f'op = "{op}"\nlanguage = "{language}"\nentry = "{name}:{op}"\n{more}'
+        (folder / "candidate.toml").write_text(toml)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A TMPDIR of the tests' own, so that no judge elsewhere on the machine shares lock or scratch with them."""
+    folder = tmp_path_factory.mktemp("tmpdir")
+    before_variable, before_cached = os.environ.get("TMPDIR"), tempfile.tempdir
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder), str(folder)
+    yield folder
+    tempfile.tempdir = before_cached
+    if before_variable is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before_variable
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def phase(self, what: str, steps: int) -> None: ...
+
+    def step(self, note: str) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def quiet() -> Quiet:
+    return Quiet()
