@@ -43,7 +43,7 @@ Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")
 DEFAULT_OUT = Path(".kernwright/bench")
 TASK = "norm_scale_shift"
 
-SLOWED = '''"""The op's own reference, made slower by a known share: a call spins until it has taken `factor` times as long."""
+SLOWED = '''"""The op's own reference, made slower: a call spins until it has taken `factor` times as long."""
 import time
 
 from kernwright.ops.registry import shipped_ops

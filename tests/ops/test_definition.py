@@ -75,16 +75,16 @@ def test_shipped_oracles_never_round_to_float32(name: str) -> None:
     """Inputs that are one float32 make two oracles: nothing on the way narrows them."""
     op = shipped_ops()[name]
     generator = torch.Generator().manual_seed(3)
-    inputs = {p.name: torch.randn(1, 4, 32, generator=generator, dtype=torch.float64) for p in op.tensor_parameters}
+    inputs = {p.name: torch.randn(1, 4, 32, generator=generator).double() for p in op.tensor_parameters}
     for scalars in ({"norm_type": "layer"}, {"norm_type": "rms"}):
-        for weight in (None, torch.randn(32, generator=generator, dtype=torch.float64)):
+        for weight in (None, torch.randn(32, generator=generator).double()):
             given = inputs | {"weight": weight, "bias": weight}
             if scalars["norm_type"] == "rms":
                 given["bias"] = None
             first = op.oracle(given, scalars)
             for moved in (n for n, t in given.items() if t is not None):
                 nudged = given[moved] * (1 + 1e-11)
-                assert torch.equal(nudged.float(), given[moved].float()) or moved != "x"
+                assert torch.equal(nudged.float(), given[moved].float())
                 second = op.oracle(given | {moved: nudged}, scalars)
                 assert not all(torch.equal(a, b) for a, b in zip(first, second, strict=True)), (moved, scalars)
 
@@ -121,7 +121,7 @@ def test_digest_follows_the_text_of_the_definition_not_its_comments(tmp_path: Pa
 def test_a_definitions_file_that_cannot_be_imported_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "definitions.py"
     path.write_text(text)
-    with pytest.raises(BadFile, match=r"definitions\.py: cannot be imported.*\n.*remedy: mend the op definitions"):
+    with pytest.raises(BadFile, match=r"(?s)definitions\.py: cannot be imported.*remedy: mend the op"):
         ops_from_file(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,7 @@ def judge(
         task=task, candidate=candidate, baseline=baseline, rows=rows, device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait,
     )  # fmt: skip
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
     with Bar() as bar:
         verdict = judge(request, bar)
     out.print(verdict_table(verdict))

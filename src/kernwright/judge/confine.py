@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -13,6 +14,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 CLONE_NEWNET, CLONE_NEWIPC = 0x40000000, 0x08000000
 MOST_FILE_BYTES = 2 * 2**30
 MOST_DESCRIPTORS = 1024
+MEMORY_SHARE = 0.7
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,6 +49,10 @@ def confine(dies: bool, processor: int | None) -> Isolation:
     network = "none" if _libc.unshare(CLONE_NEWNET | CLONE_NEWIPC) == 0 else "shared (no right to unshare)"
     processors = "any" if processor is None else _pin(processor)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory = int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the worker goes, not the judge
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_DESCRIPTORS, MOST_DESCRIPTORS))
     return Isolation(
@@ -54,7 +60,7 @@ def confine(dies: bool, processor: int | None) -> Isolation:
         no_new_privileges=privileges,
         network=network,
         processors=processors,
-        limits=f"files of {MOST_FILE_BYTES >> 30} GiB, {MOST_DESCRIPTORS} descriptors, no core dumps",
+        limits=f"{memory >> 30} GiB of memory, files of {MOST_FILE_BYTES >> 30} GiB, no core dumps",
         user=f"uid {os.getuid()}, as the judge",
     )
 

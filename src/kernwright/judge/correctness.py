@@ -58,18 +58,18 @@ def check_row(
 def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expected]:
     """Oracle and eager chain on these inputs, in the judge's own process."""
     scalars = op.scalar_defaults | row.scalars
-    own = {name: tensor.clone() if name in op.inplace else tensor for name, tensor in inputs.items()}
-    oracles = op.oracle(inputs, scalars)
-    eagers = op.call(own, scalars)
-    return {name: Expected.of(oracle, eager) for name, oracle, eager in zip(op.outputs, oracles, eagers, strict=True)}
+    oracles = op.results(inputs, scalars, oracle=True)
+    eagers = op.results(inputs, scalars)
+    return {name: Expected.of(oracles[name], eagers[name]) for name in oracles}
 
 
 def _judge_case(
     task: Task, op: Op, case: Case, inputs: Inputs, outputs: dict[str, Tensor], report: CorrectnessReport
 ) -> dict[str, ErrorFigures]:
     figures: dict[str, ErrorFigures] = {}
+    specs = case.row.results(op.inplace)
     for name, expected in expected_outputs(op, case.row, inputs).items():
-        tolerance = task.tolerance_for(case.row.outputs[name].dtype)
+        tolerance = task.tolerance_for(specs[name].dtype)
         finding = compare(outputs[name], expected, op.contract, tolerance)
         figures[name] = finding.figures
         if finding.problem:

@@ -110,7 +110,7 @@ class RowCall:
             self._check_signature(row["inputs"])
 
     def _check_signature(self, inputs: Sequence[str]) -> None:
-        extra = {"out": None} if self.writes else {}
+        extra = {"out": None} if self.writes and self.outputs else {}
         try:
             inspect.signature(self.function).bind(*inputs, **self.scalars, **extra)
         except TypeError as error:
@@ -141,13 +141,19 @@ class RowCall:
         function, scalars = self.function, self.scalars
         if self.native:
             values = tuple(scalars.values())
+            if outputs == 0:
+                return lambda a: function(*a, *values)
             return lambda a: function(*a[:-outputs], *values, *a[-outputs:])
+        if outputs == 0:
+            return lambda a: function(*a, **scalars)
         if outputs == 1:
             return lambda a: function(*a[:-1], **scalars, out=a[-1])
         return lambda a: function(*a[:-outputs], **scalars, out=tuple(a[-outputs:]))
 
     def check_outputs(self, result: Any, device: str) -> list[Tensor]:
         """Every returned object is a plain tensor of the row's shape, dtype, strides and device."""
+        if not self.outputs:
+            return []  # an op that works in place: whatever a call returns is not looked at
         tensors = [result] if isinstance(result, Tensor) else list(result) if isinstance(result, list | tuple) else []
         if len(tensors) != len(self.outputs):
             got = type(result).__name__ if not tensors else f"{len(tensors)} outputs"

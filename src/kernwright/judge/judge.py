@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from kernwright.campaign.ledger import RunWriter
-from kernwright.errors import EnvironmentProblem
+from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cases import Case
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
@@ -89,6 +89,9 @@ class Judgement:
             self._rounds()
         except KeyboardInterrupt:
             interrupted = True
+        except KernwrightError as cause:
+            self.writer.append("abandoned", {"cause": cause.cause, "remedy": cause.remedy})
+            raise
         self.provenance.state_after = self.device.state()
         self.provenance.finished = _now()
         verdict = self._verdict(interrupted)

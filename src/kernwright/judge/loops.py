@@ -81,6 +81,8 @@ def _scripted_loop(call: RowCall, slots: list[list[Any]]) -> Loop:
         for number, tensor in zip(given, present, strict=True):
             arguments[number] = tensor
         result = call.function(*arguments, **call.scalars)
+        if result is None:
+            return present[:1]  # worked in place; a scripted body must return something
         return [result] if isinstance(result, Tensor) else list(result)
 
     with warnings.catch_warnings():

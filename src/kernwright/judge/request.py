@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,13 +63,13 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         sources=source_hashes(task, candidate),
         device=request.device,
     )
-    with device_lock(request.device, request.wait_s), scratch_folder() as scratch:
+    with device_lock(request.device, request.wait_s), scratch_folder() as scratch, _disk_trouble():
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline"),
             "again": baseline_side(baseline, task, scratch / "baseline"),
             "candidate": (
-                candidate_side(candidate, scratch / "candidate")
+                candidate_side(candidate, scratch / "candidate", request.device)
                 if candidate and not request.against_itself
                 else baseline_side(baseline, task, scratch / "itself")
             ),
@@ -90,6 +92,17 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 progress=progress,
                 quick=request.quick,
             ).run()
+
+
+@contextlib.contextmanager
+def _disk_trouble() -> Iterator[None]:
+    """A full disk or a folder that turned read-only ends the run with its cause; the ledger keeps what it has."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"the machine refused: {error}", "free space or memory, or set TMPDIR; what was recorded is intact"
+        ) from error
 
 
 def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:

@@ -97,11 +97,17 @@ class Session:
 
     def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         """Copies of what the block left, in the order of its calls."""
-        if self.style == "writes":
-            places = self.arena.layout.slots
-            return [
-                {name: self.arena.tensor(places[slot][name]).clone() for name in self.output_specs} for slot in order
-            ]
+        returned = self._written(order) if self.style == "writes" else self._returned(order, pointers)
+        for slot, outputs in zip(order, returned, strict=True):
+            places = self.arena.layout.slots[slot]
+            outputs |= {name: self.arena.tensor(places[name]).clone() for name in self.op.inplace if name in places}
+        return returned
+
+    def _written(self, order: Sequence[int]) -> list[Outputs]:
+        places = self.arena.layout.slots
+        return [{name: self.arena.tensor(places[slot][name]).clone() for name in self.output_specs} for slot in order]
+
+    def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         specs = list(self.output_specs.items())
         self._refuse_shared_memory(pointers, [spec.span_bytes for _, spec in specs])
         snapshots: list[Outputs] = []
@@ -139,7 +145,7 @@ class Session:
             raise WrongBehaviour(f"wrote outside its outputs (canary at byte {broken} is gone)")
         for slot, contents in self._contents.items():
             for name, content in contents.items():
-                if name in self.op.inplace:
+                if name in self.op.inplace and slot in order:
                     continue
                 held = self.arena.tensor(self.arena.layout.slots[slot][name])
                 if not _same_bytes(held, content):

@@ -15,9 +15,10 @@ from kernwright.tasks.task import Task
 class Side:
     """A baseline or a candidate: a private folder with its sources, caches and builds, and its orders to a worker."""
 
-    def __init__(self, folder: Path, orders: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, orders: dict[str, Any], environment: dict[str, str] | None = None) -> None:
         self.folder = folder
         self.orders = orders
+        self.environment = environment or {}
 
     @property
     def style(self) -> Style:
@@ -32,7 +33,7 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path) -> Side:
     return Side(folder, orders)
 
 
-def candidate_side(candidate: Candidate, folder: Path) -> Side:
+def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
     """The worker gets a copy of the bytes that were hashed, so what runs is what the digest names."""
     for name, data in candidate.sources.items():
         copy = folder / "sources" / name
@@ -51,6 +52,8 @@ def candidate_side(candidate: Candidate, folder: Path) -> Side:
             "style": candidate.style,
             "loop": _native_loop(folder.parent / "loop") if candidate.file.language == "cpp" else None,
         },
+        # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
+        {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},
     )
 
 
@@ -78,7 +81,8 @@ class Crew:
         """Starts workers side by side: most of a start is importing torch."""
         for name in names:
             self._loaded.pop(name, None)
-            self.workers[name] = WorkerProcess(name, self.sides[name].folder, self.threads, self.processor)
+            side = self.sides[name]
+            self.workers[name] = WorkerProcess(name, side.folder, self.threads, self.processor, side.environment)
         for name in names:
             self.workers[name].wait_ready()
 

@@ -69,11 +69,11 @@ class BlockExpectation:
     def of(cls, task: Task, op: Op, row: Workload, inputs: Inputs, eager: dict[str, ErrorFigures]) -> BlockExpectation:
         scalars = op.scalar_defaults | row.scalars
         if op.contract == "exact":
-            own = {name: t.clone() if name in op.inplace else t for name, t in inputs.items()}
-            return cls({name: Bits(out) for name, out in zip(op.outputs, op.call(own, scalars), strict=True)})
+            return cls({name: Bits(value) for name, value in op.results(inputs, scalars).items()})
         bounds: dict[str, Bound | Bits] = {}
-        for name, oracle in zip(op.outputs, op.oracle(inputs, scalars), strict=True):
-            spec = row.concrete_outputs()[name]
+        specs = row.results(op.inplace)
+        for name, oracle in op.results(inputs, scalars, oracle=True).items():
+            spec = specs[name]
             dtype = getattr(torch, spec.torch_dtype_name)
             bounds[name] = Bound.around(oracle, dtype, task.tolerance_for(spec.dtype), eager[name])
         return cls(bounds)

@@ -133,7 +133,7 @@ class Worker:
         else:
             assert self.loop is not None
             kept += self.loop(order)
-        if self.row_call.style == "writes":
+        if self.row_call.style == "writes" or not self.row_call.outputs:
             self.channel.send(DONE, b"")
             return
         pointers = array("Q")

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,14 @@ class Block:
 class WorkerProcess:
     """One side's process. `label` names it in messages; `scratch` is the one folder it may write to."""
 
-    def __init__(self, label: str, scratch: Path, threads: int, processor: int | None) -> None:
+    def __init__(
+        self,
+        label: str,
+        scratch: Path,
+        threads: int,
+        processor: int | None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.label = label
         self.threads = threads
         self.scratch = scratch
@@ -77,7 +84,7 @@ class WorkerProcess:
                     sys.executable, "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
                     str(-1 if processor is None else processor), str(threads),
                 ],
-                env=_environment(scratch, threads),
+                env=_environment(scratch, threads) | dict(environment or {}),
                 cwd=scratch,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 pass_fds=(theirs.fileno(),),

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernwright.ops import rounding
 from kernwright.tasks.digest import digest_of, source_text
 
-Reference = Callable[..., Tensor | tuple[Tensor, ...]]
+Reference = Callable[..., Tensor | tuple[Tensor, ...] | None]
 Contract = Literal["exact", "close"]
 Scalar = bool | int | float | str
 
@@ -39,7 +39,7 @@ class Op(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, ignored_types=(cached_property,))
 
     name: str
-    outputs: tuple[str, ...] = Field(min_length=1)
+    outputs: tuple[str, ...] = Field(description="what a call returns; may be empty for an op that works in place")
     contract: Contract = "close"
     activations: tuple[str, ...] = Field(
         min_length=1, description="tensors that carry data of any magnitude; the others modulate them"
@@ -57,6 +57,8 @@ class Op(BaseModel):
             strangers = set(getattr(self, field)) - known
             if strangers:
                 raise ValueError(f"{field} names {sorted(strangers)}, which {self.name} does not take")
+        if not self.outputs and not self.inplace:
+            raise ValueError(f"{self.name} neither returns nor changes anything: name its outputs or inplace arguments")
         return self
 
     @cached_property
@@ -87,11 +89,24 @@ class Op(BaseModel):
         """Runs the eager chain: in the dtypes given it is the reference, in float64 the oracle."""
         arguments = [tensors.get(parameter.name) for parameter in self.tensor_parameters]
         result = self.reference(*arguments, **scalars)
+        if result is None:
+            return ()
         return (result,) if isinstance(result, Tensor) else tuple(result)
 
     def oracle(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
         """The same chain in float64: no rounding of its own that any judged dtype could see."""
         return self.call({name: _to_double(tensor) for name, tensor in tensors.items()}, scalars)
+
+    def results(
+        self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar], *, oracle: bool = False
+    ) -> dict[str, Tensor]:
+        """What a call leaves behind, by name: its outputs, then the arguments it changed. The tensors given stay."""
+        own = {name: _to_double(tensor) if oracle else tensor for name, tensor in tensors.items()}
+        changed: dict[str, Tensor] = {}
+        for name in self.inplace:
+            if (tensor := own.get(name)) is not None:
+                own[name] = changed[name] = tensor.clone()
+        return dict(zip(self.outputs, self.call(own, scalars), strict=True)) | changed
 
 
 def _to_double(tensor: Tensor | None) -> Tensor | None:

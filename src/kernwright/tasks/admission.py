@@ -78,9 +78,7 @@ def admit(task: Task, rows: Sequence[Workload], progress: Progress) -> Admission
 
 def _reference(op: Op, row: Workload) -> Behaviour:
     scalars = op.scalar_defaults | row.scalars
-    return lambda inputs: dict(
-        zip(op.outputs, op.call({k: v.clone() for k, v in inputs.items()}, scalars), strict=True)
-    )
+    return lambda inputs: op.results(inputs, scalars)
 
 
 def _problems(task: Task, row: Workload, behaviour: Behaviour, pool: ContentPool) -> list[str]:

@@ -35,13 +35,13 @@ def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
     scalars = op.scalar_defaults | row.scalars
 
     def right(inputs: Inputs) -> Outputs:
-        return dict(zip(op.outputs, op.call({k: v.clone() for k, v in inputs.items()}, scalars), strict=True))
+        return op.results(inputs, scalars)
 
     yield Mutant("zeros", lambda i: {name: torch.zeros_like(out) for name, out in right(i).items()})
     yield Mutant("identity", lambda i: {name: _like_an_input(out, i) for name, out in right(i).items()})
     yield Mutant("constant", lambda i: {name: _mean_of(out) for name, out in right(i).items()})
     yield from _dropped_terms(op, row, right)
-    yield Mutant("low-precision accumulation", lambda i: _coarsely(right, i))
+    yield Mutant("low precision", lambda i: _coarsely(right, i))
     yield Mutant("skipped tail (last row)", lambda i: _without_last_row(right(i)))
     yield Mutant("skipped tail (last vector of an odd row)", lambda i: _without_odd_tail(right(i)))
     yield Mutant("stale output", _stale(right))
@@ -119,16 +119,31 @@ def _stale(right: Behaviour) -> Behaviour:
 
 
 def _coarsely(right: Behaviour, inputs: Inputs) -> Outputs:
-    with _CoarseSums():  # type: ignore[no-untyped-call]
-        return right(inputs)
+    """Sums accumulated in 16 bits; an op that sums nothing computes on inputs with too few bits instead."""
+    with _CoarseSums() as sums:  # type: ignore[no-untyped-call]
+        outputs = right(inputs)
+    if sums.seen:
+        return outputs
+    return right({name: _fewer_bits(tensor) for name, tensor in inputs.items()})
+
+
+def _fewer_bits(tensor: Tensor) -> Tensor:
+    if tensor.dtype in (torch.float32, torch.float64):
+        return tensor.to(torch.bfloat16).to(tensor.dtype)
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        return (tensor.contiguous().view(torch.int16) & ~0x7).view(tensor.dtype)
+    return tensor
 
 
 class _CoarseSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Reductions as a kernel does them that accumulates in 16 bits: every partial sum is rounded."""
 
+    seen = False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         aten = torch.ops.aten
+        self.seen = self.seen or func in (aten.native_layer_norm.default, aten.mean.dim, aten.sum.dim_IntList)
         if func is aten.native_layer_norm.default:
             return _coarse_layer_norm(*args)
         if func is aten.mean.dim:

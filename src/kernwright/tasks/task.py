@@ -139,8 +139,8 @@ def _check_row(where: str, row: Workload, ops: dict[str, Op], file: TaskFile) ->
         raise BadFile(where, "outputs", f"are {list(row.outputs)}", f"{op.name} gives {list(op.outputs)}, in order")
     if strange := set(row.scalars) - set(op.scalar_defaults):
         raise BadFile(where, "scalars", f"{op.name} takes no {sorted(strange)}", f"use {sorted(op.scalar_defaults)}")
-    for name, tensor in row.outputs.items():
+    for name, tensor in row.results(op.inplace).items():
         if tensor.dtype not in file.tolerance:
-            raise BadFile(where, f"outputs.{name}", f"no tolerance for {tensor.dtype}", "add it to task.toml")
+            raise BadFile(where, name, f"no tolerance for {tensor.dtype}", "add it to tolerance in task.toml")
     if row.bytes_min != (fewest := row.fewest_bytes(op.inplace)):
         raise BadFile(where, "bytes_min", f"is {row.bytes_min}", f"the row's tensors add up to {fewest}")

@@ -45,6 +45,11 @@ class Workload(BaseModel):
     def concrete_outputs(self) -> dict[str, ConcreteTensor]:
         return {name: tensor.at(self.axes) for name, tensor in self.outputs.items()}
 
+    def results(self, inplace: tuple[str, ...]) -> dict[str, ConcreteTensor]:
+        """What a call leaves behind: its outputs, then the inputs it changes."""
+        inputs = self.concrete_inputs()
+        return self.concrete_outputs() | {name: inputs[name] for name in inplace if name in inputs}
+
     def resized(self, sizes: Mapping[str, int]) -> Workload:
         """The same call at other sizes. Strided tensors keep their strides, so they may only shrink."""
         axes = self.axes | dict(sizes)
@@ -58,4 +63,4 @@ class Workload(BaseModel):
         """Each input read once, each output written once; what is changed in place is both."""
         read = sum(tensor.bytes for tensor in self.concrete_inputs().values())
         written = sum(tensor.bytes for tensor in self.concrete_outputs().values())
-        return read + written + sum(self.concrete_inputs()[name].bytes for name in inplace)
+        return read + written + sum(self.concrete_inputs()[name].bytes for name in inplace if name in self.inputs)

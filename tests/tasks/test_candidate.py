@@ -1,0 +1,151 @@
+"""A candidate is the bytes of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernwright.errors import BadFile
+from kernwright.tasks.candidate import Candidate, load_candidate
+
+SOURCE = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, write_candidate: Callable[..., Path]) -> Path:
+    return write_candidate(tmp_path / "mine", SOURCE)
+
+
+def test_a_candidate_is_named_for_its_folder_and_knows_its_entry(folder: Path) -> None:
+    candidate = load_candidate(folder)
+    assert candidate.name == "mine"
+    assert (candidate.entry_file, candidate.entry_function) == ("kernel.py", "axpy")
+    assert set(candidate.sources) == {"candidate.toml", "kernel.py"}
+
+
+@pytest.mark.parametrize(
+    ("language", "more", "style"),
+    [
+        ("python", "", "returns"),
+        ("python", 'style = "writes"', "writes"),
+        ("cpp", "", "writes"),
+        ("triton", "", "returns"),
+    ],
+)
+def test_native_code_writes_and_python_returns_unless_told(
+    tmp_path: Path, write_candidate: Callable[..., Path], language: str, more: str, style: str
+) -> None:
+    assert load_candidate(write_candidate(tmp_path / "c", SOURCE, language=language, more=more)).style == style
+
+
+def test_the_digest_is_of_every_byte_and_every_name(folder: Path) -> None:
+    first = load_candidate(folder).digest
+    assert load_candidate(folder).digest == first
+    (folder / "kernel.py").write_text(SOURCE + "#")
+    assert load_candidate(folder).digest != first
+    (folder / "kernel.py").write_text(SOURCE)
+    assert load_candidate(folder).digest == first
+    (folder / "table.bin").write_bytes(b"\x00")
+    with_table = load_candidate(folder).digest
+    assert with_table != first
+    (folder / "table.bin").rename(folder / "other.bin")
+    assert load_candidate(folder).digest not in (first, with_table)
+    (folder / "sub").mkdir()
+    (folder / "other.bin").rename(folder / "sub" / "other.bin")
+    assert load_candidate(folder).digest not in (first, with_table)
+
+
+def test_caches_are_no_part_of_a_candidate(folder: Path) -> None:
+    first = load_candidate(folder).digest
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "kernel.pyc").write_bytes(b"x")
+    assert load_candidate(folder).digest == first
+
+
+def test_the_bytes_are_read_once(folder: Path) -> None:
+    """What was hashed is what runs, whatever happens to the folder in between."""
+    candidate = load_candidate(folder)
+    digest = candidate.digest
+    (folder / "kernel.py").write_text("changed")
+    assert candidate.sources["kernel.py"].decode() == SOURCE
+    assert candidate.digest == digest
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(BadFile) as caught:
+        load_candidate(folder)
+    assert caught.value.remedy
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('op = "axpy"\n', "", "candidate.toml: op: Field required"),
+        ('language = "python"\n', "", "candidate.toml: language: Field required"),
+        ('entry = "kernel.py:axpy"\n', "", "candidate.toml: entry: Field required"),
+        ('"python"', '"fortran"', "candidate.toml: language"),
+        ('"kernel.py:axpy"', '"kernel.py"', "candidate.toml: entry"),
+        ('"kernel.py:axpy"', '"kernel.py:not a name"', "candidate.toml: entry"),
+        ('"kernel.py:axpy"', '"missing.py:axpy"', "entry: names 'missing.py'"),
+        ('"kernel.py:axpy"', '"../mine/kernel.py:axpy"', "entry: names '../mine/kernel.py'"),
+        ('"kernel.py:axpy"', '"/etc/passwd:axpy"', "entry: names '/etc/passwd'"),
+        ('op = "axpy"', "op = 3", "candidate.toml: op"),
+        ('op = "axpy"', 'op = "axpy"\nspeed = "fast"', "candidate.toml: speed"),
+        ('op = "axpy"', 'op = "axpy"\nstyle = "inplace"', "candidate.toml: style"),
+        ('op = "axpy"', "op = ", "candidate.toml: is not valid TOML"),
+    ],
+)
+def test_a_bad_candidate_file_is_named_with_field_and_remedy(folder: Path, old: str, new: str, said: str) -> None:
+    toml = folder / "candidate.toml"
+    assert old in toml.read_text()
+    toml.write_text(toml.read_text().replace(old, new, 1))
+    assert said in refused(folder)
+
+
+def test_a_missing_source_of_a_build_is_named_where_it_stands(folder: Path) -> None:
+    toml = folder / "candidate.toml"
+    toml.write_text(toml.read_text() + '[build]\nsources = ["helper.cc"]\n')
+    message = refused(folder)
+    assert "helper.cc" in message
+    assert "candidate.toml: build.sources" in message
+
+
+def test_an_unknown_build_flag_is_named(folder: Path) -> None:
+    toml = folder / "candidate.toml"
+    toml.write_text(toml.read_text() + "[build]\nflags = []\n")
+    assert "candidate.toml: build.flags" in refused(folder)
+
+
+def test_no_folder_and_no_file(tmp_path: Path) -> None:
+    assert "is not a folder" in refused(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    assert "candidate.toml: does not exist" in refused(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling"])
+def test_links_are_refused(folder: Path, tmp_path: Path, kind: str) -> None:
+    """Bytes outside the folder would be no part of the digest."""
+    target = tmp_path / "outside"
+    if kind == "file":
+        target.write_text("x")
+    elif kind == "folder":
+        target.mkdir()
+        (target / "helper.py").write_text("x")
+    (folder / "link").symlink_to(target)
+    message = refused(folder)
+    assert "link" in message and "plain files only" in message
+
+
+def test_a_folder_of_build_products_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernwright.tasks.candidate.MOST_BYTES", 1000)
+    (folder / "big.o").write_bytes(bytes(1001))
+    assert "remove build products" in refused(folder)
+
+
+def test_candidates_are_frozen(folder: Path) -> None:
+    candidate: Candidate = load_candidate(folder)
+    with pytest.raises(ValueError, match="frozen"):
+        candidate.folder = Path("/")

@@ -1,0 +1,237 @@
+"""Tasks: what a folder must hold, what a digest covers, what a bad file is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernwright.errors import BadFile, KernwrightError
+from kernwright.tasks.task import Task, load_task
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def load(tmp_path: Path, write_task: Callable[..., Path]) -> Callable[..., Task]:
+    number = iter(range(99))
+    return lambda **parts: load_task(write_task(tmp_path / f"t{next(number)}", **parts))
+
+
+def changed(rows: Rows, **fields: Any) -> Rows:
+    return [rows[0] | fields, *rows[1:]]
+
+
+# What a digest covers
+
+
+def test_digest_is_stable_across_loads_and_key_order(
+    load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    first = load()
+    assert load().digest == first.digest
+    reordered = [dict(reversed(row.items())) for row in tiny_row_dicts()]
+    assert load(rows=reordered).digest == first.digest
+
+
+def test_words_do_not_count(
+    load: Callable[..., Task], task_texts: dict[str, str], tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    first = load().digest
+    toml = task_texts["toml"].replace("Ops that take microseconds", "Another title").replace("made up", "invented")
+    assert toml != task_texts["toml"]
+    assert load(toml=toml).digest == first
+    rows = changed(tiny_row_dicts(), models=["some-model"], sized_from="another_row")
+    assert load(rows=rows).digest == first
+    assert load(ops="# a comment\n" + task_texts["ops"]).digest == first
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("atol = 1e-5", "atol = 2e-5"),
+        ("rtol = 0.05", "rtol = 0.06"),
+        ("block_ms = 1.0", "block_ms = 2.0"),
+        ("quads_per_round = 7", "quads_per_round = 8"),
+        ('neighbours = ["S"]', 'neighbours = ["S", "D"]'),
+        ('name = "tiny"', 'name = "small"'),
+    ],
+)
+def test_tolerance_policy_and_name_count(
+    load: Callable[..., Task], task_texts: dict[str, str], old: str, new: str
+) -> None:
+    assert old in task_texts["toml"]
+    assert load(toml=task_texts["toml"].replace(old, new)).digest != load().digest
+
+
+@pytest.mark.parametrize(
+    "fields", [{"id": "other"}, {"scalars": {"alpha": 5.0}}, {"set": "grid"}, {"axes": {"S": 3, "D": 128}}]
+)
+def test_rows_count(
+    load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows], fields: dict[str, Any], make_row: Any
+) -> None:
+    rows = tiny_row_dicts()
+    if "axes" in fields:
+        fields = fields | {"bytes_min": make_row("x", "axpy", {"x": [3, 128], "w": [128]}, {"y": [3, 128]})["bytes_min"]}
+    assert load(rows=changed(rows, **fields)).digest != load().digest
+    assert load(rows=rows[1:]).digest != load().digest
+
+
+def test_op_text_counts(load: Callable[..., Task], task_texts: dict[str, str]) -> None:
+    ops = task_texts["ops"].replace("alpha * x + w", "w + alpha * x")
+    assert ops != task_texts["ops"]
+    assert load(ops=ops).digest != load().digest
+
+
+# Bad files
+
+
+def refused(load: Callable[..., Task], **parts: Any) -> str:
+    with pytest.raises(BadFile) as caught:
+        load(**parts)
+    assert caught.value.remedy
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('title = "Ops that take microseconds"\n', "", "title"),
+        ("[timing]", 'speed = 3\n[timing]\ncolour = "red"', "tolerance.speed"),
+        ('name = "tiny"', 'name = "tiny"\nsped = 1', "sped"),
+        ('name = "tiny"', "name = 3", "name"),
+        ('name = "tiny"', 'name = "Tiny task"', "name"),
+        ("block_ms = 1.0", 'block_ms = "long"', "timing.block_ms"),
+        ("block_ms = 1.0", "blok_ms = 1.0", "timing.blok_ms"),
+        ("atol = 1e-5, rtol = 1e-5", "atol = 1e-5", "tolerance.fp32.rtol"),
+        ("atol = 1e-5", "atol = -1.0", "tolerance.fp32.atol"),
+        ("atol = 1e-5", "atol = inf", "tolerance.fp32.atol"),
+        ("fp32 =", "float32 =", "tolerance.float32"),
+        ('neighbours = ["S"]', 'neighbours = "S"', "neighbours"),
+    ],
+)
+def test_a_bad_task_file_is_named_with_field_and_remedy(
+    load: Callable[..., Task], task_texts: dict[str, str], old: str, new: str, field: str
+) -> None:
+    assert old in task_texts["toml"]
+    message = refused(load, toml=task_texts["toml"].replace(old, new, 1))
+    assert f"task.toml: {field}" in message
+
+
+def test_an_unknown_field_lists_the_known_ones(load: Callable[..., Task], task_texts: dict[str, str]) -> None:
+    message = refused(load, toml="colour = 1\n" + task_texts["toml"])
+    assert "definitions" in message and "tolerance" in message
+
+
+@pytest.mark.parametrize("toml", ["name = ", "= 3", "name = 'a'\nname = 'b'", "[tolerance", "\x00"])
+def test_bad_toml_names_the_file(load: Callable[..., Task], toml: str) -> None:
+    assert "task.toml: is not valid TOML" in refused(load, toml=toml)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"op": "axpby"}, "op: axpby is not defined"),
+        ({"bytes_min": 17}, "bytes_min: is 17"),
+        ({"bytes_min": "many"}, "bytes_min"),
+        ({"colour": "red"}, "colour"),
+        ({"inputs": {"x": {"shape": [2], "dtype": "fp32"}}}, "inputs: lacks ['w']"),
+        ({"outputs": {"z": {"shape": [2], "dtype": "fp32"}}}, "outputs: are ['z']"),
+        ({"scalars": {"beta": 1.0}}, "scalars: axpy takes no ['beta']"),
+        ({"inputs": {n: {"shape": [2], "dtype": "fp32"} for n in "xwv"}}, "inputs: axpy takes no ['v']"),
+        ({"outputs": {"y": {"shape": [2], "dtype": "fp64"}}}, "outputs.y: no tolerance for fp64"),
+        ({"outputs": {"y": {"shape": [2], "dtype": "fp31"}}}, "outputs.y.dtype"),
+        ({"inputs": {"x": {"shape": ["Q"], "dtype": "fp32"}, "w": {"shape": [2], "dtype": "fp32"}}}, "axes ['Q']"),
+        ({"scalars": {"alpha": float("nan")}}, "scalars"),
+    ],
+)
+def test_a_bad_row_is_named_with_field_and_remedy(
+    load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows], fields: dict[str, Any], field: str
+) -> None:
+    message = refused(load, rows=changed(tiny_row_dicts(), **fields))
+    assert "workloads.jsonl" in message
+    assert field in message
+
+
+@pytest.mark.parametrize("missing", ["id", "op", "set", "inputs", "outputs", "bytes_min"])
+def test_a_row_lacks_a_field(load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows], missing: str) -> None:
+    rows = tiny_row_dicts()
+    del rows[1][missing]
+    message = refused(load, rows=rows)
+    assert f"workloads.jsonl:2: {missing}: Field required" in message
+    assert f"remedy: add {missing}" in message
+
+
+def test_an_id_is_used_once(load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows]) -> None:
+    rows = tiny_row_dicts()
+    message = refused(load, rows=[*rows, rows[0]])
+    assert f"row {len(rows) + 1} (axpy_small): id: is used twice" in message
+
+
+@pytest.mark.parametrize("line", ['{"id": ', "[1, 2]", "7", "{'id': 1}"])
+def test_a_line_that_is_no_row_is_numbered(tmp_path: Path, write_task: Callable[..., Path], line: str) -> None:
+    folder = write_task(tmp_path / "t")
+    rows = folder / "workloads.jsonl"
+    rows.write_text(rows.read_text() + "\n" + line + "\n")
+    with pytest.raises(BadFile, match=rf"workloads\.jsonl:{len(rows.read_text().splitlines())}: "):
+        load_task(folder)
+
+
+def test_no_rows_are_no_task(load: Callable[..., Task]) -> None:
+    assert "holds no rows" in refused(load, rows=[])
+
+
+@pytest.mark.parametrize("name", ["task.toml", "workloads.jsonl", "definitions.py"])
+def test_a_missing_file_is_named(tmp_path: Path, write_task: Callable[..., Path], name: str) -> None:
+    folder = write_task(tmp_path / "t")
+    (folder / name).unlink()
+    with pytest.raises(BadFile, match=name):
+        load_task(folder)
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path, write_task: Callable[..., Path]) -> None:
+    folder = write_task(tmp_path / "t")
+    (folder / "workloads.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadFile, match=r"workloads\.jsonl: cannot be read"):
+        load_task(folder)
+
+
+# Rows by pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "op", "ids"),
+    [
+        (None, "axpy", ["axpy_small", "axpy_wide"]),
+        ("smoke", None, ["axpy_small", "axpy_wide", "accumulate", "negate"]),
+        ("production", None, ["huge"]),
+        ("axpy_*", None, ["axpy_small", "axpy_wide"]),
+        ("all", "axpy", ["axpy_small", "axpy_wide", "huge"]),
+        ("*a*e", "negate", ["negate"]),
+    ],
+)
+def test_rows_are_chosen_by_set_or_glob(
+    load: Callable[..., Task], pattern: str | None, op: str | None, ids: list[str]
+) -> None:
+    assert [row.id for row in load().select(pattern, op)] == ids
+
+
+@pytest.mark.parametrize(("pattern", "op"), [("nothing*", None), ("negate", "axpy"), ("grid", None), ("[", None)])
+def test_a_pattern_without_rows_says_how_to_list_them(
+    load: Callable[..., Task], pattern: str, op: str | None
+) -> None:
+    with pytest.raises(KernwrightError, match="kernwright task show tiny"):
+        load().select(pattern, op)
+
+
+def test_only_the_ops_that_rows_use_are_part_of_a_task(
+    load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    task = load(rows=tiny_row_dicts()[:2])
+    assert list(task.ops) == ["axpy"]
+    assert task.op_of(task.rows[0]).name == "axpy"
+    assert task.tolerance_for("fp32").atol == 1e-5
+    assert json.loads(json.dumps(task.policy.model_dump()))["block_ms"] == 1.0

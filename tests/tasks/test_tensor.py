@@ -1,0 +1,62 @@
+"""Tensors with named axes: what they occupy and what a kernel must move."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from pytest import mark, raises
+
+from kernwright.tasks.tensor import ITEM_BYTES, TORCH_NAMES, ConcreteTensor, TensorSpec, contiguous_strides
+
+shapes = st.lists(st.integers(1, 5), max_size=4).map(tuple)
+
+
+@mark.parametrize("dtype", TORCH_NAMES)
+def test_every_dtype_names_the_torch_dtype_of_its_size(dtype: str) -> None:
+    assert getattr(torch, TORCH_NAMES[dtype]).itemsize == ITEM_BYTES[dtype]
+    assert ConcreteTensor(shape=(3,), dtype=dtype, strides=(1,)).bytes == 3 * ITEM_BYTES[dtype]
+
+
+@given(shapes)
+def test_contiguous_strides_are_torchs(shape: tuple[int, ...]) -> None:
+    assert contiguous_strides(shape) == torch.empty(shape).stride()
+    tensor = ConcreteTensor(shape=shape, dtype="fp32", strides=contiguous_strides(shape))
+    assert tensor.is_contiguous
+    assert tensor.bytes == tensor.span_bytes == torch.empty(shape).nbytes
+
+
+@given(shapes.flatmap(lambda s: st.tuples(st.just(s), st.tuples(*[st.integers(0, 9)] * len(s)))))
+def test_a_span_reaches_the_last_element_that_is_addressed(layout: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    shape, strides = layout
+    places = {0}
+    for size, stride in zip(shape, strides, strict=True):
+        places = {place + index * stride for place in places for index in range(size)}
+    assert ConcreteTensor(shape=shape, dtype="fp64", strides=strides).span_bytes == (max(places) + 1) * 8
+
+
+def test_axes_are_filled_in() -> None:
+    spec = TensorSpec(shape=(1, "S", "D"), dtype="bf16")
+    assert spec.at({"S": 3, "D": 5}) == ConcreteTensor(shape=(1, 3, 5), dtype="bf16", strides=(15, 5, 1))
+    strided = TensorSpec(shape=("S", 4), dtype="fp32", strides=(8, 1)).at({"S": 3})
+    assert not strided.is_contiguous
+    assert (strided.bytes, strided.span_bytes) == (48, 80)
+
+
+@mark.parametrize(
+    "bad",
+    [
+        {"shape": [0], "dtype": "fp32"},
+        {"shape": [-1], "dtype": "fp32"},
+        {"shape": ["s"], "dtype": "fp32"},
+        {"shape": ["S/2"], "dtype": "fp32"},
+        {"shape": [2], "dtype": "float32"},
+        {"shape": [2], "dtype": "fp32", "strides": [-1]},
+        {"shape": [2], "dtype": "fp32", "layout": "row"},
+        {"dtype": "fp32"},
+    ],
+)
+def test_a_bad_tensor_is_refused(bad: dict[str, object]) -> None:
+    with raises(ValidationError):
+        TensorSpec.model_validate(bad)
