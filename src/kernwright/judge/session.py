@@ -86,6 +86,7 @@ class Session:
             for slot in self._contents:
                 for name in self.output_specs:
                     self.arena.poison(self.arena.layout.slots[slot][name])
+        self._contents.clear()
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """One call by itself, with every rule looked at."""

@@ -1,0 +1,77 @@
+"""Shared memory with canaries."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.arena import CANARY, POISON, Arena
+from kernwright.judge.layout import Layout, lay_out
+from kernwright.tasks.tensor import ConcreteTensor
+
+X = ConcreteTensor(shape=(3, 5), dtype="fp32", strides=(5, 1))
+Y = ConcreteTensor(shape=(3, 5), dtype="bf16", strides=(8, 1))
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    arena = Arena.create(lay_out({"x": X, "y": Y}, slots=2))
+    yield arena
+    arena.close()
+
+
+def test_tensors_are_views_of_the_shared_bytes(arena: Arena) -> None:
+    place = arena.layout.slots[1]["y"]
+    tensor = arena.tensor(place)
+    assert (tuple(tensor.shape), tensor.stride(), tensor.dtype) == ((3, 5), (8, 1), torch.bfloat16)
+    tensor.fill_(2.0)
+    with mmap.mmap(arena.descriptor, arena.layout.size) as other:
+        seen = torch.frombuffer(bytearray(other[place.offset : place.offset + 10]), dtype=torch.bfloat16)
+        assert seen.tolist() == [2.0] * 5
+
+
+def test_guards_are_whole_until_a_byte_of_them_changes(arena: Arena) -> None:
+    for slot in arena.layout.slots:
+        for place in slot.values():
+            arena.tensor(place).fill_(1)
+            arena.poison(place)
+    assert arena.broken_guard() is None
+    for start, end in arena.layout.guards:
+        for byte in (start, end - 1):
+            arena.bytes[byte] = 0
+            assert arena.broken_guard() == byte
+            arena.bytes[byte] = CANARY
+    assert arena.broken_guard() is None
+
+
+def test_poison_is_seen_until_one_byte_of_it_is_written(arena: Arena) -> None:
+    place = arena.layout.slots[0]["y"]
+    assert not arena.is_poisoned(place)
+    arena.poison(place)
+    assert arena.is_poisoned(place)
+    assert arena.broken_guard() is None
+    arena.bytes[place.offset + place.tensor.span_bytes - 1] = POISON ^ 1
+    assert not arena.is_poisoned(place)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_poison_is_no_plausible_output(dtype: torch.dtype) -> None:
+    value = torch.full((8,), POISON, dtype=torch.uint8).view(dtype)
+    assert not bool((value.double().abs() < 1e4).any())
+
+
+def test_no_memory_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, start: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(EnvironmentProblem, match="--rows"):
+        Arena.create(lay_out({"x": X}, slots=1))
+    assert len(os.listdir("/proc/self/fd")) == before, "the descriptor leaked"  # noqa: PTH208
