@@ -147,16 +147,13 @@ def write_candidate() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A TMPDIR of the tests' own, so that no judge elsewhere on the machine shares lock or scratch with them."""
+    """Temporary files and locks of the tests' own: no judge elsewhere on the machine shares them."""
     folder = tmp_path_factory.mktemp("tmpdir")
-    before_variable, before_cached = os.environ.get("TMPDIR"), tempfile.tempdir
-    os.environ["TMPDIR"], tempfile.tempdir = str(folder), str(folder)
-    yield folder
-    tempfile.tempdir = before_cached
-    if before_variable is None:
-        del os.environ["TMPDIR"]
-    else:
-        os.environ["TMPDIR"] = before_variable
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setenv("KERNWRIGHT_LOCKS", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
 
 
 class Quiet:

@@ -50,6 +50,17 @@ def test_an_op_has_outputs_and_activations(empty: dict[str, list[str]]) -> None:
         define(**empty)(scaled)
 
 
+def test_an_op_that_works_in_place_needs_no_outputs() -> None:
+    def increment(x: Tensor) -> None:
+        x += 1
+
+    op = define(outputs=[], activations=["x"], inplace=["x"])(increment)
+    x = torch.zeros(3)
+    assert torch.equal(op.results({"x": x}, {})["x"], torch.ones(3))
+    assert op.results({"x": x}, {}, oracle=True)["x"].dtype == torch.float64
+    assert not x.any(), "the tensors given stay as they were"
+
+
 def test_call_gives_a_tuple_and_leaves_optional_tensors_out() -> None:
     x = torch.tensor([1.0, 2.0])
     one = define(outputs=["y"], activations=["x"])(scaled)

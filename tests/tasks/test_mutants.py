@@ -64,7 +64,7 @@ def test_coarse_sums_are_coarse_and_nothing_else() -> None:
     row = small("plain_s18144_d3072_tok-fp32").resized({"D": 1000})
     op = TASK.op_of(row)
     inputs = ContentPool.for_row(row, torch.Generator().manual_seed(5)).draw(op, row, "offset")
-    coarse = next(m for m in mutants_of(op, row) if m.name == "low-precision accumulation").behaviour(inputs)["y"]
+    coarse = next(m for m in mutants_of(op, row) if m.name == "low precision").behaviour(inputs)["y"]
     honest = right(op, row, inputs)["y"]
     oracle = op.oracle(inputs, op.scalar_defaults | row.scalars)[0]
     assert (coarse.double() - oracle).square().mean() > 4 * (honest.double() - oracle).square().mean()

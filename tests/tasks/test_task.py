@@ -142,7 +142,7 @@ def test_bad_toml_names_the_file(load: Callable[..., Task], toml: str) -> None:
         ({"outputs": {"z": {"shape": [2], "dtype": "fp32"}}}, "outputs: are ['z']"),
         ({"scalars": {"beta": 1.0}}, "scalars: axpy takes no ['beta']"),
         ({"inputs": {n: {"shape": [2], "dtype": "fp32"} for n in "xwv"}}, "inputs: axpy takes no ['v']"),
-        ({"outputs": {"y": {"shape": [2], "dtype": "fp64"}}}, "outputs.y: no tolerance for fp64"),
+        ({"outputs": {"y": {"shape": [2], "dtype": "fp64"}}}, "y: no tolerance for fp64"),
         ({"outputs": {"y": {"shape": [2], "dtype": "fp31"}}}, "outputs.y.dtype"),
         ({"inputs": {"x": {"shape": ["Q"], "dtype": "fp32"}, "w": {"shape": [2], "dtype": "fp32"}}}, "axes ['Q']"),
         ({"scalars": {"alpha": float("nan")}}, "scalars"),

@@ -1,7 +1,7 @@
 // norm(x) * (1 + scale) + shift in one pass over each row, for a CPU.
 //
-// Contract: close. Statistics in float32, centred before they are squared; the normalised value is rounded to x's dtype
-// before it is modulated, as the eager chain does; one rounding of the result.
+// Contract: close. Statistics in float32, centred before they are squared; then one multiply-add chain and one rounding,
+// where the eager chain rounds three times: closer to the oracle than what it replaces.
 // Bytes: x is read and y written once; a row (a few KB) stays in the first-level cache between its three sweeps.
 //
 // The loops are written so that a compiler turns them into vector code without help: rows are widened to float32 once,
@@ -92,15 +92,6 @@ inline Float16 narrow<Float16>(float value) {
   return Float16{static_cast<uint16_t>(sign | (magnitude >> 13))};
 }
 
-template <typename T>
-inline float rounded_through(float value) {
-  return widen(narrow<T>(value));
-}
-template <>
-inline float rounded_through<float>(float value) {
-  return value;
-}
-
 inline float sum(const float* values, int64_t count) {
   float lanes[kLanes] = {};
   int64_t i = 0;
@@ -182,21 +173,12 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::O
   if (weight.has_value()) load_any(Modulation(weight.value(), tokens, width, "weight"), 0, 0, width, affine_w.data());
   if (bias.has_value() && !is_rms) load_any(Modulation(bias.value(), tokens, width, "bias"), 0, 0, width, affine_b.data());
   const bool affine = weight.has_value();
-  // 1 + scale is rounded to the modulation's own dtype before it multiplies, as the eager chain does.
-  DLDataType mtype = scale.dtype();
-  const bool half_modulation = mtype.bits == 16;
   int64_t last_gain = -1, last_offset = -1;
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t s = 0; s < tokens; ++s) {
       if (int64_t at = scales.row(b, s); at != last_gain) {
         load_any(scales, b, s, width, gain.data());
         for (int64_t i = 0; i < width; ++i) gain[i] = 1.f + gain[i];
-        if (half_modulation) {
-          if (mtype.code == kDLBfloat)
-            for (int64_t i = 0; i < width; ++i) gain[i] = rounded_through<BFloat16>(gain[i]);
-          else
-            for (int64_t i = 0; i < width; ++i) gain[i] = rounded_through<Float16>(gain[i]);
-        }
         last_gain = at;
       }
       if (int64_t at = shifts.row(b, s); at != last_offset) {
@@ -210,15 +192,10 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::O
       const float variance = sum_of_squares(value.data(), mean, width) / static_cast<float>(width);
       const float inverse = 1.f / std::sqrt(variance + eps);
       if (affine) {
-        for (int64_t i = 0; i < width; ++i) {
-          float normed = rounded_through<T>((value[i] - mean) * inverse * affine_w[i] + affine_b[i]);
-          out[i] = narrow<T>(normed * gain[i] + offset[i]);
-        }
+        for (int64_t i = 0; i < width; ++i)
+          out[i] = narrow<T>(((value[i] - mean) * inverse * affine_w[i] + affine_b[i]) * gain[i] + offset[i]);
       } else {
-        for (int64_t i = 0; i < width; ++i) {
-          float normed = rounded_through<T>((value[i] - mean) * inverse);
-          out[i] = narrow<T>(normed * gain[i] + offset[i]);
-        }
+        for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>((value[i] - mean) * inverse * gain[i] + offset[i]);
       }
     }
   }

@@ -1,0 +1,203 @@
+"""What a row's samples amount to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.correctness import CorrectnessReport
+from kernwright.judge.device import CpuDevice
+from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.timing import Sample, WrongOutput
+from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable
+from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.workload import Workload
+
+POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
+
+
+@pytest.fixture
+def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
+    row = make_row("r", "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
+    return RowState(Workload.model_validate(row))
+
+
+def quads(metric: Metric, baseline_us: float, candidate_us: float, count: int = 8, noise: float = 0.002) -> list[Sample]:
+    """Quads with a small ripple of either sign, the twin as the baseline."""
+    samples = []
+    for number in range(count):
+        ripple = 1 + noise * math.sin(number)
+        b, c = baseline_us * 1e3, candidate_us * 1e3 * ripple
+        times = {"baseline": (b, b), "again": (b * ripple, b * ripple), "candidate": (c, c)}
+        samples.append(Sample(metric, 0, ["baseline", "again", "candidate"], 0, times))  # type: ignore[arg-type]
+    return samples
+
+
+def verdict(state: RowState, quick: bool = False) -> RowVerdict:
+    return state.verdict(POLICY, CpuDevice(), quick, "blob:x")
+
+
+@pytest.mark.parametrize(
+    ("cause", "fault"),
+    [
+        (WorkerCheated("forged"), "tampered"),
+        (WrongBehaviour("changed its input x"), "incorrect"),
+        (WrongOutput("call 3"), "incorrect"),
+        (WorkerFailed("returned a list", "OutputProblem"), "incorrect"),
+        (WorkerFailed("crashed"), "failed"),
+        (WorkerFailed("no such file", "SideProblem"), "failed"),
+    ],
+)
+def test_each_cause_has_its_verdict(state: RowState, cause: Exception, fault: str) -> None:
+    assert state.pending
+    state.condemn(cause)
+    assert not state.pending
+    found = verdict(state)
+    assert (found.verdict, found.reasons) == (fault, (str(cause),))
+
+
+def test_a_fault_outweighs_every_sample(state: RowState) -> None:
+    state.samples = quads("stream", 100, 50)
+    state.condemn(WorkerCheated("forged"))
+    assert verdict(state).verdict == "tampered"
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "outcome"), [(50, "faster"), (97, "faster"), (100, "same"), (103, "slower"), (300, "slower")]
+)
+def test_the_ratio_is_baseline_over_candidate(state: RowState, candidate_us: float, outcome: str) -> None:
+    state.samples = quads("stream", 100, candidate_us) + quads("wall", 110, candidate_us + 10)
+    found = verdict(state)
+    assert found.verdict == outcome
+    result = found.metrics["stream"]
+    assert isinstance(result, MetricResult)
+    assert result.ratio == pytest.approx(100 / candidate_us, rel=0.01)
+    assert result.interval[0] <= result.ratio <= result.interval[1]
+    assert result.baseline_us == pytest.approx(100)
+    assert result.quads == 8
+
+
+def test_noise_widens_the_band(state: RowState) -> None:
+    state.samples = quads("stream", 100, 97, noise=0.1)
+    found = verdict(state)
+    assert found.verdict == "inconclusive"
+    assert isinstance(found.metrics["stream"], MetricResult)
+    assert found.metrics["stream"].noise_band > 0.05
+
+
+def test_mirrored_blocks_cancel_a_linear_drift() -> None:
+    times = {"baseline": (100.0, 150.0), "candidate": (110.0, 136.3636363636)}
+    sample = Sample("stream", 0, ["baseline", "candidate"], 0, times)  # type: ignore[arg-type]
+    assert sample.log_ratio("baseline", "candidate") == pytest.approx(0.0)
+    assert sample.mean_us("baseline") == pytest.approx(math.sqrt(100 * 150) / 1e3)
+
+
+def test_too_few_quads_decide_nothing(state: RowState) -> None:
+    state.samples = quads("stream", 100, 50, count=5)
+    found = verdict(state)
+    assert found.verdict == "inconclusive"
+    assert isinstance(found.metrics["stream"], Unavailable)
+    assert "too few quads" in found.reasons[-1]
+
+
+def test_a_row_that_was_never_timed_says_so(state: RowState) -> None:
+    found = verdict(state)
+    assert (found.verdict, found.reasons, found.metrics) == ("inconclusive", ("not timed",), {})
+
+
+# A gain that exists only in a run of calls
+
+
+def test_work_that_is_shared_between_calls_is_no_gain(state: RowState) -> None:
+    state.samples = quads("stream", 1000, 100) + quads("wall", 1050, 1100)
+    found = verdict(state)
+    assert found.verdict == "inconclusive"
+    assert "work is shared between calls" in found.reasons[-1]
+
+
+def test_a_gain_that_wall_shows_too_is_one(state: RowState) -> None:
+    state.samples = quads("stream", 1000, 100) + quads("wall", 1050, 160)
+    assert verdict(state).verdict == "faster"
+
+
+def test_shared_work_shows_where_a_call_is_short_beside_the_pipe(state: RowState) -> None:
+    """The pipe's cost of a call by itself must not hide that its gain is gone."""
+    state.samples = quads("stream", 20, 2) + quads("wall", 120, 122)
+    found = verdict(state)
+    assert found.verdict == "inconclusive"
+
+
+# Physics
+
+
+def test_a_time_below_physics_is_tampering(state: RowState) -> None:
+    fastest = CpuDevice().fastest_seconds(state.row.bytes_min, 1) * 1e6
+    state.samples = quads("stream", 100 * fastest, 0.9 * fastest)
+    found = verdict(state)
+    assert found.verdict == "tampered"
+    assert "impossible" in found.reasons[-1]
+    state.samples = quads("stream", 100 * fastest, 1.2 * fastest)
+    assert verdict(state).verdict == "faster"
+
+
+# The sequential test
+
+
+def test_a_decided_row_stops_and_an_undecided_one_goes_on(state: RowState) -> None:
+    state.samples = quads("stream", 100, 97, noise=0.1)
+    state.look(POLICY)
+    assert state.pending
+    state.samples = quads("stream", 100, 50)
+    state.look(POLICY)
+    assert not state.pending
+
+
+def test_a_row_whose_time_is_spent_stops_undecided(state: RowState) -> None:
+    state.samples = quads("stream", 100, 97, noise=0.1)
+    state.spent_s = POLICY.row_budget_s + 1
+    state.look(POLICY)
+    assert not state.pending
+    assert verdict(state).verdict == "inconclusive"
+    assert "20 s were spent" in verdict(state).reasons[0]
+
+
+def test_the_deciding_metric_pays_for_each_look() -> None:
+    policy = TimingPolicy(decides="wall", first_look=1, max_rounds=5, error_budget=0.05)
+    assert level_of("wall", policy) == pytest.approx(0.99)
+    assert level_of("stream", policy) == pytest.approx(0.95)
+
+
+def test_another_metric_can_decide(state: RowState) -> None:
+    state.samples = quads("stream", 100, 50) + quads("wall", 100, 200)
+    slow = POLICY.model_copy(update={"decides": "wall"})
+    assert state.verdict(slow, CpuDevice(), False, None).verdict == "slower"
+
+
+# What the record holds
+
+
+def test_quick_shows_the_range_of_its_quads(state: RowState) -> None:
+    state.samples = quads("stream", 100, 50, count=2, noise=0.01)
+    result = verdict(state, quick=True).metrics["stream"]
+    assert isinstance(result, MetricResult)
+    ratios = sorted(math.exp(s.log_ratio("baseline", "candidate")) for s in state.samples)
+    assert result.interval == pytest.approx(tuple(ratios))
+
+
+def test_the_row_record(state: RowState) -> None:
+    state.samples = quads("stream", 100, 50)
+    state.unavailable["device"] = "candidate: no loop"
+    state.copy_s = 2e-6
+    state.report = CorrectnessReport(errors={"y": ErrorFigures(1e-3, math.nan, 1e-3, 1e-4)}, cases=9)
+    found = verdict(state)
+    assert found.metrics["device"] == Unavailable(unavailable="candidate: no loop")
+    assert isinstance(found.metrics["wall"], Unavailable)
+    assert found.errors["y"] == {"max_error": 1e-3, "rms_error": None, "eager_max": 1e-3, "eager_rms": 1e-4}
+    assert (found.cases, found.deterministic, found.copy_us, found.samples) == (9, True, pytest.approx(2.0), "blob:x")
+    assert found.bytes_min == state.row.bytes_min

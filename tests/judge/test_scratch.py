@@ -1,0 +1,58 @@
+"""Scratch folders: gone with their judge, or swept by the next one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.scratch import PREFIX, scratch_folder
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_scratch_folder_goes_with_its_judge(own_tmp: Path) -> None:
+    with scratch_folder() as folder:
+        assert folder.parent == own_tmp
+        assert folder.stat().st_mode & 0o077 == 0
+        (folder / "build" / "deep").mkdir(parents=True)
+        (folder / "build" / "deep" / "file").write_text("x")
+    assert not folder.exists()
+    with pytest.raises(KeyboardInterrupt), scratch_folder() as interrupted:
+        raise KeyboardInterrupt
+    assert not interrupted.exists()
+
+
+def test_two_judges_have_two_folders() -> None:
+    with scratch_folder() as one, scratch_folder() as two:
+        assert one != two
+        assert one.is_dir() and two.is_dir()
+
+
+def test_the_folders_of_dead_judges_are_swept_and_no_others(own_tmp: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead = own_tmp / f"{PREFIX}{gone.pid}-abc"
+    alive = own_tmp / f"{PREFIX}{os.getpid()}-abc"
+    strange = own_tmp / f"{PREFIX}notes"
+    for folder in (dead, alive, strange):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    with scratch_folder():
+        assert not dead.exists()
+        assert alive.exists()
+        assert strange.exists()
+
+
+def test_no_place_for_a_folder_is_said(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(own_tmp / "missing"))
+    with pytest.raises(EnvironmentProblem, match="TMPDIR"), scratch_folder():
+        pass

@@ -1,0 +1,405 @@
+"""Real workers with real faults: each costs its own request, says what happened, and nothing else.
+
+One source file holds every behaviour; a test loads the function it needs into a worker that the tests share, and a
+fault that ends the worker makes the next test start another.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernwright.judge.session import Session
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.tasks.task import Task, load_task
+
+BEHAVIOURS = '''
+import ctypes, json, os, socket, stat, struct, subprocess, sys, time
+import torch
+
+
+def honest(x, w, *, alpha=2.0):
+    return alpha * x + w
+
+
+def crash(x, w, *, alpha=2.0):
+    ctypes.string_at(0)
+
+
+def leave(x, w, *, alpha=2.0):
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+def hang(x, w, *, alpha=2.0):
+    time.sleep(120)
+
+
+def complain(x, w, *, alpha=2.0):
+    raise ArithmeticError("no such luck")
+
+
+def environment(x, w, *, alpha=2.0):
+    raise ArithmeticError(json.dumps(dict(os.environ)))
+
+
+def judges_pipe():
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(fd)).st_mode):
+                return int(fd)
+        except OSError:
+            continue
+
+
+def send(tag, payload):
+    os.write(judges_pipe(), struct.pack("<IB", len(payload), ord(tag)) + payload)
+    return torch.empty(0)
+
+
+def garbage(x, w, *, alpha=2.0):
+    os.write(judges_pipe(), b"\\xff" * 64)
+    time.sleep(30)
+
+
+def not_json(x, w, *, alpha=2.0):
+    send("J", b"{broken")
+    time.sleep(30)
+
+
+def forged(answer):
+    def function(x, w, *, alpha=2.0):
+        send("J", json.dumps(answer).encode())
+        time.sleep(30)
+    return function
+
+
+no_pointers = forged({"ok": True})
+null_pointers = forged({"pointers": None})
+text_pointers = forged({"pointers": ["here"]})
+nested_pointers = forged({"pointers": [[1]]})
+infinite_pointer = forged({"pointers": [1e999]})
+wild_pointer = forged({"pointers": [8]})
+negative_pointer = forged({"pointers": [-4096]})
+
+
+def early_done(x, w, *, alpha=2.0):
+    send("D", b"")
+    time.sleep(30)
+
+
+def odd_done(x, w, *, alpha=2.0):
+    send("D", b"123")
+    time.sleep(30)
+
+
+def other_tag(x, w, *, alpha=2.0):
+    send("Q", b"not json")
+    time.sleep(30)
+
+
+def child(x, w, *, alpha=2.0):
+    if not hasattr(child, "process"):
+        child.process = subprocess.Popen(["sleep", "60"])
+    return honest(x, w, alpha=alpha)
+
+
+def daemon(x, w, *, alpha=2.0):
+    """Twice forked and in a session of its own: no child of the worker, not stopped with it."""
+    if not hasattr(daemon, "started"):
+        daemon.started = True
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(write, str(os.getpid()).encode())
+                time.sleep(20)
+            os._exit(0)
+        os.wait()
+        daemon.pid = int(os.read(read, 20))
+    return honest(x, w, alpha=alpha)
+
+
+def two_cores(x, w, *, alpha=2.0):
+    """Unpins itself and multiplies on two threads of its own for a while."""
+    import threading
+    os.sched_setaffinity(0, range(os.cpu_count()))
+    for task in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(task), range(os.cpu_count()))
+    torch.set_num_threads(1)
+    a = torch.ones(400, 400)
+    def work():
+        end = time.perf_counter() + 0.15
+        while time.perf_counter() < end:
+            a @ a
+    other = threading.Thread(target=work)
+    other.start()
+    work()
+    other.join()
+    return honest(x, w, alpha=alpha)
+'''
+
+
+class Bench:
+    """A worker with one behaviour loaded and the tiny row open."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        self.task, self.folder = task, folder
+        (folder / "kernel.py").write_text(BEHAVIOURS)
+        (self.row,) = task.select("axpy_small")
+        self.worker: WorkerProcess | None = None
+        self.content = {"x": torch.randn(6, 64), "w": torch.randn(64)}
+
+    def fresh(self) -> WorkerProcess:
+        self.end()
+        self.worker = WorkerProcess("candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)))
+        self.worker.wait_ready()
+        return self.worker
+
+    def end(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+            self.worker = None
+
+    def open(self, function: str, slots: int = 2) -> Session:
+        worker = self.worker
+        if worker is None or worker.process.poll() is not None:
+            worker = self.fresh()
+        side: dict[str, Any] = {
+            "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
+            "function": function, "style": "returns", "op": "axpy",
+        }  # fmt: skip
+        worker.request({"do": "load", "side": side}, 60.0)
+        session = Session(worker, self.task.ops["axpy"], self.row, "returns", slots)
+        for slot in range(slots):
+            session.fill(slot, self.content)
+        return session
+
+    def works(self) -> bool:
+        """An honest call on whatever worker is there, or on a fresh one."""
+        session = self.open("honest")
+        try:
+            outputs = session.check_call(0, 30.0)
+            return torch.equal(outputs["y"], 2.0 * self.content["x"] + self.content["w"])
+        finally:
+            session.close()
+
+
+@pytest.fixture(scope="module")
+def bench(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    bench = Bench(load_task(tiny_folder), tmp_path_factory.mktemp("worker"))
+    yield bench
+    bench.end()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_an_honest_worker_stands_still_between_requests(bench: Bench) -> None:
+    session = bench.open("honest")
+    worker = session.worker
+    assert state_of(worker.pid) == "T"
+    block = worker.run_block([1, 0, 1], 1, 30.0)
+    assert state_of(worker.pid) == "T"
+    assert len(set(block.pointers)) == 3
+    assert block.elapsed_ns > 0
+    outputs = session.snapshot([1, 0, 1], block.pointers)
+    assert all(torch.equal(o["y"], 2.0 * bench.content["x"] + bench.content["w"]) for o in outputs)
+    calls = worker.run_calls([0, 1], 1, 30.0)
+    assert state_of(worker.pid) == "T"
+    assert len(calls.pointers) == 2
+    assert worker.run_block([], 0, 30.0).pointers == ()
+    worker.refuse_helpers(block)
+    session.close()
+
+
+def test_an_exception_is_told_and_the_worker_goes_on(bench: Bench) -> None:
+    session = bench.open("complain")
+    pid = session.worker.pid
+    with pytest.raises(WorkerFailed, match="ArithmeticError: no such luck") as caught:
+        session.check_call(0, 30.0)
+    assert caught.value.kind == "ArithmeticError"
+    with pytest.raises(WorkerFailed, match="no such luck"):
+        session.worker.run_block([0], 1, 30.0)
+    session.close()
+    assert bench.works()
+    assert bench.worker is not None and bench.worker.pid == pid
+
+
+def test_nothing_of_the_judges_environment_is_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGES_SECRET", "hush")
+    bench.fresh()
+    session = bench.open("environment")
+    with pytest.raises(WorkerFailed) as caught:
+        session.check_call(0, 30.0)
+    session.close()
+    said = str(caught.value)
+    assert "JUDGES_SECRET" not in said and "hush" not in said
+    assert f'"HOME": "{bench.folder / "scratch"}"' in said
+    assert '"OMP_NUM_THREADS": "1"' in said
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [("crash", "crashed: killed by SIGSEGV"), ("leave", r"crashed: exited with status 3 \(last words\)")],
+)
+def test_a_crash_is_told_and_the_next_worker_works(bench: Bench, function: str, said: str) -> None:
+    session = bench.open(function)
+    with pytest.raises(WorkerFailed, match=said):
+        session.check_call(0, 30.0)
+    session.close()
+    session = bench.open(function)
+    with pytest.raises(WorkerFailed, match=said):
+        session.worker.run_block([0, 1], 1, 30.0)
+    session.close()
+    assert bench.works()
+
+
+def test_a_hang_ends_at_its_deadline(bench: Bench) -> None:
+    session = bench.open("hang")
+    pid = session.worker.pid
+    with pytest.raises(WorkerFailed, match="hung: no answer within"):
+        session.check_call(0, 0.3)
+    assert not Path(f"/proc/{pid}").exists()
+    session.close()
+    session = bench.open("hang")
+    with pytest.raises(WorkerFailed, match="hung"):
+        session.worker.run_block([0], 1, 0.3)
+    session.close()
+    assert bench.works()
+
+
+def test_a_worker_that_dies_while_it_stands_still_is_a_failed_one(bench: Bench) -> None:
+    session = bench.open("honest")
+    os.kill(session.worker.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while state_of(session.worker.pid) != "Z" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(WorkerFailed, match="killed by SIGKILL"):
+        session.worker.run_block([0], 1, 30.0)
+    session.close()
+    bench.end()
+    assert bench.works()
+
+
+# Forged frames
+
+
+@pytest.mark.parametrize("function", ["garbage", "not_json", "early_done"])
+def test_garbage_on_the_judges_pipe_is_tampering(bench: Bench, function: str) -> None:
+    session = bench.open(function)
+    with pytest.raises(WorkerCheated, match="on the judge's pipe"):
+        session.check_call(0, 30.0)
+    session.close()
+    bench.end()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "no_pointers", "null_pointers", "text_pointers", "nested_pointers", "infinite_pointer", "wild_pointer",
+        "negative_pointer",
+    ],
+)  # fmt: skip
+def test_a_forged_answer_to_a_check_is_refused(bench: Bench, function: str) -> None:
+    session = bench.open(function)
+    with pytest.raises((WorkerFailed, WorkerCheated)):
+        session.check_call(0, 30.0)
+    session.close()
+    bench.end()
+
+
+@pytest.mark.parametrize("function", ["early_done", "odd_done", "other_tag", "not_json", "garbage"])
+def test_a_forged_answer_to_a_block_is_refused(bench: Bench, function: str) -> None:
+    session = bench.open(function)
+    with pytest.raises((WorkerFailed, WorkerCheated)):
+        block = session.worker.run_block([0, 1], 1, 30.0)
+        session.snapshot([0, 1], block.pointers)
+    session.close()
+    bench.end()
+
+
+def test_after_all_of_these_a_fresh_worker_works(bench: Bench) -> None:
+    assert bench.works()
+
+
+def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
+    session = bench.open("honest")
+    with pytest.raises(WorkerFailed, match="cannot be read"):
+        session.worker.read_memory(4096, torch.empty(4))
+    session.close()
+
+
+# Helpers
+
+
+def test_a_child_process_is_seen(bench: Bench) -> None:
+    session = bench.open("child")
+    worker = session.worker
+    block = worker.run_block([0, 1], 1, 30.0)
+    assert worker.descendants(), "the child was not found"
+    with pytest.raises(WorkerCheated, match="processes of its own"):
+        worker.refuse_helpers(block)
+    session.close()
+    bench.end()
+
+
+def test_a_process_that_left_its_parent_is_seen(bench: Bench) -> None:
+    session = bench.open("daemon")
+    worker = session.worker
+    block = worker.run_block([0, 1], 1, 30.0)
+    try:
+        with pytest.raises(WorkerCheated, match="processes of its own"):
+            worker.refuse_helpers(block)
+    finally:
+        session.close()
+        bench.end()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_second_core_is_seen(bench: Bench) -> None:
+    session = bench.open("two_cores")
+    block = session.worker.run_block([0], 1, 30.0)
+    with pytest.raises(WorkerCheated, match=r"used \d\.\d processors in a timed block; each side is granted 1"):
+        session.worker.refuse_helpers(block)
+    session.close()
+    bench.end()
+
+
+@pytest.mark.parametrize("elapsed_ms", [0.5, 1.4, 4.0, 40.0])
+def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: float) -> None:
+    """Small rows have blocks of well under a millisecond: what is let through there is a doubled speed."""
+    bench.works()
+    assert bench.worker is not None
+    elapsed = int(elapsed_ms * 1e6)
+    bench.worker.refuse_helpers(Block(elapsed, elapsed, ()))
+    with pytest.raises(WorkerCheated):
+        bench.worker.refuse_helpers(Block(elapsed, 2 * elapsed, ()))
+
+
+def test_waiting_is_time_without_a_processor() -> None:
+    assert Block(1000, 400, ()).waiting_ns == 600
+    assert Block(1000, 1400, ()).waiting_ns == 0
+
+
+# Starting
+
+
+def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
+    """A side could otherwise leave a module that the next worker imports in place of its own."""
+    (tmp_path / "struct.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "torch.py").write_text("raise SystemExit('shadowed')")
+    worker = WorkerProcess("candidate", tmp_path, 1, None)
+    try:
+        worker.wait_ready()
+        assert worker.isolation["dies_with_judge"] is True
+    finally:
+        worker.kill()
