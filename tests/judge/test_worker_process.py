@@ -374,10 +374,16 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
 def test_a_second_core_is_seen(spent: Bench) -> None:
     session = spent.open("two_cores")
-    block = session.worker.run_block([0], 1, 30.0)
-    with pytest.raises(WorkerCheated, match=r"used \d\.\d processors in a timed block; each side is granted 1"):
-        session.worker.refuse_helpers(block)
+    said = ""
+    for _ in range(5):  # a machine that is busy elsewhere may not have a second core to give
+        block = session.worker.run_block([0], 1, 30.0)
+        try:
+            session.worker.refuse_helpers(block)
+        except WorkerCheated as cheated:
+            said = str(cheated)
+            break
     session.close()
+    assert "processors in a timed block; each side is granted 1" in said
 
 
 @pytest.mark.parametrize("elapsed_ms", [0.5, 1.4, 4.0, 40.0])

@@ -77,7 +77,7 @@ def _native_function(side: dict[str, Any]) -> Callable[..., Any]:
                 )
             )
         except RuntimeError as error:
-            raise SideProblem(f"the build failed: {error}") from None
+            raise SideProblem(f"the build failed: {_complaints(str(error), folder)}") from None
         (built / "complete").write_text(library.name)
     module = tvm_ffi.load_module(str(library))
     try:
@@ -86,6 +86,12 @@ def _native_function(side: dict[str, Any]) -> Callable[..., Any]:
         raise SideProblem(
             f"the library exports no {side['function']!r}: add TVM_FFI_DLL_EXPORT_TYPED_FUNC({side['function']}, ...)"
         ) from None
+
+
+def _complaints(log: str, folder: Path) -> str:
+    """What a compiler found wrong, without what led up to it."""
+    lines = [line.replace(f"{folder}/", "") for line in log.splitlines() if "error" in line.lower()]
+    return "\n".join(lines[:6]) or log[-1000:]
 
 
 class OutputProblem(SideProblem):

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from kernwright.judge.decision import noise_band, outcome_of
+from kernwright.judge.decision import WORST_FIRST, noise_band, outcome_of
 from kernwright.judge.row_state import RowState, level_of
 from kernwright.judge.statistics import Interval, geometric_mean
 from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable
@@ -59,6 +59,15 @@ def _mean(metric: Metric, states: Sequence[RowState], policy: TimingPolicy) -> t
     return ratio, noise_band(geometric_mean([noise for _, noise in intervals], level), policy)
 
 
+def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]]:
+    """The rows that the verdict rests on, by reason: what is wrong with all of them is said once."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verdict == verdict and verdict in WORST_FIRST:
+            found.setdefault(row.reasons[0] if row.reasons else verdict, []).append(row.id)
+    return found
+
+
 def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
     counts = Counter(outcomes)
     return counts.most_common(1)[0][0] if counts else None
@@ -67,9 +76,8 @@ def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
 def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) -> list[str]:
     """Why the verdict is what it is, in a few lines."""
     lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
-    for row in rows:
-        if row.verdict == verdict and row.verdict in ("tampered", "incorrect", "failed"):
-            lines.append(f"{row.id}: {row.reasons[0] if row.reasons else row.verdict}")
+    for reason, ids in _faults(rows, verdict).items():
+        lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
     slower = [row.id for row in rows if row.verdict == "slower"]
     if slower and verdict != "slower":
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")

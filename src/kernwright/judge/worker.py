@@ -39,6 +39,8 @@ class Worker:
         self.kept: list[Any] = []
 
     def serve(self) -> None:
+        from kernwright.judge.entry import SideProblem
+
         handlers = {
             "load": self.load,
             "open_row": self.open_row,
@@ -56,7 +58,7 @@ class Worker:
                 answer = handlers[message["do"]](message, descriptors)
             except Exception as error:  # whatever foreign code raises becomes a message; the judge decides
                 self.kept.clear()
-                text = f"{type(error).__name__}: {error}"
+                text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
                 trace = traceback.format_exc(limit=-4)
                 answer = {
                     "error": text[:MOST_ERROR_TEXT],

@@ -1,0 +1,132 @@
+"""The command line's root, and the task commands, as a user meets them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import kernwright
+from kernwright.cli.main import app
+
+WEAK_OPS = """
+from torch import Tensor
+from kernwright.ops.definition import define
+
+@define(outputs=["z"], activations=["x"])
+def careless(x: Tensor, y: Tensor) -> Tensor:
+    return x * 2 + 0 * y
+"""
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernwright.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_help_is_quick_to_come_by() -> None:
+    """Asking for help must not import what only a judgement needs."""
+    code = (
+        "import sys; from kernwright.cli.main import main; sys.argv = ['kernwright', '--help']\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, [m for m in ('torch', 'scipy', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for command in ("judge", "task", "ledger", "report"):
+        assert command in done.stdout
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_version() -> None:
+    done = process("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, kernwright.__version__)
+
+
+def test_the_installed_script_is_the_same_program() -> None:
+    script = Path(sys.executable).parent / "kernwright"
+    if not script.exists():
+        pytest.skip("not installed as a script")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == kernwright.__version__
+
+
+@pytest.mark.parametrize(
+    "words", [["judge"], ["juge"], ["--colour"], ["task", "shw"], ["judge", "t", "--seed", "many"], ["judge", "t", "-x"]]
+)
+def test_bad_usage_exits_2_and_says_how(words: list[str]) -> None:
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "Usage" in result.output or "Error" in result.output
+
+
+@pytest.mark.parametrize("words", [[], ["task"], ["ledger"]])
+def test_without_a_command_help_is_shown(words: list[str]) -> None:
+    assert "Usage" in call(*words).output
+
+
+def test_list_and_show(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNWRIGHT_TASKS", str(tiny_folder.parent))
+    listed = call("task", "list")
+    assert listed.exit_code == 0
+    assert "tiny" in listed.output and "norm_scale_shift" in listed.output
+    shown = call("task", "show", "tiny")
+    assert shown.exit_code == 0
+    for word in ("axpy_small", "axpy_wide", "huge", "production", "S=6 D=64", "digest "):
+        assert word in shown.output
+
+
+def test_show_of_the_shipped_task_lists_every_row() -> None:
+    shown = call("task", "show", "norm_scale_shift")
+    assert shown.exit_code == 0
+    assert shown.output.count("production") == 39
+
+
+def test_check_refuses_a_weak_task_and_names_the_survivor(
+    tmp_path: Path, write_task: Callable[..., Path], make_row: Any
+) -> None:
+    rows = [make_row("r", "careless", {"x": [4, 9], "y": [4, 9]}, {"z": [4, 9]})]
+    result = call("task", "check", write_task(tmp_path / "weak", ops=WEAK_OPS, rows=rows))
+    assert result.exit_code == 1
+    (line,) = (line for line in result.output.splitlines() if "dropped term (y)" in line)
+    assert "survives" in line
+    assert "refused" in result.output.splitlines()[-1]
+
+
+def test_check_admits_the_shipped_task_on_a_row() -> None:
+    result = call("task", "check", "norm_scale_shift", "--rows", "smoke_plain_s19_*")
+    assert result.exit_code == 0, result.output
+    assert "admitted" in result.output.splitlines()[-1]
+    assert "survives" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["task", "show", "no_such_task"], "no task named 'no_such_task'"),
+        (["task", "check", "norm_scale_shift", "--rows", "none*"], "no rows that match 'none*'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message_and_status_2(words: list[str], said: str, tmp_path: Path) -> None:
+    done = process(*words, cwd=tmp_path, env=os.environ | {"KERNWRIGHT_LEDGER": str(tmp_path)})
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr and "remedy: " in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_task_file_with_a_fault_is_one_message(tmp_path: Path, write_task: Callable[..., Path]) -> None:
+    folder = write_task(tmp_path / "t", toml="name = ")
+    done = process("task", "show", folder)
+    assert done.returncode == 2
+    assert "task.toml: is not valid TOML" in done.stderr
+    assert "Traceback" not in done.stderr

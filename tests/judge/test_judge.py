@@ -1,0 +1,309 @@
+"""The whole judge on a tiny task: honest, wrong, slow and broken candidates, and everything it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.ledger_check import verify
+from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
+
+pytestmark = pytest.mark.slow
+
+HONEST = "import torch\ndef axpy(x, w, *, alpha=2.0):\n    return torch.add(w, x, alpha=alpha)\n"
+WRITES = "import torch\ndef axpy(x, w, *, alpha=2.0, out):\n    torch.add(w, x, alpha=alpha, out=out)\n"
+WRONG = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w * 1.001\n"
+SLOW = "def axpy(x, w, *, alpha=2.0):\n    for _ in range(6):\n        y = alpha * x + w\n    return y\n"
+OTHER_NAME = "def axpby(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
+SIGNATURE = "def axpy(x, *, alpha=2.0):\n    return alpha * x\n"
+CPP = """
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+namespace ffi = tvm::ffi;
+void axpy(ffi::TensorView x, ffi::TensorView w, double alpha, ffi::TensorView y) {
+  const float* in = static_cast<const float*>(x.data_ptr());
+  const float* add = static_cast<const float*>(w.data_ptr());
+  float* out = static_cast<float*>(y.data_ptr());
+  const int64_t width = w.numel();
+  for (int64_t i = 0; i < x.numel(); ++i) out[i] = static_cast<float>(alpha) * in[i] + add[i % width];
+}
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(axpy, axpy);
+"""
+BROKEN_CPP = CPP.replace("float* out =", "flaot* out =")
+BAD = {"incorrect", "tampered", "failed"}
+
+
+@pytest.fixture(scope="module")
+def run(
+    tiny_folder: Path,
+    private_tmp: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    write_candidate: Callable[..., Path],
+    quiet: Any,
+) -> Callable[..., Verdict]:
+    """Judges a source in this process, into one ledger for the whole module."""
+    folder = tmp_path_factory.mktemp("judged")
+
+    def run(name: str, source: str | None, language: str = "python", more: str = "", **request: Any) -> Verdict:
+        candidate = write_candidate(folder / name, source, language=language, more=more) if source else None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+            fields = {"rows": "axpy_small", "ledger": folder / "ledger"} | request
+            return judge(JudgeRequest(task=str(tiny_folder), candidate=candidate, **fields), quiet)
+
+    run.ledger = folder / "ledger"  # type: ignore[attr-defined]
+    return run
+
+
+@pytest.fixture(scope="module")
+def honest(run: Callable[..., Verdict]) -> Verdict:
+    return run("honest", HONEST, rows="axpy_*", seed=7)
+
+
+def first_reason(verdict: Verdict) -> str:
+    (row,) = verdict.rows
+    return row.reasons[0]
+
+
+# Honest candidates
+
+
+def test_an_honest_candidate_is_correct_on_every_row(honest: Verdict) -> None:
+    assert [row.id for row in honest.rows] == ["axpy_small", "axpy_wide"]
+    assert honest.verdict not in BAD, honest.reasons
+    assert honest.candidate == "honest"
+    for row in honest.rows:
+        assert row.verdict not in BAD, row.reasons
+        assert row.deterministic is True
+        assert row.cases > 7
+        assert row.errors["y"]["max_error"] is not None
+        assert row.copy_us is not None and row.copy_us > 0
+
+
+def test_every_metric_is_a_figure_or_a_reason(honest: Verdict) -> None:
+    for row in honest.rows:
+        assert set(row.metrics) == {"wall", "stream", "device"}
+        for metric in ("wall", "stream"):
+            result = row.metrics[metric]  # type: ignore[index]
+            assert isinstance(result, MetricResult)
+            assert result.interval[0] <= result.ratio <= result.interval[1]
+            assert result.noise_band >= 0.0099
+            assert result.baseline_us > 0 and result.candidate_us > 0
+        assert isinstance(row.metrics["device"], Unavailable), "Python has no loop without Python"
+    stream, device = honest.headline["stream"], honest.headline["device"]
+    assert isinstance(stream, Headline) and isinstance(device, Unavailable)
+    assert stream.rows == 2
+    ratios = {r.id: r.metrics["stream"].ratio for r in honest.rows}  # type: ignore[union-attr]
+    assert stream.geomean == pytest.approx((ratios["axpy_small"] * ratios["axpy_wide"]) ** 0.5)
+    assert stream.worst_row == min(ratios, key=ratios.__getitem__)
+    assert stream.worst_ratio == min(ratios.values())
+
+
+def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
+    where = honest.provenance
+    assert where["seed"] == 7
+    assert where["policy"]["quads_per_round"] == 7
+    assert where["started"] <= where["finished"]
+    assert where["isolation"]["workers"]["dies_with_judge"] is True
+    assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
+    assert where["libraries"]["torch"]
+    assert where["hardware"]["kind"] == "cpu"
+    assert honest.evidence and not honest.quick and not honest.interrupted
+
+
+def test_the_schemas_fields_are_all_there_in_json(honest: Verdict) -> None:
+    data = json.loads(honest.model_dump_json())
+    assert set(data) == set(Verdict.model_fields)
+    assert all(set(row) == set(RowVerdict.model_fields) for row in data["rows"])
+    assert set(data["rows"][0]["metrics"]["stream"]) == set(MetricResult.model_fields)
+    assert set(data["headline"]["stream"]) == set(Headline.model_fields)
+    assert Verdict.model_validate(data) == honest
+
+
+def test_records_land_in_the_ledger_and_samples_in_its_blobs(honest: Verdict, run: Any) -> None:
+    ledger = Ledger(run.ledger)
+    records = next(r for r in map(ledger.records, ledger.runs()) if r[-1].body.get("candidate") == "honest")
+    assert [record.kind for record in records][1:] == ["correctness", "round", "verdict"]
+    assert records[-1].body == honest.model_dump(mode="json")
+    digest = str(honest.rows[0].samples).removeprefix("blob:")
+    (blob,) = (p for p in run.ledger.rglob("*") if p.is_file() and digest[2:] in p.name or p.name == digest)
+    assert blob.stat().st_size > 0
+    assert verify(run.ledger) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "language", "more"),
+    [("writes", WRITES, "python", 'style = "writes"'), ("cpp", CPP, "cpp", "")],
+)
+def test_candidates_that_write_are_correct_too(
+    run: Callable[..., Verdict], name: str, source: str, language: str, more: str
+) -> None:
+    verdict = run(name, source, language, more)
+    assert verdict.verdict not in BAD, verdict.reasons
+    if language == "cpp":
+        assert isinstance(verdict.rows[0].metrics["device"], MetricResult)
+
+
+# Candidates that are not good enough
+
+
+def test_a_wrong_candidate_is_incorrect_and_not_timed(run: Callable[..., Verdict]) -> None:
+    verdict = run("wrong", WRONG)
+    assert (verdict.verdict, verdict.exit_status) == ("incorrect", 1)
+    assert "normal inputs, S=6 D=64" in first_reason(verdict)
+    assert verdict.rows[0].metrics == {}
+    assert verdict.reasons[0].startswith("axpy_small: ")
+
+
+def test_a_slower_candidate_is_slower(run: Callable[..., Verdict]) -> None:
+    verdict = run("slow", SLOW)
+    assert (verdict.verdict, verdict.exit_status) == ("slower", 1)
+    result = verdict.rows[0].metrics["stream"]
+    assert isinstance(result, MetricResult) and result.interval[1] < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "language", "said"),
+    [
+        ("broken_build", BROKEN_CPP, "cpp", "the build failed"),
+        ("other_name", OTHER_NAME, "python", "kernel.py has no function 'axpy'"),
+        ("signature", SIGNATURE, "python", "wrong signature"),
+        ("syntax", "def axpy(:\n", "python", "SyntaxError"),
+    ],
+)
+def test_a_candidate_that_cannot_be_called_failed_for_one_clear_reason(
+    run: Callable[..., Verdict], name: str, source: str, language: str, said: str
+) -> None:
+    verdict = run(name, source, language, rows="axpy_*")
+    assert (verdict.verdict, verdict.exit_status) == ("failed", 1)
+    assert [row.verdict for row in verdict.rows] == ["failed", "failed"]
+    for row in verdict.rows:
+        assert len(row.reasons) == 1
+        assert said in row.reasons[0]
+    if language == "cpp":
+        assert "flaot" in verdict.rows[0].reasons[0], "the compiler's own words"
+
+
+def test_the_baseline_against_itself_is_neither_wrong_nor_named_a_candidate(run: Callable[..., Verdict]) -> None:
+    verdict = run("itself", None, against_itself=True)
+    assert verdict.verdict not in BAD
+    assert verdict.candidate == verdict.baseline == "eager"
+    assert verdict.candidate_digest == verdict.baseline_digest
+
+
+def test_in_place_and_exact_rows_are_judged(run: Callable[..., Verdict]) -> None:
+    verdict = run("itself", None, against_itself=True, rows="*ate", quick=True)
+    assert {row.op for row in verdict.rows} == {"accumulate", "negate"}
+    assert all(row.verdict not in BAD for row in verdict.rows), verdict.reasons
+
+
+def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict]) -> None:
+    verdict = run("quick", HONEST, quick=True)
+    assert verdict.quick and not verdict.evidence
+    assert verdict.verdict not in BAD
+    assert verdict.rows[0].cases < 10
+
+
+# The command
+
+
+def kernwright(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kernwright.cli.main", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
+    tiny_folder: Path, private_tmp: Path, tmp_path: Path, write_candidate: Callable[..., Path], write_task: Any, task_texts: Any
+) -> None:
+    endless = task_texts["toml"].replace("quads_per_round = 7", "quads_per_round = 10000")
+    task = write_task(tmp_path / "endless", toml=endless)
+    candidate = write_candidate(tmp_path / "honest", HONEST)
+    ledger, json_file = tmp_path / "ledger", tmp_path / "verdict.json"
+    process = kernwright(
+        "judge", task, "--candidate", candidate, "--rows", "axpy_small", "--ledger", ledger, "--json", json_file
+    )
+    assert process.stderr is not None and process.stdout is not None
+    heard = ""
+    for line in process.stderr:
+        heard += line
+        if "timing, round 1" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2, heard + err + out
+    assert "Traceback" not in heard + err
+    assert "interrupted" in out
+    (run,) = Ledger(ledger).runs()
+    last = Ledger(ledger).records(run)[-1]
+    assert (last.kind, last.body["interrupted"], last.body["evidence"]) == ("verdict", True, False)
+    assert verify(ledger) == []
+    assert json.loads(json_file.read_text())["interrupted"] is True
+    assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
+
+
+DRIVER = """
+import json, os, sys
+import kernwright.judge.request, kernwright.cli.main  # once for all: each request below is a process of its own
+
+for number, arguments in enumerate(json.loads(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        for descriptor, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
+        sys.argv = ["kernwright", *arguments]
+        kernwright.cli.main.main()
+        os._exit(99)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_what_cannot_be_judged_is_refused_in_one_message(
+    tiny_folder: Path, private_tmp: Path, tmp_path: Path, write_candidate: Callable[..., Path]
+) -> None:
+    good = ["--candidate", str(write_candidate(tmp_path / "honest", HONEST))]
+    cuda = ["--candidate", str(write_candidate(tmp_path / "gpu", "", language="cuda"))]
+    other = ["--candidate", str(write_candidate(tmp_path / "other", HONEST, op="gelu"))]
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "file").write_text("")
+    tiny = str(tiny_folder)
+    cases: list[tuple[list[str], str]] = [
+        ([tiny, *good, "--rows", "huge"], "row huge does not fit"),
+        ([tiny, *good, "--device", "tpu"], "'tpu' is not a device"),
+        ([tiny, *good, "--device", "cuda"], "device cuda is not there"),
+        ([tiny, *good, "--json", str(tmp_path / "none" / "v.json")], "cannot be written"),
+        (["no_such_task", *good], "no task named 'no_such_task'"),
+        ([tiny, *good, "--baseline", "sglang"], "no baseline 'sglang'"),
+        ([tiny, *good, "--rows", "gelu_*"], "has no rows of op axpy that match 'gelu_*'"),
+        ([tiny], "no candidate to judge"),
+        ([tiny, "--candidate", str(tmp_path / "nowhere")], "is not a folder"),
+        ([tiny, "--candidate", str(tmp_path / "broken")], "candidate.toml: does not exist"),
+        ([tiny, *cuda], "does not run on a CPU"),
+        ([tiny, *other], "implements gelu, which task tiny has no rows of"),
+        ([tiny, *good, "--ledger", str(tmp_path / "file")], "ledger"),
+        ([str(tmp_path / "broken"), *good], "task.toml: does not exist"),
+    ]
+    arguments = json.dumps([["judge", *words] for words, _ in cases])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(DRIVER), arguments],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+        env=os.environ | {"KERNWRIGHT_LEDGER": str(tmp_path / "ledger")},
+    )  # fmt: skip
+    for number, (status, (words, said)) in enumerate(zip(done.stdout.split(), cases, strict=True)):
+        err = (tmp_path / f"{number}.err").read_text()
+        assert "Traceback" not in err, (words, err)
+        assert status == "2", (words, err)
+        assert said in err, (words, err)
+        assert err.count("kernwright: ") == 1, (words, err)
+        assert "remedy: " in err, (words, err)
+        assert (tmp_path / f"{number}.out").read_text() == "", words
