@@ -61,7 +61,8 @@ def test_the_installed_script_is_the_same_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["judge"], ["juge"], ["--colour"], ["task", "shw"], ["judge", "t", "--seed", "many"], ["judge", "t", "-x"]]
+    "words",
+    [["judge"], ["juge"], ["--colour"], ["task", "shw"], ["judge", "t", "--seed", "many"], ["judge", "t", "-x"]],
 )
 def test_bad_usage_exits_2_and_says_how(words: list[str]) -> None:
     result = call(*words)

@@ -12,7 +12,7 @@ import torch
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.arena import CANARY, POISON, Arena
-from kernwright.judge.layout import Layout, lay_out
+from kernwright.judge.layout import lay_out
 from kernwright.tasks.tensor import ConcreteTensor
 
 X = ConcreteTensor(shape=(3, 5), dtype="fp32", strides=(5, 1))

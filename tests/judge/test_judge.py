@@ -137,7 +137,7 @@ def test_records_land_in_the_ledger_and_samples_in_its_blobs(honest: Verdict, ru
     assert [record.kind for record in records][1:] == ["correctness", "round", "verdict"]
     assert records[-1].body == honest.model_dump(mode="json")
     digest = str(honest.rows[0].samples).removeprefix("blob:")
-    (blob,) = (p for p in run.ledger.rglob("*") if p.is_file() and digest[2:] in p.name or p.name == digest)
+    (blob,) = (p for p in run.ledger.rglob("*") if (p.is_file() and digest[2:] in p.name) or p.name == digest)
     assert blob.stat().st_size > 0
     assert verify(run.ledger) == []
 
@@ -224,7 +224,12 @@ def kernwright(*arguments: object, **options: Any) -> subprocess.Popen[str]:
 
 
 def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
-    tiny_folder: Path, private_tmp: Path, tmp_path: Path, write_candidate: Callable[..., Path], write_task: Any, task_texts: Any
+    tiny_folder: Path,
+    private_tmp: Path,
+    tmp_path: Path,
+    write_candidate: Callable[..., Path],
+    write_task: Any,
+    task_texts: Any,
 ) -> None:
     endless = task_texts["toml"].replace("quads_per_round = 7", "quads_per_round = 10000")
     task = write_task(tmp_path / "endless", toml=endless)

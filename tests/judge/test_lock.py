@@ -39,7 +39,10 @@ def hold(device: str) -> subprocess.Popen[str]:
 def test_a_second_judge_is_refused_and_told_who_holds_the_device() -> None:
     holder = hold("cpu")
     try:
-        with pytest.raises(EnvironmentProblem, match=rf"process {holder.pid}\) is using cpu(?s:.*)--wait"), device_lock("cpu"):
+        with (
+            pytest.raises(EnvironmentProblem, match=rf"process {holder.pid}\) is using cpu(?s:.*)--wait"),
+            device_lock("cpu"),
+        ):
             pass
         with device_lock("cuda:1"):  # another device is another lock
             pass

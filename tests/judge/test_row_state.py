@@ -28,7 +28,9 @@ def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
     return RowState(Workload.model_validate(row))
 
 
-def quads(metric: Metric, baseline_us: float, candidate_us: float, count: int = 8, noise: float = 0.002) -> list[Sample]:
+def quads(
+    metric: Metric, baseline_us: float, candidate_us: float, count: int = 8, noise: float = 0.002
+) -> list[Sample]:
     """Quads with a small ripple of either sign, the twin as the baseline."""
     samples = []
     for number in range(count):

@@ -286,7 +286,8 @@ def test_an_output_that_nobody_asked_for_is_tampering(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"), [("wrong_signature", "it is called as"), ("absent", "has no function 'absent'"), ("not_callable", "no function")]
+    ("function", "said"),
+    [("wrong_signature", "it is called as"), ("absent", "has no function 'absent'"), ("not_callable", "no function")],
 )
 def test_a_side_that_cannot_be_called_says_how_it_should_be(bench: Bench, function: str, said: str) -> None:
     with pytest.raises(WorkerFailed, match=said) as caught:

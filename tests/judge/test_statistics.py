@@ -45,7 +45,9 @@ def test_the_interval_is_its_naive_twins(n: int, level: float) -> None:
     assert (ours.low, ours.high) == pytest.approx((twin.low, twin.high), abs=1e-15)
 
 
-@pytest.mark.parametrize(("n", "level", "bounded"), [(5, 0.95, False), (6, 0.95, True), (7, 0.9875, False), (8, 0.9875, True)])
+@pytest.mark.parametrize(
+    ("n", "level", "bounded"), [(5, 0.95, False), (6, 0.95, True), (7, 0.9875, False), (8, 0.9875, True)]
+)
 def test_too_few_quads_leave_the_interval_open(n: int, level: float, bounded: bool) -> None:
     """Two-sided, n signs alike have a chance of 2 / 2^n: 6 quads for 95 %, 8 for 98.75 %."""
     interval = signed_rank_interval([0.1 * i for i in range(n)], level)

@@ -60,7 +60,9 @@ def test_a_reference_that_is_not_a_function_is_refused(
     tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any
 ) -> None:
     """Two calls on the same inputs differ, so no kernel could ever have its bits."""
-    ops = WEAK_OPS.replace("0 * y", "y.new_empty(y.shape).uniform_()").replace("activations", 'contract="exact", activations')
+    ops = WEAK_OPS.replace("0 * y", "y.new_empty(y.shape).uniform_()").replace(
+        "activations", 'contract="exact", activations'
+    )
     rows = [make_row("r", "careless", {"x": [4, 9], "y": [4, 9]}, {"z": [4, 9]})]
     task = load_task(write_task(tmp_path / "torn", ops=ops, rows=rows))
     admission = admit(task, task.rows, quiet)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.device import available_memory
 from kernwright.judge.layout import Layout, Placement
 
 CANARY = 0xA5
@@ -27,6 +28,12 @@ class Arena:
 
     @classmethod
     def create(cls, layout: Layout) -> Arena:
+        free = available_memory()
+        if layout.size > free:  # the kernel would promise the memory and then kill somebody for it
+            raise EnvironmentProblem(
+                f"a row needs {layout.size / 2**20:.0f} MiB of shared memory, {free / 2**20:.0f} MiB are free",
+                "choose smaller rows with --rows, or free some memory",
+            )
         descriptor = os.memfd_create("kernwright-arena", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, layout.size)

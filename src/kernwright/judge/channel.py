@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from typing import Any
 
 HEADER = struct.Struct("<IB")
@@ -50,11 +51,11 @@ class Channel:
 
     def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
         """Blocks until a frame is here; TimeoutError when the deadline passes first."""
-        self.connection.settimeout(deadline_s)
-        length, tag = HEADER.unpack(self._exactly(HEADER.size))
+        end = None if deadline_s is None else time.monotonic() + deadline_s
+        length, tag = HEADER.unpack(self._exactly(HEADER.size, end))
         if length > MOST_BYTES:
             raise ChannelGarbled(f"a frame of {length} bytes")
-        return tag, self._exactly(length)
+        return tag, self._exactly(length, end)
 
     def receive_json(self, deadline_s: float | None = None) -> dict[str, Any]:
         tag, payload = self.receive(deadline_s)
@@ -72,9 +73,14 @@ class Channel:
         length, tag = HEADER.unpack(header)
         return tag, self._exactly(length), descriptors
 
-    def _exactly(self, count: int) -> bytes:
+    def _exactly(self, count: int, end: float | None = None) -> bytes:
+        """All of count bytes before `end`, however small the pieces they come in."""
         parts = []
         while count:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError
+            self.connection.settimeout(left)
             try:
                 part = self.connection.recv(count)
             except ConnectionResetError as error:

@@ -74,7 +74,7 @@ def _problem(
     figures: ErrorFigures,
 ) -> str | None:
     if contract == "exact":
-        return None if _same_bits(value, expected.eager) else "differs in its bits from the eager chain"
+        return None if same_bits(value, expected.eager) else "differs in its bits from the eager chain"
     strays = finite & ~torch.isfinite(value)
     if bool(strays.any()):
         return f"{int(strays.sum())} elements are NaN or Inf where the reference is finite"
@@ -102,16 +102,20 @@ def _nonfinite_problem(value: Tensor, eager: Tensor) -> str | None:
     """A NaN or Inf of the reference must show; a NaN never matches anything else."""
     if bool((torch.isnan(eager) & torch.isfinite(value)).any()):
         return "finite where the reference is NaN"
+    if not eager.is_floating_point():
+        return None
     infinite = torch.isinf(eager)
     if bool((infinite & torch.isfinite(value) & (value.double().abs() < torch.finfo(eager.dtype).max)).any()):
         return "finite where the reference is infinite"
     return None
 
 
-def _same_bits(value: Tensor, eager: Tensor) -> bool:
-    """torch.equal, but for NaN: a NaN matches a NaN."""
-    same = (value == eager) | (torch.isnan(value) & torch.isnan(eager))
-    return bool(same.all())
+def same_bits(value: Tensor, eager: Tensor) -> bool:
+    """Bit by bit, but for NaN: a NaN matches a NaN."""
+    if not value.is_floating_point():
+        return torch.equal(value, eager)
+    same = (value == eager) & (torch.signbit(value) == torch.signbit(eager))
+    return bool((same | (torch.isnan(value) & torch.isnan(eager))).all())
 
 
 def _ulp(oracle: Tensor, dtype: torch.dtype) -> Tensor:

@@ -46,8 +46,7 @@ class CpuDevice:
     name = "cpu"
 
     def free_bytes(self) -> int:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-        return int(found.group(1)) * 1024 if found else 0
+        return available_memory()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -95,6 +94,12 @@ class CpuDevice:
             return sorted(times[1:])[len(times) // 2]
         finally:
             torch.set_num_threads(before)
+
+
+def available_memory() -> int:
+    """Host memory that can be had without pushing anyone else out, in bytes."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def find_device(name: str) -> Device:

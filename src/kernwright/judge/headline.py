@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kernwright.judge.decision import WORST_FIRST, noise_band, outcome_of
 from kernwright.judge.row_state import RowState, level_of
 from kernwright.judge.statistics import Interval, geometric_mean
-from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.verdict import GOOD, Headline, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
 Headlines = dict[Metric, Headline | Unavailable]
@@ -28,7 +28,15 @@ def headline_of(
     if not timed:
         return headlines, None
     ratio, band = _mean(policy.decides, timed, policy)
-    return headlines, outcome_of(ratio, band, policy)
+    outcome = outcome_of(ratio, band, policy)
+    if outcome in GOOD and any(_doubted(row, policy) for row, _ in pairs):
+        outcome = "inconclusive"  # a gain that its own row does not believe cannot carry the mean
+    return headlines, outcome
+
+
+def _doubted(row: RowVerdict, policy: TimingPolicy) -> bool:
+    result = row.metrics.get(policy.decides)
+    return isinstance(result, MetricResult) and result.outcome == "faster" and row.verdict != "faster"
 
 
 def _metric_headline(

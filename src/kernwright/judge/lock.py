@@ -22,6 +22,8 @@ def device_lock(device: str, wait_s: float = 0.0) -> Iterator[None]:
         raise EnvironmentProblem(
             f"cannot open the lock {path}: {error}", "make it writable, or name another folder in KERNWRIGHT_LOCKS"
         ) from None
+    with contextlib.suppress(PermissionError):  # another user's file: its owner has opened it to all
+        os.fchmod(descriptor, 0o666)  # whatever the umask: all users share it
     try:
         _acquire(descriptor, device, path, wait_s)
         os.ftruncate(descriptor, 0)

@@ -76,7 +76,12 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         }
         named = candidate if candidate and not request.against_itself else None
         with Ledger(request.ledger).open_run(
-            {"task": task.name, "baseline": baseline.model_dump(), "provenance": provenance.model_dump(mode="json")}
+            {
+                "task": task.name,
+                "baseline": baseline.model_dump(),
+                # The seed comes with the verdict: until then no file may hold it, a worker might read files.
+                "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
+            }
         ) as writer:
             return Judgement(
                 task=task,

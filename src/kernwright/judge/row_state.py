@@ -17,7 +17,7 @@ from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
-SHARED_WORK = 1.5  # a call by itself may cost this much more than in a run of calls, the pipe's cost allowed for
+SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
 
 
 @dataclass
@@ -136,9 +136,9 @@ def level_of(metric: Metric, policy: TimingPolicy) -> float:
 
 def _shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
     """A gain that exists only in a run of calls was not earned by the call."""
-    pipe_us = max(0.0, wall.baseline_us - stream.baseline_us)
-    alone = stream.candidate_us + pipe_us
-    if wall.candidate_us > SHARED_WORK * alone and wall.outcome != "faster":
+    gained = stream.baseline_us - stream.candidate_us
+    most_alone = wall.baseline_us * (1 - 1 / wall.interval[1])  # what a call by itself gains at the very most
+    if most_alone < SHARED_WORK * gained:
         return (
             f"a call by itself takes {wall.candidate_us:.0f} us, {stream.candidate_us:.0f} us in a run of calls: "
             "work is shared between calls"

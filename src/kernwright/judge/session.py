@@ -91,7 +91,9 @@ class Session:
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """One call by itself, with every rule looked at."""
         answer = self.worker.request({"do": "check", "slot": slot}, deadline_s)
-        pointers = [int(p) for p in answer.get("pointers", [])]
+        pointers = answer.get("pointers")
+        if not isinstance(pointers, list) or not all(type(p) is int and 0 <= p < 2**64 for p in pointers):
+            raise WorkerCheated("answered a check with what no honest worker sends")
         outputs = self.snapshot([slot], pointers)[0]
         self.look_for_damage([slot])
         return outputs
@@ -110,6 +112,8 @@ class Session:
 
     def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         specs = list(self.output_specs.items())
+        if len(pointers) != len(order) * len(specs):
+            raise WorkerCheated(f"left {len(pointers)} outputs where {len(order) * len(specs)} were asked for")
         self._refuse_shared_memory(pointers, [spec.span_bytes for _, spec in specs])
         snapshots: list[Outputs] = []
         remaining = iter(pointers)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures
+from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures, same_bits
 from kernwright.judge.inputs import Inputs
 from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task, Tolerance
@@ -32,8 +32,8 @@ class Bound:
     @classmethod
     def around(cls, oracle: Tensor, dtype: torch.dtype, tolerance: Tolerance, eager: ErrorFigures) -> Bound:
         # float32 holds a 16-bit output's oracle with digits to spare; a float32 output needs all of float64.
-        centre = oracle.float() if dtype.itemsize <= 2 else oracle
-        eps = torch.finfo(dtype).eps
+        centre = oracle.float() if dtype.itemsize <= 2 else oracle.double()
+        eps = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
         slack = centre.abs().mul_(max(tolerance.rtol, ULP_FACTOR * eps)).add_(tolerance.atol)
         slack.clamp_min_(EAGER_FACTOR * SAMPLING_SLACK * eager.eager_max)
         ulp_rms = _rms(centre) * eps
@@ -56,7 +56,7 @@ class Bits:
     eager: Tensor
 
     def problem(self, value: Tensor) -> str | None:
-        return None if torch.equal(value, self.eager) else "differs in its bits from the eager chain"
+        return None if same_bits(value, self.eager) else "differs in its bits from the eager chain"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ be done late. What lies in its memory then is what the block produced.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -27,7 +28,10 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
 CORE_SLACK = 1.3  # processor time over elapsed time that one granted thread may show
+PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
+_workers: set[int] = set()
 
 
 class WorkerFailed(Exception):
@@ -75,13 +79,14 @@ class WorkerProcess:
         self.threads = threads
         self.scratch = scratch
         scratch.mkdir(parents=True, exist_ok=True)
+        self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
         self._log = scratch / "output.log"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
+                    sys.executable, "-P", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
                     str(-1 if processor is None else processor), str(threads),
                 ],
                 env=_environment(scratch, threads) | dict(environment or {}),
@@ -91,6 +96,7 @@ class WorkerProcess:
                 start_new_session=True,
             )  # fmt: skip
         theirs.close()
+        _workers.add(self.process.pid)
         self._stopped = False
         self.isolation: dict[str, Any] = {}
 
@@ -182,18 +188,21 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + 1_000_000:
+        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + 50_000:
             share = block.processor_ns / block.elapsed_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
 
     def descendants(self) -> list[int]:
-        """Processes that the worker started and that still live."""
+        """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
         found: list[int] = []
-        for children in Path(f"/proc/{self.pid}/task").glob("*/children"):
-            found += [int(pid) for pid in children.read_text().split()]
-        return found
+        waiting = _children(self.pid)
+        while waiting:
+            pid = waiting.pop()
+            found.append(pid)
+            waiting += _children(pid)
+        return found + [pid for pid in _children(os.getpid()) if pid not in self._known and pid not in _workers]
 
     def log_tail(self) -> str:
         try:
@@ -204,6 +213,10 @@ class WorkerProcess:
 
     def kill(self) -> None:
         if self.process.poll() is None:
+            for pid in self.descendants():
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)  # an orphan that we adopted is ours to bury; a grandchild is not
             try:
                 os.killpg(self.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -248,6 +261,22 @@ class WorkerProcess:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
         tail = self.log_tail().splitlines()[-1:]
         return f"crashed: {how}" + (f" ({tail[0][:300]})" if tail else "")
+
+
+def _children(pid: int) -> list[int]:
+    """A process's living children, of all its threads; the dead are no help to anyone."""
+    found: list[int] = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in listed.read_text().split()]
+    return [child for child in found if _is_alive(child)]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _object_or_cheat(payload: bytes) -> dict[str, Any]:

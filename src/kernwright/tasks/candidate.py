@@ -77,7 +77,7 @@ class Candidate(BaseModel):
         total = 0
         for path in sorted(self.folder.rglob("*")):
             relative = path.relative_to(self.folder)
-            if IGNORED & set(relative.parts) or path.is_dir():
+            if IGNORED & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
                 continue
             if path.is_symlink() or not path.is_file():
                 raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
@@ -97,10 +97,11 @@ def load_candidate(folder: Path) -> Candidate:
         raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)
-    for name in (candidate.entry_file, *file.build.sources):
+    named = [("entry", candidate.entry_file), *(("build.sources", name) for name in file.build.sources)]
+    for field, name in named:
         if re.search(r"(^/|\.\.)", name) or name not in candidate.sources:
             raise BadFile(
-                folder / CANDIDATE_FILE, "entry", f"names {name!r}, which the folder does not hold",
+                folder / CANDIDATE_FILE, field, f"names {name!r}, which the folder does not hold",
                 f"use one of: {', '.join(n for n in candidate.sources if n != CANDIDATE_FILE) or '(no sources)'}",
             )  # fmt: skip
     return candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -38,11 +38,15 @@ def read_jsonl(path: Path, model: type[Model], remedy: str) -> list[Model]:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-        except json.JSONDecodeError as error:
+            data = json.loads(line, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
             raise BadFile(f"{path}:{number}", "", f"is not valid JSON: {error}", "one JSON object a line") from None
         rows.append(validate(f"{path}:{number}", model, data))
     return rows
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def validate(where: object, model: type[Model], data: Any) -> Model:

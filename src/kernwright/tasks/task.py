@@ -28,8 +28,8 @@ class Tolerance(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    atol: Annotated[float, Field(ge=0)]
-    rtol: Annotated[float, Field(ge=0)]
+    atol: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class TaskFile(BaseModel):
