@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -44,16 +43,19 @@ def judge(
     out.print(verdict_table(verdict))
     if json_file is not None:
         _write(json_file, verdict.model_dump_json(indent=1))
-    raise typer.Exit(2 if verdict.interrupted else verdict.exit_status)
+    raise typer.Exit(verdict.exit_status)
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Before the work, not after it."""
-    folder = path.resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
+    """Before the work, not after it: by writing, since asking about permissions says little to root."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.touch()
+        part.unlink()
+    except OSError as error:
         raise EnvironmentProblem(
-            f"{path} cannot be written", f"make {folder} a writable folder, or choose another file"
-        )
+            f"{path} cannot be written: {error.strerror}", f"make {path.resolve().parent} a writable folder"
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -42,6 +42,15 @@ def main() -> None:
     except KernwrightError as error:
         typer.echo(f"kernwright: {error}", err=True)
         sys.exit(2)
+    except Exception as error:
+        if os.environ.get("KERNWRIGHT_TRACE"):
+            raise
+        typer.echo(
+            f"kernwright: unforeseen: {type(error).__name__}: {error}\n"
+            "  remedy: please report it, with what KERNWRIGHT_TRACE=1 prints",
+            err=True,
+        )
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("kernwright: interrupted", err=True)
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from kernwright.errors import EnvironmentProblem
 from kernwright.judge.device import available_memory
 from kernwright.judge.layout import Layout, Placement
 
+F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4
 CANARY = 0xA5
 POISON = 0xFB  # a huge negative number in every float dtype: never a plausible output
 
@@ -34,11 +36,13 @@ class Arena:
                 f"a row needs {layout.size / 2**20:.0f} MiB of shared memory, {free / 2**20:.0f} MiB are free",
                 "choose smaller rows with --rows, or free some memory",
             )
-        descriptor = os.memfd_create("kernwright-arena", os.MFD_CLOEXEC)
+        descriptor = os.memfd_create("kernwright-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(descriptor, layout.size)
             # Touch every page now: a machine without the memory says so here, not as a SIGBUS in a timed block.
             os.posix_fallocate(descriptor, 0, layout.size)
+            # A worker holds this descriptor too: sealed, it cannot pull the memory out from under the judge.
+            fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
             memory = mmap.mmap(descriptor, layout.size)
         except OSError as error:
             os.close(descriptor)

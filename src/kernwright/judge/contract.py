@@ -78,7 +78,7 @@ def _problem(
     strays = finite & ~torch.isfinite(value)
     if bool(strays.any()):
         return f"{int(strays.sum())} elements are NaN or Inf where the reference is finite"
-    if problem := _nonfinite_problem(value, expected.eager):
+    if problem := _nonfinite_problem(value, expected):
         return problem
     allowed = EAGER_FACTOR * expected.eager_max
     own_ulp = ULP_FACTOR * _ulp(expected.oracle, expected.eager.dtype)
@@ -98,15 +98,22 @@ def _problem(
     return None
 
 
-def _nonfinite_problem(value: Tensor, eager: Tensor) -> str | None:
-    """A NaN or Inf of the reference must show; a NaN never matches anything else."""
-    if bool((torch.isnan(eager) & torch.isfinite(value)).any()):
-        return "finite where the reference is NaN"
+def _nonfinite_problem(value: Tensor, expected: Expected) -> str | None:
+    """Where oracle and eager chain agree that there is no number, the output has none either, and the same one.
+
+    Where only the eager chain overflowed, a number is no fault; where only the oracle did, the comparison saw to it.
+    """
+    eager = expected.eager
     if not eager.is_floating_point():
         return None
-    infinite = torch.isinf(eager)
-    if bool((infinite & torch.isfinite(value) & (value.double().abs() < torch.finfo(eager.dtype).max)).any()):
+    beyond = ~torch.isfinite(expected.oracle.to(eager.dtype))
+    if bool((beyond & torch.isnan(eager) & torch.isfinite(value)).any()):
+        return "finite where the reference is NaN"
+    infinite = beyond & torch.isinf(eager)
+    if bool((infinite & torch.isfinite(value)).any()):
         return "finite where the reference is infinite"
+    if bool((infinite & torch.isinf(value) & (value != eager)).any()):
+        return "infinite with the wrong sign"
     return None
 
 

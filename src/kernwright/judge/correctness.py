@@ -58,7 +58,7 @@ def check_row(
 def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expected]:
     """Oracle and eager chain on these inputs, in the judge's own process."""
     scalars = op.scalar_defaults | row.scalars
-    oracles = op.results(inputs, scalars, oracle=True)
+    oracles = op.results(inputs, scalars, precision=torch.float64)
     eagers = op.results(inputs, scalars)
     return {name: Expected.of(oracles[name], eagers[name]) for name in oracles}
 

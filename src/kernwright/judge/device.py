@@ -62,7 +62,8 @@ class CpuDevice:
     def state(self) -> dict[str, Any]:
         frequencies = []
         for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")):
-            frequencies.append(int(path.read_text()) // 1000)
+            if (text := path.read_text().strip()).isdigit():
+                frequencies.append(int(text) // 1000)
         return {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "load_1min": os.getloadavg()[0],

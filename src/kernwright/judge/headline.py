@@ -63,8 +63,9 @@ def _metric_headline(
 def _mean(metric: Metric, states: Sequence[RowState], policy: TimingPolicy) -> tuple[Interval, float]:
     level = level_of(metric, policy)
     intervals = [state.intervals(metric, level) for state in states]
-    ratio = geometric_mean([speedup for speedup, _ in intervals], level)
-    return ratio, noise_band(geometric_mean([noise for _, noise in intervals], level), policy)
+    overall = 1.0 - policy.error_budget
+    ratio = geometric_mean([speedup for speedup, _ in intervals], level, overall)
+    return ratio, noise_band(geometric_mean([noise for _, noise in intervals], level, overall), policy)
 
 
 def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]]:

@@ -80,8 +80,9 @@ def _whole_numbers(tensor: ConcreteTensor, dtype: torch.dtype, generator: Genera
 class ContentPool:
     """Fresh contents at the price of a copy.
 
-    Every draw is a window at a secret place of a long run of normal numbers, times a secret factor. A side that
-    recognises a number learns nothing: its output depends on the whole window, and no window comes twice.
+    Every draw is the sum of two windows at secret places of a long run of normal numbers, each times a secret factor.
+    A side that remembers the run could recognise one window and look up its sums; of two at an unknown distance it has
+    no table. No pair comes twice.
     """
 
     normals: Tensor
@@ -107,10 +108,13 @@ class ContentPool:
         return contents
 
     def _noise(self, tensor: ConcreteTensor) -> Tensor:
+        return torch.add(self._window(tensor) * self._factor(), self._window(tensor), alpha=self._factor())
+
+    def _window(self, tensor: ConcreteTensor) -> Tensor:
         start = int(torch.randint(0, self.normals.numel() - tensor.elements, (1,), generator=self.generator))
-        return self.normals[start : start + tensor.elements].view(tensor.shape) * self._factor()
+        return self.normals[start : start + tensor.elements].view(tensor.shape)
 
     def _factor(self) -> float:
-        """Within a few percent of one, so that a block's errors compare with the checked ones; either sign."""
+        """The sum's spread stays within a few percent of one, so a block's errors compare with the checked ones."""
         draw = torch.rand(2, generator=self.generator)
-        return float((0.95 + 0.1 * draw[0]) * (1 if draw[1] < 0.5 else -1))
+        return float((0.95 + 0.1 * draw[0]) * 0.5**0.5 * (1 if draw[1] < 0.5 else -1))

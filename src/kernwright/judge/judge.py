@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from kernwright.campaign.ledger import RunWriter
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cases import Case
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
@@ -24,7 +24,7 @@ from kernwright.judge.inputs import ContentPool, Inputs
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.session import Outputs, Session, WrongBehaviour, bytes_per_slot
-from kernwright.judge.sides import Crew, Side
+from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
@@ -62,23 +62,16 @@ class Judgement:
     writer: RunWriter
     progress: Progress
     quick: bool = False
+    seeded: bool = False
     states: list[RowState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.provenance.seed)
-        self.generator = torch.Generator().manual_seed(self.chance.getrandbits(63))
         self.states = [RowState(row) for row in self.rows]
-        self._refuse_rows_too_large()
 
-    def _refuse_rows_too_large(self) -> None:
-        free = self.device.free_bytes()
-        for row in self.rows:
-            if (need := MEMORY_FACTOR * row.bytes_min) > free:
-                raise EnvironmentProblem(
-                    f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
-                    f"{free / 2**30:.1f} GiB are free on {self.device.name}",
-                    "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
-                )
+    def _pool(self, row: Workload) -> ContentPool:
+        """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
+        return ContentPool.for_row(row, torch.Generator().manual_seed(self.chance.getrandbits(32)))
 
     def run(self) -> Verdict:
         """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted."""
@@ -89,8 +82,8 @@ class Judgement:
             self._rounds()
         except KeyboardInterrupt:
             interrupted = True
-        except KernwrightError as cause:
-            self.writer.append("abandoned", {"cause": cause.cause, "remedy": cause.remedy})
+        except Exception as cause:
+            self.writer.append("abandoned", {"cause": f"{type(cause).__name__}: {cause}"})
             raise
         self.provenance.state_after = self.device.state()
         self.provenance.finished = _now()
@@ -138,18 +131,16 @@ class Judgement:
         self.progress.phase("correctness", len(self.states))
         self._load_baseline(crew)
         for state in self.states:
-            started = time.monotonic()
             try:
                 self._check(crew, state)
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 state.condemn(cause)
-                if _cannot_load(cause):
+                if isinstance(cause, NotLoaded):  # the same for every row, so it is said of all at once
                     for other in self.states:
                         if other.pending:
                             other.condemn(cause)
                     break
-                crew.respawn("candidate")
-            state.spent_s += time.monotonic() - started
+                self._respawn(crew)
             self.progress.step(state.row.id)
         self.writer.append(
             "correctness",
@@ -174,7 +165,7 @@ class Judgement:
     def _check(self, crew: Crew, state: RowState) -> None:
         op = self.task.op_of(state.row)
         worker = crew.worker("candidate", op.name)
-        pool = ContentPool.for_row(state.row, self.generator)
+        pool = self._pool(state.row)
         style = self.sides["candidate"].style
         session: Session | None = None
 
@@ -206,7 +197,6 @@ class Judgement:
     # Time
 
     def _time(self, crew: Crew, state: RowState, number: int) -> None:
-        started = time.monotonic()
         sessions: dict[SideName, Session] = {}
         try:
             self._time_row(crew, state, number, sessions)
@@ -217,15 +207,14 @@ class Judgement:
                     "judge against another baseline, or mend this one",
                 ) from None
             state.condemn(fault.cause)
-            crew.respawn("candidate")
+            self._respawn(crew)
         finally:
             for session in sessions.values():
                 session.close()
-            state.spent_s += time.monotonic() - started
 
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
-        pool = ContentPool.for_row(row, self.generator)
+        pool = self._pool(row)
         if state.slots is None:
             state.slots = self._slots(crew, state, pool)
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
@@ -233,15 +222,17 @@ class Judgement:
             sessions[side] = self._open(crew, side, row, state.slots)
             self._warm(side, sessions[side], pool)
         eager = state.report.errors or self._eager_errors(row, pool)
-        timing = RowTiming(self.task, op, row, sessions, pool, self.chance, eager)
+        timing = RowTiming(op, row, sessions, pool, self.chance, eager)
         timing.measure_protocol()
         if reason := timing.open_loops():
             state.unavailable["device"] = reason
+        started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
             if metric in state.unavailable:
                 continue
             for _ in range(self.policy.quads_of(metric)):
                 state.samples.append(timing.quad(metric, number))
+        state.spent_s += time.monotonic() - started
 
     def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))
@@ -274,9 +265,22 @@ class Judgement:
                 raise SideFault(side, cause) from cause
             finally:
                 session.close()
+        # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
+        baseline_s, candidate_s = seconds
         return slots_for(
-            math.sqrt(seconds[0] * seconds[1]), bytes_per_slot(state.row, "returns"), self.policy, ARENA_BYTES
+            math.sqrt(baseline_s * min(baseline_s, candidate_s)),
+            bytes_per_slot(state.row, "returns"),
+            self.policy,
+            ARENA_BYTES,
         )
+
+    def _respawn(self, crew: Crew) -> None:
+        try:
+            crew.respawn("candidate")
+        except (WorkerFailed, WorkerCheated) as failed:
+            raise EnvironmentProblem(
+                f"a worker cannot start: {failed}", "see that this Python can import torch"
+            ) from None
 
     # Records
 
@@ -312,15 +316,20 @@ class Judgement:
             rows=rows,
             quick=self.quick,
             interrupted=interrupted,
-            evidence=not (self.quick or interrupted),
+            evidence=not (self.quick or self.seeded or interrupted),
             provenance=self.provenance.model_dump(mode="json"),
         )
 
 
-def _cannot_load(cause: Exception) -> bool:
-    """A side that cannot even be loaded: the same for every row, so it is said once."""
-    kinds = ("SideProblem", "ImportError", "ModuleNotFoundError", "SyntaxError")
-    return isinstance(cause, WorkerFailed) and cause.kind in kinds
+def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
+    free = device.free_bytes()
+    for row in rows:
+        if (need := max(MEMORY_FACTOR * row.bytes_min, 6 * ARENA_BYTES)) > free:
+            raise EnvironmentProblem(
+                f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
+                f"{free / 2**30:.1f} GiB are free on {device.name}",
+                "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
+            )
 
 
 def _now() -> str:

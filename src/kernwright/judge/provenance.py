@@ -7,6 +7,7 @@ import importlib.metadata
 import platform
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -56,4 +57,4 @@ def source_hashes(task: Task, candidate: Candidate | None) -> dict[str, str]:
 
 
 def command_line() -> str:
-    return shlex.join(["kernwright", *sys.argv[1:]])
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import platform
 import secrets
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.confine import hide_judge
 from kernwright.judge.device import find_device
-from kernwright.judge.judge import Judgement, Progress
+from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
 from kernwright.judge.scratch import scratch_folder
@@ -52,6 +53,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     candidate = _candidate(request, task)
     op = candidate.file.op if candidate else None
     rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
+    refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
     provenance = Provenance(
         command=command_line(),
@@ -96,6 +98,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 writer=writer,
                 progress=progress,
                 quick=request.quick,
+                seeded=request.seed is not None,
             ).run()
 
 
@@ -126,4 +129,6 @@ def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
             f"candidate {candidate.name} is written in {candidate.file.language}, which does not run on a CPU",
             "judge it with --device cuda on a machine with a GPU",
         )
+    if candidate.file.language == "triton" and importlib.util.find_spec("triton") is None:
+        raise EnvironmentProblem(f"candidate {candidate.name} needs Triton", "pip install 'kernwright[gpu]'")
     return candidate

@@ -12,7 +12,7 @@ from kernwright.judge.device import Device
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.statistics import Interval, signed_rank_interval
 from kernwright.judge.timing import Sample, WrongOutput
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.verdict import GOOD, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -52,9 +52,13 @@ class RowState:
                 self.fault = "failed"
         self.reasons.append(str(cause))
 
+    def quads(self, metric: Metric) -> list[Sample]:
+        """The quads that count: those in which every side had its processor when it wanted it."""
+        return [sample for sample in self.samples if sample.metric == metric and not sample.busy]
+
     def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
         """Baseline over candidate, and baseline over its twin: the difference and the noise."""
-        quads = [sample for sample in self.samples if sample.metric == metric]
+        quads = self.quads(metric)
         speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
         noise = [sample.log_ratio("baseline", "again") for sample in quads]
         return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
@@ -62,12 +66,14 @@ class RowState:
     def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
         if metric in self.unavailable:
             return Unavailable(unavailable=self.unavailable[metric])
-        quads = [sample for sample in self.samples if sample.metric == metric]
+        quads = self.quads(metric)
         ratio, noise = self.intervals(metric, level_of(metric, policy))
         if quick and quads:
             ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
         if math.isinf(ratio.high) or math.isinf(ratio.low):
-            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)})")
+            busy = sum(sample.busy for sample in self.samples if sample.metric == metric)
+            why = f", {busy} more on a busy machine" if busy else ""
+            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)}{why})")
         band = noise_band(noise, policy)
         return MetricResult(
             ratio=math.exp(ratio.estimate),
@@ -123,10 +129,20 @@ class RowState:
         outcome = deciding.outcome
         if outcome == "inconclusive" and not reasons:
             reasons.append("the interval neither clears the noise band nor lies inside the margin")
+        if outcome in ("faster", "slower") and _too_close(deciding, policy):
+            return "inconclusive", [*reasons, f"a difference under {policy.least_difference_us} us is the clock's own"]
         wall = metrics.get("wall")
-        if outcome == "faster" and isinstance(wall, MetricResult) and (shared := _shared_between_calls(deciding, wall)):
-            return "inconclusive", [*reasons, shared]
+        if outcome in GOOD and isinstance(wall, MetricResult):
+            if shared := _shared_between_calls(deciding, wall):
+                return "inconclusive", [*reasons, shared]
+            if wall.outcome == "slower":
+                return "inconclusive", [*reasons, f"{outcome} in a run of calls, slower when called by itself"]
         return outcome, reasons
+
+
+def _too_close(result: MetricResult, policy: TimingPolicy) -> bool:
+    """On rows of a few microseconds a share is nothing: the clock itself moves by tenths of one."""
+    return abs(result.baseline_us - result.candidate_us) < policy.least_difference_us
 
 
 def level_of(metric: Metric, policy: TimingPolicy) -> float:
@@ -136,7 +152,7 @@ def level_of(metric: Metric, policy: TimingPolicy) -> float:
 
 def _shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
     """A gain that exists only in a run of calls was not earned by the call."""
-    gained = stream.baseline_us - stream.candidate_us
+    gained = max(0.0, stream.baseline_us - stream.candidate_us)
     most_alone = wall.baseline_us * (1 - 1 / wall.interval[1])  # what a call by itself gains at the very most
     if most_alone < SHARED_WORK * gained:
         return (

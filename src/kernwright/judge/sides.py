@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kernwright.errors import EnvironmentProblem
 from kernwright.judge.timing import SideName
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerFailed, WorkerProcess
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task
@@ -57,15 +58,21 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
     )
 
 
-def _native_loop(folder: Path) -> str | None:
-    """The judge's own compiled loop, built once a judgement; without a compiler there is none, and no native side."""
+def _native_loop(folder: Path) -> str:
+    """The judge's own compiled loop, built once a judgement: it also shows that this machine can build at all."""
     import tvm_ffi.cpp
 
     source = Path(__file__).with_name("native_loop.cc")
     try:
         return str(tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=str(folder)))
-    except (RuntimeError, OSError):
-        return None
+    except (RuntimeError, OSError) as error:
+        raise EnvironmentProblem(
+            f"native code cannot be built here: {str(error).splitlines()[0][:200]}", "install a C++ compiler and ninja"
+        ) from None
+
+
+class NotLoaded(WorkerFailed):
+    """The side does not even load: no row of it can be judged."""
 
 
 class Crew:
@@ -83,14 +90,21 @@ class Crew:
             self._loaded.pop(name, None)
             side = self.sides[name]
             self.workers[name] = WorkerProcess(name, side.folder, self.threads, self.processor, side.environment)
-        for name in names:
-            self.workers[name].wait_ready()
+        try:
+            for name in names:
+                self.workers[name].wait_ready()
+        except BaseException:
+            self.dismiss()
+            raise
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
         """The side's worker with the op loaded; builds on first use."""
         worker = self.workers[name]
         if self._loaded.get(name) != op:
-            worker.request({"do": "load", "side": self.sides[name].orders | {"op": op}}, BUILD_DEADLINE_S)
+            try:
+                worker.request({"do": "load", "side": self.sides[name].orders | {"op": op}}, BUILD_DEADLINE_S)
+            except WorkerFailed as failed:
+                raise NotLoaded(str(failed), failed.kind) from failed
             self._loaded[name] = op
         return worker
 

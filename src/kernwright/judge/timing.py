@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import random
 import statistics
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.judge.contract import ErrorFigures
-from kernwright.judge.inputs import ContentPool
+from kernwright.judge.inputs import ContentPool, Inputs
 from kernwright.judge.session import Session, WrongBehaviour
 from kernwright.judge.watch import BlockExpectation
 from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
-from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
+Content = tuple[Inputs, BlockExpectation]
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
 BLOCK_DEADLINE_S = 120.0
 MOST_SLOTS = 256
@@ -36,6 +35,7 @@ class Sample:
     round: int
     order: list[SideName]
     redone: int
+    busy: bool
     ns_per_call: dict[SideName, tuple[float, float]]
 
     def log_ratio(self, over: SideName, under: SideName) -> float:
@@ -64,7 +64,6 @@ class WrongOutput(Exception):
 class RowTiming:
     """The three sessions of one row in one round, and the blocks run on them."""
 
-    task: Task
     op: Op
     row: Workload
     sessions: dict[SideName, Session]
@@ -72,21 +71,17 @@ class RowTiming:
     chance: random.Random
     eager: dict[str, ErrorFigures]
     empty_block_ns: float = 0.0
-    samples: list[Sample] = field(default_factory=list)
 
     def measure_protocol(self, repeats: int = 9) -> None:
         """What a block of no calls costs: waking, answering, stopping. Taken off every side's blocks alike.
 
         It is measured on the baseline's twin, so nothing that a candidate does can move it.
         """
-        worker = self.sessions["again"].worker
-        self.empty_block_ns = statistics.median(
-            worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats)
-        )
+        self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
 
     def open_loops(self) -> str | None:
         """Readies `device` on every side; the reason where one side cannot have it."""
-        for side, session in self.sessions.items():
+        for side, session in sorted(self.sessions.items(), key=lambda item: item[0] != "candidate"):
             try:
                 if reason := session.open_loop():
                     return f"{side}: {reason}"
@@ -98,47 +93,84 @@ class RowTiming:
         """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
         sides: list[SideName] = list(self.sessions)
         self.chance.shuffle(sides)
-        first, redone_first = self._quiet_half(metric, sides)
-        second, redone_second = self._quiet_half(metric, sides[::-1])
+        first, redone_first, busy_first = self._quiet_half(metric, sides)
+        second, redone_second, busy_second = self._quiet_half(metric, sides[::-1])
         ns = {side: (first[side], second[side]) for side in sides}
-        sample = Sample(metric, round_number, sides, redone_first + redone_second, ns)
-        self.samples.append(sample)
-        return sample
+        return Sample(metric, round_number, sides, redone_first + redone_second, busy_first or busy_second, ns)
 
-    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], int]:
+    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], int, bool]:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
 
-        What decides is the kernel's count of the processor time that the worker got, never how long the block took.
-        All sides are run again, on new contents: what was seen once proves nothing a second time.
+        What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
+        took. All sides are run again, on new contents: what was seen once proves nothing a second time.
         """
         redone = 0
         times, waited = self._half(metric, sides)
         while waited and redone < MOST_REDONE:
             times, waited = self._half(metric, sides)
             redone += 1
-        return times, redone
+        return times, redone, waited
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
+        """One block of every side. The candidate's contents are its own: what the others held would be no help."""
         slots = next(iter(self.sessions.values())).slots
         if metric == "wall":
             slots = min(slots, WALL_CALLS)
         calls = slots if slots < 4 else self.chance.randint(slots - slots // 4, slots)
-        contents = [self.pool.draw(self.op, self.row) for _ in range(slots)]
-        expectations = [BlockExpectation.of(self.task, self.op, self.row, c, self.eager) for c in contents]
+        shared, own = self._contents(slots), self._contents(slots)
         times: dict[SideName, float] = {}
         waited = False
         for side in sides:
-            session = self.sessions[side]
-            # Which slots hold contents, which content lies in which, which are called, in which order: all secret.
-            chosen = self.chance.sample(range(session.slots), slots)
-            self._prepare(side)
-            for slot, content in zip(chosen, contents, strict=True):
-                session.fill(slot, content)
-            order = self.chance.sample(range(slots), calls)
-            block = self._verified(side, session, metric, [chosen[i] for i in order], [expectations[i] for i in order])
+            block = self._block(side, metric, calls, own if side == "candidate" else shared)
             waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, LEAST_WAITING_NS)
-            times[side] = self._net(block.elapsed_ns, metric) / calls
+            times[side] = self._net(block.elapsed_ns, calls if metric == "wall" else 1) / calls
         return times, waited
+
+    def _contents(self, count: int) -> list[Content]:
+        contents = [self.pool.draw(self.op, self.row) for _ in range(count)]
+        return [(c, BlockExpectation.of(self.op, self.row, c, self.eager)) for c in contents]
+
+    def _block(self, side: SideName, metric: Metric, calls: int, contents: list[Content]) -> Block:
+        """Which slots hold contents, which content lies in which, which are called, in which order: all secret."""
+        session = self.sessions[side]
+        self._prepare(side)
+        chosen = self.chance.sample(range(session.slots), len(contents))
+        order = self.chance.sample(range(len(contents)), calls)
+        slots, expected = [chosen[i] for i in order], [contents[i][1] for i in order]
+        try:
+            if metric == "wall":
+                block = self._one_by_one(session, [(chosen[i], contents[i][0]) for i in order])
+            else:
+                for slot, (content, _) in zip(chosen, contents, strict=True):
+                    session.fill(slot, content)
+                block = session.worker.run_block(
+                    slots, len(session.output_specs), BLOCK_DEADLINE_S, with_python=metric == "stream"
+                )
+            self._verify(session, block, slots, expected)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+            raise SideFault(side, fault) from fault
+        return block
+
+    def _one_by_one(self, session: Session, calls: list[tuple[int, Inputs]]) -> Block:
+        """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
+        blocks = []
+        for slot, content in calls:
+            session.fill(slot, content)
+            blocks.append(session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S))
+        return Block(
+            sum(block.elapsed_ns for block in blocks),
+            sum(block.processor_ns for block in blocks),
+            sum(block.ready_ns for block in blocks),
+            tuple(pointer for block in blocks for pointer in block.pointers),
+        )
+
+    def _verify(self, session: Session, block: Block, slots: list[int], expected: list[BlockExpectation]) -> None:
+        outputs = session.snapshot(slots, block.pointers)
+        session.look_for_damage(slots)
+        for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
+            if problem := wanted.problem(left):
+                raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
+        session.worker.refuse_helpers(block)
 
     def _prepare(self, side: SideName) -> None:
         try:
@@ -146,28 +178,9 @@ class RowTiming:
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault(side, fault) from fault
 
-    def _net(self, elapsed_ns: int, metric: Metric) -> float:
-        """A block's time without the protocol's own. A wall call is what its caller waits for: nothing is taken off."""
-        return float(elapsed_ns) if metric == "wall" else max(elapsed_ns - self.empty_block_ns, elapsed_ns * 0.05)
-
-    def _verified(
-        self, side: SideName, session: Session, metric: Metric, order: list[int], expected: list[BlockExpectation]
-    ) -> Block:
-        worker, outputs_per_call = session.worker, len(session.output_specs)
-        try:
-            if metric == "wall":
-                block = worker.run_calls(order, outputs_per_call, BLOCK_DEADLINE_S)
-            else:
-                block = worker.run_block(order, outputs_per_call, BLOCK_DEADLINE_S, with_python=metric == "stream")
-            outputs = session.snapshot(order, block.pointers)
-            session.look_for_damage(order)
-            for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
-                if problem := wanted.problem(left):
-                    raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
-            worker.refuse_helpers(block)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-            raise SideFault(side, fault) from fault
-        return block
+    def _net(self, elapsed_ns: int, exchanges: int) -> float:
+        """A block's time without the protocol's own: waking the worker, its answer, stopping it."""
+        return max(elapsed_ns - exchanges * self.empty_block_ns, elapsed_ns * 0.05)
 
 
 def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: int) -> int:
@@ -177,13 +190,20 @@ def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: 
     return max(2, min(wanted, fit, MOST_SLOTS))
 
 
+def empty_block_ns(session: Session, repeats: int = 9) -> float:
+    try:
+        return statistics.median(session.worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats))
+    except (WorkerFailed, WorkerCheated) as fault:
+        raise SideFault("again", fault) from fault
+
+
 def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float:
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing."""
     best = math.inf
     for attempt in range(repeats + 1):
+        slot = attempt % session.slots
         session.prepare()
-        session.fill(attempt % session.slots, pool.draw(session.op, session.row))
-        start = time.perf_counter()
-        session.worker.run_block([attempt % session.slots], len(session.output_specs), BLOCK_DEADLINE_S)
-        best = min(best, time.perf_counter() - start) if attempt else best
+        session.fill(slot, pool.draw(session.op, session.row))
+        block = session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S)
+        best = min(best, block.elapsed_ns / 1e9) if attempt else best
     return best

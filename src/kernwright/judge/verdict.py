@@ -86,9 +86,12 @@ class Verdict(BaseModel):
     rows: tuple[RowVerdict, ...]
     quick: bool = False
     interrupted: bool = False
-    evidence: bool = Field(description="false for quick, interrupted and partial runs: these prove nothing")
+    evidence: bool = Field(description="false for quick, interrupted and seeded runs: these prove nothing")
     provenance: dict[str, Any]
 
     @property
     def exit_status(self) -> int:
-        return 0 if self.verdict in GOOD and not self.interrupted else 1
+        """0: correct and not slower; 1: any other verdict; 2: interrupted before there was one."""
+        if self.interrupted:
+            return 2
+        return 0 if self.verdict in GOOD else 1

@@ -111,6 +111,8 @@ class Worker:
             self.loop = loop_without_python(self.side, self.row_call, self.slots)
         except NoLoop as reason:
             return {"unavailable": str(reason)}
+        except Exception as error:  # a metric that cannot be had is no reason to fail the side
+            return {"unavailable": f"no loop: {type(error).__name__}: {error}"[:300]}
         return {"ok": True}
 
     def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:

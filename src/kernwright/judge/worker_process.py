@@ -27,7 +27,10 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
-CORE_SLACK = 1.3  # processor time over elapsed time that one granted thread may show
+STOP_DEADLINE_S = 10.0
+CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
+LEAST_SLACK_NS = 50_000
+MOST_TEXT = 4000
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
@@ -56,12 +59,14 @@ class Block:
 
     elapsed_ns: int
     processor_ns: int
+    ready_ns: int
     pointers: tuple[int, ...]
 
     @property
     def waiting_ns(self) -> int:
-        """Time in which the worker had no processor: busy machine, page from disk, or a side that sleeps."""
-        return max(0, self.elapsed_ns - self.processor_ns)
+        """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
+        each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
+        return max(0, min(self.ready_ns, self.elapsed_ns - self.processor_ns))
 
 
 class WorkerProcess:
@@ -77,6 +82,7 @@ class WorkerProcess:
     ) -> None:
         self.label = label
         self.threads = threads
+        self.processor = processor
         self.scratch = scratch
         scratch.mkdir(parents=True, exist_ok=True)
         self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
@@ -114,38 +120,27 @@ class WorkerProcess:
         self._resume()
         try:
             self.channel.send_json(message, descriptors)
+        except TimeoutError:
+            self.kill()
+            raise WorkerFailed("hung: does not read the judge's messages") from None
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         answer = self._receive_object(deadline_s)
         self._stop()
         if "error" in answer:
-            raise WorkerFailed(str(answer["error"])[:4000], str(answer.get("kind", "")))
+            raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))
         return answer
 
     def run_block(self, order: Sequence[int], outputs: int, deadline_s: float, with_python: bool = True) -> Block:
         """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it."""
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
-        before = self._processor_ns()
-        start = time.perf_counter_ns()
+        used, waited = self._processor_ns(), self._waited_ns()
+        start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
-        elapsed = time.perf_counter_ns() - start
-        used = self._processor_ns() - before
-        return Block(elapsed, used, self._pointers(pointers, len(order) * outputs))
-
-    def run_calls(self, order: Sequence[int], outputs: int, deadline_s: float) -> Block:
-        """`wall`: each call asked for by itself, so that nothing of a later call is known while an earlier one runs."""
-        elapsed = 0
-        pointers: list[int] = []
-        before = self._processor_ns()
-        for index in order:
-            payload = struct.pack("<2H", True, index)
-            start = time.perf_counter_ns()
-            answer = self._exchange(payload, deadline_s)
-            elapsed += time.perf_counter_ns() - start
-            pointers += self._pointers(answer, outputs)
-        self._stop()
-        return Block(elapsed, self._processor_ns() - before, tuple(pointers))
+        elapsed = _clock_ns() - start
+        used, waited = self._processor_ns() - used, self._waited_ns() - waited
+        return Block(elapsed, used, waited, self._pointers(pointers, len(order) * outputs))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
@@ -161,14 +156,12 @@ class WorkerProcess:
             raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
         if tag != DONE:
             self._stop()
-            raise WorkerFailed(str(_object_or_cheat(answer).get("error", "an answer of another kind"))[:4000])
+            raise WorkerFailed(_printable(_object_or_cheat(answer).get("error", "an answer of another kind")))
         return answer
 
     def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
-        if not answer:
-            return ()
         if len(answer) != 8 * count:
-            raise WorkerFailed(f"left {len(answer) // 8} outputs where {count} were asked for")
+            raise WorkerCheated(f"left {len(answer) // 8} outputs where {count} were asked for")
         return struct.unpack(f"<{count}Q", answer)
 
     def read_memory(self, address: int, into: Tensor) -> None:
@@ -188,11 +181,28 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + 50_000:
+        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + LEAST_SLACK_NS:
             share = block.processor_ns / block.elapsed_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
+        if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
+            raise WorkerCheated("left the processor that it was pinned to")
         if self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
+
+    def _affinities(self) -> list[set[int]]:
+        found = []
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                found.append(os.sched_getaffinity(int(task.name)))
+        return found
+
+    def _waited_ns(self) -> int:
+        """Time that the worker's threads were ready to run and had no processor, from the kernel."""
+        total = 0
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):
+                total += int(stat.read_text().split()[1])
+        return total
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
@@ -209,7 +219,7 @@ class WorkerProcess:
             data = self._log.read_bytes()[-2000:]
         except OSError:
             return ""
-        return data.decode(errors="replace").strip()
+        return _printable(data.decode(errors="replace").strip())
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -244,13 +254,26 @@ class WorkerProcess:
         """Returns when every thread of the worker stands still."""
         try:
             os.killpg(self.pid, signal.SIGSTOP)
-            _, status = os.waitpid(self.pid, os.WUNTRACED)
+            status = self._wait_stopped()
         except (ProcessLookupError, ChildProcessError):
             raise WorkerFailed(self._post_mortem()) from None
         if not os.WIFSTOPPED(status):
             self.process.returncode = os.waitstatus_to_exitcode(status)
             raise WorkerFailed(self._post_mortem())
         self._stopped = True
+
+    def _wait_stopped(self) -> int:
+        """Asks again and again, briefly without sleeping: a wait that blocks would have no deadline."""
+        start = time.monotonic()
+        while True:
+            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
+            if pid:
+                return status
+            waited = time.monotonic() - start
+            if waited > STOP_DEADLINE_S:
+                self.kill()
+                raise WorkerFailed(f"could not be stopped within {STOP_DEADLINE_S:.0f} s")
+            time.sleep(0 if waited < 2e-3 else 2e-4)
 
     def _post_mortem(self) -> str:
         try:
@@ -261,6 +284,16 @@ class WorkerProcess:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
         tail = self.log_tail().splitlines()[-1:]
         return f"crashed: {how}" + (f" ({tail[0][:300]})" if tail else "")
+
+
+def _clock_ns() -> int:
+    """The clock that nobody can slew: a worker with the right to set the time could bend the other one."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
+def _printable(text: object) -> str:
+    """A worker's words, fit for a terminal and for a record."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text)[:MOST_TEXT])
 
 
 def _children(pid: int) -> list[int]:

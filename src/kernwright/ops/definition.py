@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
@@ -95,13 +96,20 @@ class Op(BaseModel):
 
     def oracle(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
         """The same chain in float64: no rounding of its own that any judged dtype could see."""
-        return self.call({name: _to_double(tensor) for name, tensor in tensors.items()}, scalars)
+        return self.call({name: _widened(tensor, torch.float64) for name, tensor in tensors.items()}, scalars)
 
     def results(
-        self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar], *, oracle: bool = False
+        self,
+        tensors: Mapping[str, Tensor | None],
+        scalars: Mapping[str, Scalar],
+        *,
+        precision: torch.dtype | None = None,
     ) -> dict[str, Tensor]:
-        """What a call leaves behind, by name: its outputs, then the arguments it changed. The tensors given stay."""
-        own = {name: _to_double(tensor) if oracle else tensor for name, tensor in tensors.items()}
+        """What a call leaves behind, by name: its outputs, then the arguments it changed. The tensors given stay.
+
+        In a wider precision than the tensors' own it is an oracle.
+        """
+        own = {name: _widened(tensor, precision) for name, tensor in tensors.items()}
         changed: dict[str, Tensor] = {}
         for name in self.inplace:
             if (tensor := own.get(name)) is not None:
@@ -109,8 +117,10 @@ class Op(BaseModel):
         return dict(zip(self.outputs, self.call(own, scalars), strict=True)) | changed
 
 
-def _to_double(tensor: Tensor | None) -> Tensor | None:
-    return tensor.double() if tensor is not None and tensor.is_floating_point() else tensor
+def _widened(tensor: Tensor | None, precision: torch.dtype | None) -> Tensor | None:
+    if tensor is None or precision is None or not tensor.is_floating_point():
+        return tensor
+    return tensor.to(torch.promote_types(tensor.dtype, precision))
 
 
 def define(

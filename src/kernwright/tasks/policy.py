@@ -26,6 +26,7 @@ class TimingOverrides(BaseModel):
     error_budget: Share | None = None
     band_floor: Share | None = None
     same_margin: Share | None = None
+    least_difference_us: Annotated[float, Field(ge=0)] | None = None
     row_budget_s: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -43,6 +44,7 @@ class TimingPolicy(BaseModel):
     error_budget: Share = Field(default=0.05, description="chance of a wrong interval, spent evenly over the looks")
     band_floor: Share = Field(default=0.01, description="no difference below this is called a difference")
     same_margin: Share = Field(default=0.03, description="an interval inside this margin shows two equal sides")
+    least_difference_us: float = Field(default=0.3, description="no absolute difference below this is called one")
     row_budget_s: float = Field(default=20.0, description="judging time a row may take, builds aside")
 
     @classmethod
