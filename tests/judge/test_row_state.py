@@ -37,7 +37,7 @@ def quads(
         ripple = 1 + noise * math.sin(number)
         b, c = baseline_us * 1e3, candidate_us * 1e3 * ripple
         times = {"baseline": (b, b), "again": (b * ripple, b * ripple), "candidate": (c, c)}
-        samples.append(Sample(metric, 0, ["baseline", "again", "candidate"], 0, times))  # type: ignore[arg-type]
+        samples.append(Sample(metric, 0, ["baseline", "again", "candidate"], 0, False, times))  # type: ignore[arg-type]
     return samples
 
 
@@ -95,7 +95,7 @@ def test_noise_widens_the_band(state: RowState) -> None:
 
 def test_mirrored_blocks_cancel_a_linear_drift() -> None:
     times = {"baseline": (100.0, 150.0), "candidate": (110.0, 136.3636363636)}
-    sample = Sample("stream", 0, ["baseline", "candidate"], 0, times)  # type: ignore[arg-type]
+    sample = Sample("stream", 0, ["baseline", "candidate"], 0, False, times)  # type: ignore[arg-type]
     assert sample.log_ratio("baseline", "candidate") == pytest.approx(0.0)
     assert sample.mean_us("baseline") == pytest.approx(math.sqrt(100 * 150) / 1e3)
 

@@ -57,7 +57,7 @@ def test_an_op_that_works_in_place_needs_no_outputs() -> None:
     op = define(outputs=[], activations=["x"], inplace=["x"])(increment)
     x = torch.zeros(3)
     assert torch.equal(op.results({"x": x}, {})["x"], torch.ones(3))
-    assert op.results({"x": x}, {}, oracle=True)["x"].dtype == torch.float64
+    assert op.results({"x": x}, {}, precision=torch.float64)["x"].dtype == torch.float64
     assert not x.any(), "the tensors given stay as they were"
 
 
