@@ -35,7 +35,7 @@ class Bound:
         eps = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
         slack = centre.abs().mul_(ULP_FACTOR * eps)
         slack.clamp_min_(EAGER_FACTOR * MAX_SLACK * eager.eager_max)
-        ulp_rms = _rms(centre) * eps
+        ulp_rms = 0.75 * eps * _rms(centre)  # a last place is between a half and all of eps times the number
         return cls(centre, slack, RMS_SLACK * max(EAGER_FACTOR * eager.eager_rms, ULP_FACTOR * ulp_rms))
 
     def problem(self, value: Tensor) -> str | None:
