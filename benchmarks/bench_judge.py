@@ -81,11 +81,18 @@ norm_scale_shift = _stretched("norm_scale_shift", {factor})
 
 
 def _verdicts(ledger: Path) -> list[dict[str, Any]]:
-    """The finished, full verdicts of a ledger; none where there is no ledger yet."""
+    """The finished, full verdicts of a ledger on today's task; none where there is no ledger yet."""
     if not ledger.exists():
         return []
     records = [r.body for r in Ledger(ledger).all_records() if r.kind == "verdict"]
-    return [body for body in records if body["evidence"]]
+    wanted = find_task(TASK).digest
+    return [body for body in records if body["evidence"] and body["task_digest"] in (wanted, *_cut_digests(ledger))]
+
+
+def _cut_digests(ledger: Path) -> list[str]:
+    """The task that was cut down to a number of rows is another task by its digest."""
+    cut = ledger.parent / "twenty_rows"
+    return [find_task(str(cut)).digest] if cut.is_dir() else []
 
 
 def _rows(ledger: Path) -> list[dict[str, Any]]:
@@ -116,19 +123,26 @@ def _share(rows: list[dict[str, Any]], outcomes: set[str]) -> float:
 
 
 @app.command()
-def aa(verdicts: int = 1000, rows: str = "smoke", folder: Out = DEFAULT_OUT) -> None:
+def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: Out = DEFAULT_OUT) -> None:
     """Both sides the same: how many rows are called faster or slower?"""
     ledger = folder / "aa"
-    while (done := len(_rows(ledger))) < verdicts:
+    end = time.monotonic() + (60 * minutes or float("inf"))
+    while (done := len(_rows(ledger))) < verdicts and time.monotonic() < end:
         err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
         _judge(candidate=None, against_itself=True, rows=rows, ledger=ledger)
     found = _rows(ledger)
+    machines = Counter(
+        f"{v['provenance']['hardware']['architecture']}, torch {v['provenance']['libraries']['torch']}"
+        for v in _verdicts(ledger)
+        for _ in v["rows"]
+    )
     bands = [row["metrics"]["stream"]["noise_band"] for row in found if "noise_band" in row["metrics"]["stream"]]
     _note(
         folder,
         "A/A",
         {
             "row-verdicts": len(found),
+            "by machine": dict(machines),
             "called faster or slower": sum(row["verdict"] in ("faster", "slower") for row in found),
             "share": _share(found, {"faster", "slower"}),
             "same": _share(found, {"same"}),
