@@ -53,8 +53,7 @@ class RowState:
         self.reasons.append(str(cause))
 
     def quads(self, metric: Metric) -> list[Sample]:
-        """The quads that count: those in which every side had its processor when it wanted it."""
-        return [sample for sample in self.samples if sample.metric == metric and not sample.busy]
+        return [sample for sample in self.samples if sample.metric == metric]
 
     def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
         """Baseline over candidate, and baseline over its twin: the difference and the noise."""
@@ -71,9 +70,7 @@ class RowState:
         if quick and quads:
             ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
         if math.isinf(ratio.high) or math.isinf(ratio.low):
-            busy = sum(sample.busy for sample in self.samples if sample.metric == metric)
-            why = f", {busy} more on a busy machine" if busy else ""
-            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)}{why})")
+            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)})")
         band = noise_band(noise, policy)
         return MetricResult(
             ratio=math.exp(ratio.estimate),
@@ -127,7 +124,9 @@ class RowState:
                 f"{deciding.candidate_us:.3g} us is impossible: its bytes take {fastest:.3g} us at the very least",
             ]
         outcome = deciding.outcome
-        if outcome == "inconclusive" and not reasons:
+        if busy := sum(sample.busy for sample in self.quads(policy.decides)):
+            reasons.append(f"{busy} of {deciding.quads} quads were taken on a busy machine")
+        if outcome == "inconclusive":
             reasons.append("the interval neither clears the noise band nor lies inside the margin")
         if outcome in ("faster", "slower") and _too_close(deciding, policy):
             return "inconclusive", [*reasons, f"a difference under {policy.least_difference_us} us is the clock's own"]

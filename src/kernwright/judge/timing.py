@@ -122,8 +122,9 @@ class RowTiming:
         waited = False
         for side in sides:
             block = self._block(side, metric, calls, own if side == "candidate" else shared)
-            waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, LEAST_WAITING_NS)
-            times[side] = self._net(block.elapsed_ns, calls if metric == "wall" else 1) / calls
+            exchanges = calls if metric == "wall" else 1
+            waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS)
+            times[side] = self._net(block.elapsed_ns, exchanges) / calls
         return times, waited
 
     def _contents(self, count: int) -> list[Content]:
