@@ -77,7 +77,10 @@ class RowTiming:
 
         It is measured on the baseline's twin, so nothing that a candidate does can move it.
         """
-        self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
+        try:
+            self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault("again", fault) from fault
 
     def open_loops(self) -> str | None:
         """Readies `device` on every side; the reason where one side cannot have it."""
@@ -192,10 +195,8 @@ def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: 
 
 
 def empty_block_ns(session: Session, repeats: int = 9) -> float:
-    try:
-        return statistics.median(session.worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats))
-    except (WorkerFailed, WorkerCheated) as fault:
-        raise SideFault("again", fault) from fault
+    """What a block of no calls costs this session's worker."""
+    return statistics.median(session.worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats))
 
 
 def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float:
@@ -206,5 +207,5 @@ def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float
         session.prepare()
         session.fill(slot, pool.draw(session.op, session.row))
         block = session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S)
-        best = min(best, block.elapsed_ns / 1e9) if attempt else best
-    return best
+        best = min(best, block.elapsed_ns) if attempt else best
+    return max(best - empty_block_ns(session), 1e3) / 1e9

@@ -15,8 +15,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,37 @@ PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
 _workers: set[int] = set()
+
+
+class _Watchdog:
+    """Kills what does not stop in time: a thread parked in vfork(2), say, cannot be stopped at all."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[int, float] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def guarding(self, pid: int) -> Iterator[None]:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="kernwright-watchdog", daemon=True)
+            self._thread.start()
+        self._deadlines[pid] = time.monotonic() + STOP_DEADLINE_S
+        try:
+            yield
+        finally:
+            self._deadlines.pop(pid, None)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(1.0)
+            now = time.monotonic()
+            for pid, deadline in list(self._deadlines.items()):
+                if now > deadline:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+
+
+_watchdog = _Watchdog()
 
 
 class WorkerFailed(Exception):
@@ -263,17 +295,10 @@ class WorkerProcess:
         self._stopped = True
 
     def _wait_stopped(self) -> int:
-        """Asks again and again, briefly without sleeping: a wait that blocks would have no deadline."""
-        start = time.monotonic()
-        while True:
-            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
-            if pid:
-                return status
-            waited = time.monotonic() - start
-            if waited > STOP_DEADLINE_S:
-                self.kill()
-                raise WorkerFailed(f"could not be stopped within {STOP_DEADLINE_S:.0f} s")
-            time.sleep(0 if waited < 2e-3 else 2e-4)
+        """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
+        with _watchdog.guarding(self.pid):
+            _, status = os.waitpid(self.pid, os.WUNTRACED)
+        return status
 
     def _post_mortem(self) -> str:
         try:
