@@ -228,8 +228,8 @@ class Judgement:
             state.unavailable["device"] = reason
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
-            if metric in state.unavailable:
-                continue
+            if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
+                continue  # the rounds after the first look are there to decide
             for _ in range(self.policy.quads_of(metric)):
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started

@@ -21,7 +21,7 @@ Content = tuple[Inputs, BlockExpectation]
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
 BLOCK_DEADLINE_S = 120.0
 MOST_SLOTS = 256
-WALL_CALLS = 6
+WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
@@ -147,6 +147,7 @@ class RowTiming:
             else:
                 for slot, (content, _) in zip(chosen, contents, strict=True):
                     session.fill(slot, content)
+                session.arm()
                 block = session.worker.run_block(
                     slots, len(session.output_specs), BLOCK_DEADLINE_S, with_python=metric == "stream"
                 )
