@@ -247,7 +247,7 @@ def kill(times: int = 50, folder: Out = DEFAULT_OUT, seed: int = 1) -> None:
         lost += len(seen - _hashes(ledger))
         damaged += len(verify(ledger))
         time.sleep(0.2)
-        left_behind += len(_workers())
+        left_behind += len(_workers_of(process.pid))
         err.print(f"{number + 1} of {times} killed", highlight=False)
     finish = _kernwright(*command, "--wait", "60")
     _note(
@@ -268,9 +268,10 @@ def _hashes(ledger: Path) -> set[str]:
     return {record.hash for record in Ledger(ledger).all_records()} if ledger.exists() else set()
 
 
-def _workers() -> list[str]:
-    found = subprocess.run(["pgrep", "-f", "kernwright.judge.worker"], capture_output=True, text=True, check=False)
-    return found.stdout.split()
+def _workers_of(judge_pid: int) -> list[str]:
+    """Workers carry their judge's process id in their command line."""
+    pattern = f"kernwright.judge.worker [0-9]+ {judge_pid} "
+    return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split()
 
 
 def _kernwright(*words: str) -> subprocess.CompletedProcess[bytes]:
