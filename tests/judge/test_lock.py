@@ -52,20 +52,22 @@ def test_a_second_judge_is_refused_and_told_who_holds_the_device() -> None:
         holder.stdout.close()  # type: ignore[union-attr]
 
 
-def test_a_killed_holder_leaves_the_device_free() -> None:
+def test_a_killed_holder_leaves_the_device_free(own_locks: Path) -> None:
     holder = hold("cpu")
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     holder.stdout.close()  # type: ignore[union-attr]
     with device_lock("cpu"):
-        pass
+        (lock,) = own_locks.iterdir()
+        assert lock.read_text() == f"{os.getpid()}\n", "the lock is ours now, not the dead holder's"
 
 
-def test_waiting_outlasts_a_short_holder() -> None:
+def test_waiting_outlasts_a_short_holder(own_locks: Path) -> None:
     holder = hold("cpu")
     os.kill(holder.pid, signal.SIGTERM)
     with device_lock("cpu", wait_s=20):
-        pass
+        (lock,) = own_locks.iterdir()
+        assert lock.read_text() == f"{os.getpid()}\n"
     holder.wait()
     holder.stdout.close()  # type: ignore[union-attr]
 

@@ -28,14 +28,8 @@ class CorrectnessReport:
     deterministic: bool = True
     cases: int = 0
 
-    @property
-    def passed(self) -> bool:
-        return not self.problems
 
-
-def check_row(
-    task: Task, row: Workload, run: Runner, pool: ContentPool, *, quick: bool = False, stop_early: bool = True
-) -> CorrectnessReport:
+def check_row(task: Task, row: Workload, run: Runner, pool: ContentPool, *, quick: bool = False) -> CorrectnessReport:
     """Runs the row's cases until one fails; `errors` are those of the frozen size with normal inputs."""
     op = task.op_of(row)
     report = CorrectnessReport()
@@ -50,7 +44,7 @@ def check_row(
             report.deterministic = all(torch.equal(outputs[name], again[name]) for name in outputs)
             if not report.deterministic:
                 _judge_case(task, op, case, inputs, again, report)
-        if report.problems and stop_early:
+        if report.problems:
             break
     return report
 

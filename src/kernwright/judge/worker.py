@@ -12,7 +12,6 @@ import os
 import socket
 import struct
 import sys
-import traceback
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -59,11 +58,9 @@ class Worker:
             except Exception as error:  # whatever foreign code raises becomes a message; the judge decides
                 self.kept.clear()
                 text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
-                trace = traceback.format_exc(limit=-4)
                 answer = {
                     "error": text[:MOST_ERROR_TEXT],
                     "kind": type(error).__name__,
-                    "trace": trace[-MOST_ERROR_TEXT:],
                 }
             self.channel.send_json(answer or {"ok": True})
 
