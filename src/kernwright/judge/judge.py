@@ -14,7 +14,7 @@ import torch
 
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.cases import Case
+from kernwright.judge.cases import Case, cases_for
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
 from kernwright.judge.decision import overall
@@ -230,9 +230,18 @@ class Judgement:
         for metric in METRICS:
             if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
                 continue  # the rounds after the first look are there to decide
-            for _ in range(self.policy.quads_of(metric)):
+            audited = self.chance.randrange(self.policy.quads_of(metric)) if metric == self.policy.decides else None
+            for quad in range(self.policy.quads_of(metric)):
+                if quad == audited:
+                    timing.audit(self.task)
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started
+        self._audit_neighbour(timing, state.row)
+
+    def _audit_neighbour(self, timing: RowTiming, row: Workload) -> None:
+        cases = [case for case in cases_for(timing.op, row, self.task.file.neighbours) if case.row is not row]
+        if cases:
+            timing.audit_neighbour(self.task, self.chance.choice(cases))
 
     def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))

@@ -8,13 +8,16 @@ import statistics
 from dataclasses import dataclass
 from typing import Literal
 
+from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.correctness import case_problems
 from kernwright.judge.inputs import ContentPool, Inputs
-from kernwright.judge.session import Session, WrongBehaviour
+from kernwright.judge.session import Outputs, Session, WrongBehaviour
 from kernwright.judge.watch import BlockExpectation
 from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 Content = tuple[Inputs, BlockExpectation]
@@ -24,6 +27,7 @@ MOST_SLOTS = 256
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
+MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
 
 
@@ -170,12 +174,56 @@ class RowTiming:
         )
 
     def _verify(self, session: Session, block: Block, slots: list[int], expected: list[BlockExpectation]) -> None:
-        outputs = session.snapshot(slots, block.pointers)
-        session.look_for_damage(slots)
+        outputs = self._collect(session, block, slots)
         for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
             if problem := wanted.problem(left):
                 raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
+
+    def _collect(self, session: Session, block: Block, slots: list[int]) -> list[Outputs]:
+        """What a block left. Nobody may have helped with it, neither in the block nor while it is being read."""
         session.worker.refuse_helpers(block)
+        outputs = session.snapshot(slots, block.pointers)
+        session.look_for_damage(slots)
+        session.worker.refuse_stirring()
+        return outputs
+
+    def audit(self, task: Task) -> None:
+        """A block of the candidate that looks like a timed one and is none: inputs of every kind, the full contract.
+
+        Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here.
+        """
+        session = self.sessions["candidate"]
+        kinds = ["normal"] * session.slots
+        for slot in self.chance.sample(range(session.slots), min(session.slots, MOST_AUDITED)):
+            kinds[slot] = self.chance.choice(distributions_of(self.op))
+        cases = [Case(self.row, kind) for kind in kinds]
+        self._audit(task, session, cases, self.pool)
+
+    def _audit(self, task: Task, session: Session, cases: list[Case], pool: ContentPool) -> None:
+        try:
+            session.prepare()
+            contents = [pool.draw(self.op, case.row, case.distribution) for case in cases]
+            for slot, content in enumerate(contents):
+                session.fill(slot, content)
+            session.arm()
+            order = self.chance.sample(range(len(cases)), len(cases))
+            block = session.worker.run_block(order, len(session.output_specs), BLOCK_DEADLINE_S)
+            for slot, outputs in zip(order, self._collect(session, block, order), strict=True):
+                if problems := case_problems(task, cases[slot], contents[slot], outputs):
+                    raise WrongOutput(f"in a run of calls: {problems[0]}")
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+            raise SideFault("candidate", fault) from fault
+
+    def audit_neighbour(self, task: Task, case: Case) -> None:
+        """A run of calls at another size, on a worker that has seen all of the timed ones."""
+        try:
+            session = Session(self.sessions["candidate"].worker, self.op, case.row, "returns", 2)
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault("candidate", fault) from fault
+        try:
+            self._audit(task, session, [case, case], self.pool)
+        finally:
+            session.close()
 
     def _prepare(self, side: SideName) -> None:
         try:

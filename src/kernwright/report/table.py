@@ -99,7 +99,7 @@ def corpus_table(trials: Sequence[Trial]) -> RenderableType:
     for column in ("candidate", "what it attacks", "class", "naive harness", "judge", "because"):
         table.add_column(column, overflow="fold", no_wrap=column in ("candidate", "class", "judge"))
     for trial in trials:
-        believed = {True: "believes", False: Text("doubts", style="yellow"), None: "–"}[trial.believed]
+        believed = "–" if trial.believed is None else "believes" if trial.believed else "doubts"
         style = "bold red" if trial.judge_was_fooled or trial.was_accused else COLOURS.get(trial.ending, "yellow")
         shown = Text(trial.ending, style=style)
         classes = "".join(trial.entry.about.classes) or trial.entry.kind
