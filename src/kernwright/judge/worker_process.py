@@ -32,6 +32,7 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
 STOP_DEADLINE_S = 10.0
+DYING_S = 0.5
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
 LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block shorter than this
@@ -251,8 +252,13 @@ class WorkerProcess:
 
     def refuse_stirring(self) -> None:
         """A stopped worker's processor time stands still, however it may have tried to end its stop."""
-        if (ran := self._processor_ns() - self._stood_ns) > 0:
-            raise WorkerCheated(f"ran for {ran / 1e3:.0f} us while the judge had stopped it")
+        ran = self._processor_ns() - self._stood_ns
+        if ran <= 0:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):  # dying takes processor time too, and is no offence
+            self.process.wait(DYING_S)
+            raise WorkerFailed(self._post_mortem())
+        raise WorkerCheated(f"ran for {ran / 1e3:.0f} us while the judge had stopped it")
 
     def _note_standstill(self) -> None:
         """Waits until the last thread has left its processor, and keeps the processor time used until then."""

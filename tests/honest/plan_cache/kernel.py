@@ -9,7 +9,7 @@ class Plan:
     """What depends on the shape alone."""
 
     def __init__(self, x):
-        self.mean = torch.empty(x.shape[:-1] + (1,), dtype=x.dtype, device=x.device)
+        self.mean = torch.empty((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)
         self.inverse = torch.empty_like(self.mean)
         self.scale = torch.empty(x.shape[-1:], dtype=x.dtype, device=x.device)
 
