@@ -39,7 +39,6 @@ LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block short
 MOST_TEXT = 4000
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
 _workers: set[int] = set()
 
 
@@ -86,6 +85,10 @@ class WorkerCheated(Exception):
     """The worker did what no honest side does."""
 
 
+class StrayProcess(WorkerCheated):
+    """A process without a parent runs beside the workers: only a candidate brings code that could have left it."""
+
+
 class _Span(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
@@ -122,6 +125,8 @@ class WorkerProcess:
         self.processor = processor
         self.scratch = scratch
         scratch.mkdir(parents=True, exist_ok=True)
+        # A worker's orphans become ours: they cannot hide from us. Asked for each time, since no fork inherits it.
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
@@ -247,6 +252,8 @@ class WorkerProcess:
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
+        if self._orphans():
+            raise StrayProcess("left a process running beside the timed blocks")
         if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
 
@@ -290,7 +297,10 @@ class WorkerProcess:
             pid = waiting.pop()
             found.append(pid)
             waiting += _children(pid)
-        return found + [pid for pid in _children(os.getpid()) if pid not in self._known and pid not in _workers]
+        return found + self._orphans()
+
+    def _orphans(self) -> list[int]:
+        return [pid for pid in _children(os.getpid()) if pid not in self._known and pid not in _workers]
 
     def log_tail(self) -> str:
         try:
