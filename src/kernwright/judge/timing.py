@@ -209,7 +209,7 @@ class RowTiming:
             order = self.chance.sample(range(len(cases)), len(cases))
             block = session.worker.run_block(order, len(session.output_specs), BLOCK_DEADLINE_S)
             for slot, outputs in zip(order, self._collect(session, block, order), strict=True):
-                if problems := case_problems(task, cases[slot], contents[slot], outputs):
+                if problems := case_problems(task, cases[slot], contents[slot], outputs, pool):
                     raise WrongOutput(f"in a run of calls: {problems[0]}")
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault("candidate", fault) from fault
