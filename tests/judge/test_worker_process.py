@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from kernwright.judge.session import Session
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.judge.worker_process import Block, StrayProcess, WorkerCheated, WorkerFailed, WorkerProcess
 from kernwright.tasks.task import Task, load_task
 
 BEHAVIOURS = '''
@@ -410,7 +410,7 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     try:
-        with pytest.raises(WorkerCheated, match="processes of its own"):
+        with pytest.raises(StrayProcess, match="left a process running"):
             worker.refuse_helpers(block)
     finally:
         session.close()
