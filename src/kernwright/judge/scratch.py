@@ -22,6 +22,8 @@ def scratch_folder() -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
     except OSError as error:
         raise EnvironmentProblem(f"no scratch folder below {root}: {error}", "free some space, or set TMPDIR") from None
+    if os.geteuid() == 0:
+        folder.chmod(0o711)  # workers are other users then: they may pass, each to the folder that is its own
     try:
         yield folder
     finally:
