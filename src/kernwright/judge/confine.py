@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass, field
 
 from kernwright.judge.landlock import Closed, LandlockUnavailable, close_all_but
 from kernwright.judge.limits import MOST_PROCESSES, limit_processes, limit_resources, threads_of
-from kernwright.judge.linux import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
+from kernwright.judge.linux import (
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    bar_capabilities,
+    drop_capabilities,
+    prctl,
+)
 from kernwright.judge.namespaces import leave_network, make_passable
 from kernwright.judge.seccomp import SeccompUnavailable, refuse_calls
 from kernwright.judge.walls import Walls
@@ -55,6 +62,7 @@ def confine(walls: Walls, parent: int) -> Isolation:
     """Puts up every wall that this machine has. Each line that has run in this process so far is the judge's own."""
     isolation = Isolation(limits=limit_resources())
     namespace = _leave_network(walls, isolation)
+    bar_capabilities()
     _change_user(walls, isolation)
     _limit_processes(walls, isolation, namespace)
     _give_up_privileges(isolation)

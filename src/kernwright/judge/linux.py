@@ -51,13 +51,17 @@ def held_capabilities() -> frozenset[str]:
     return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
 
 
-def drop_capabilities() -> None:
-    """All of them, and the way back: with an empty bounding set not even root's next program has any."""
+def bar_capabilities() -> None:
+    """For every program to come, root's included. Those of this process stay; the right to do this is one of them."""
     for bit in range(64):
         try:
             prctl(PR_CAPBSET_DROP, bit)
         except OSError:
-            break  # past the last one that this kernel knows, or no right to drop: the sets below still go
+            return  # past the last one that this kernel knows, or without the right
+
+
+def drop_capabilities() -> None:
+    """All that this process has."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     nothing = (ctypes.c_uint32 * 6)()
     _checked(_libc.capset(header, nothing), "capset")
