@@ -17,9 +17,11 @@ from kernwright.judge.seccomp import (
     FREQUENT,
     PRLIMIT,
     REFUSED,
+    SET_AFFINITY,
     SOCKET,
     Instruction,
     build_filter,
+    build_pin,
 )
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
@@ -89,6 +91,14 @@ def test_limits_of_others_are_not_touched(machine: str) -> None:
     assert interpret(program, architecture, PRLIMIT[column], 4242) == REFUSE
 
 
+def test_a_pinned_thread_stays_where_it_is(machine: str) -> None:
+    column, architecture = ARCHITECTURES[machine]
+    program = build_pin(machine)
+    answers = {number: interpret(program, architecture, number) for number in range(600)}
+    assert [number for number, answer in answers.items() if answer != ALLOW] == [SET_AFFINITY[column]]
+    assert interpret(program, 0x40000003, 1) == KILL
+
+
 @pytest.mark.skipif(platform.machine() not in ARCHITECTURES, reason="no table for this machine")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler to read the headers with")
 def test_the_table_is_the_systems_own() -> None:
@@ -97,7 +107,11 @@ def test_the_table_is_the_systems_own() -> None:
         ["gcc", "-E", "-dM", "-"], input="#include <sys/syscall.h>\n", capture_output=True, text=True, check=True
     )
     known = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+) (\d+)\b", done.stdout)}
-    tables = FREQUENT | REFUSED | {"socket": SOCKET, "clone": CLONE, "clone3": CLONE3, "prlimit64": PRLIMIT}
+    tables = (
+        FREQUENT
+        | REFUSED
+        | {"socket": SOCKET, "clone": CLONE, "clone3": CLONE3, "prlimit64": PRLIMIT, "sched_setaffinity": SET_AFFINITY}
+    )
     ours = {name: numbers[column] for name, numbers in tables.items()}
     assert len(known) > 200
     assert {name: known[name] for name in ours if name in known} == {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from kernwright.judge.walls import OFF_VARIABLE, Walls, import_folders, walls_of
 from kernwright.judge.worker_user import barred_folders, is_worker_user, unreadable, why_no_other_user
 
 ORDINARY = 61_003
+HONEST = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
+FINE = {"faster", "same", "slower", "inconclusive"}
 is_root = pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
 can_mount = pytest.mark.skipif("SYS_ADMIN" not in held_capabilities(), reason="no right to mount")
 
@@ -110,53 +113,78 @@ def axpy(x, w, *, alpha=2.0):
         if os.fork() == 0:
             forever()
 """
-AS_ORDINARY_USER = """
+AS_USER = """
 import os, sys
 from pathlib import Path
+from kernwright.judge.linux import PR_CAPBSET_DROP, prctl
 from kernwright.judge.namespaces import make_passable
 from kernwright.judge.walls import python_folders
 from kernwright.judge.worker_user import barred_folders, unreadable
 user, folder = int(sys.argv[1]), sys.argv[2]
 kept = [str(way) for path in python_folders() if not unreadable([path]) for way in (path, path.resolve())]
 make_passable(barred_folders(map(Path, [*kept, folder])), kept, [folder])
-os.setgroups([])
-os.setresgid(user, user, user)
-os.setresuid(user, user, user)
+if user:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+else:
+    for capability in (19, 21, 23):  # SYS_PTRACE, SYS_ADMIN, SYS_NICE, which a container's root does not have
+        prctl(PR_CAPBSET_DROP, capability)
 os.chdir(folder)
 os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
 """
 
 
-@is_root
-@can_mount
-@pytest.mark.slow
-@pytest.mark.parametrize("off", ["", "network", "network,landlock,seccomp"])
-def test_an_ordinary_user_judges_too(
-    tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., Path], off: str
-) -> None:
-    """Without root there is no other user, but the rest of the walls; and the judge still reads its workers' memory."""
+@pytest.fixture
+def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., Path]) -> Callable[..., dict[str, Any]]:
+    """Judges a source in a process of that user, whose home and scratch folders are its own."""
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run(["cp", "-r", tiny_folder, home / "tiny"], check=True)
-    write_candidate(home / "honest", "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n")
-    write_candidate(home / "bomb", BOMB)
-    subprocess.run(["chown", "-R", str(ORDINARY), home], check=True)
-    environment = {**os.environ, "TMPDIR": str(home), "KERNWRIGHT_LOCKS": str(home), OFF_VARIABLE: off}
-    for name, verdicts in (("bomb", {"failed"}), ("honest", {"faster", "same", "slower", "inconclusive"})):
-        json_file = home / f"{name}.json"
+
+    def run(user: int, source: str, off: str = "") -> dict[str, Any]:
+        write_candidate(home / "candidate", source)
+        subprocess.run(["chown", "-R", str(user), home], check=True)
+        verdict = home / "verdict.json"
+        verdict.unlink(missing_ok=True)
         done = subprocess.run(
             [
-                sys.executable, "-c", AS_ORDINARY_USER, str(ORDINARY), home, "-m", "kernwright.cli.main", "judge",
-                "tiny", "--candidate", name, "--rows", "axpy_small", "--quick", "--ledger", "ledger",
-                "--json", json_file,
+                sys.executable, "-c", AS_USER, str(user), home, "-m", "kernwright.cli.main", "judge", "tiny",
+                "--candidate", "candidate", "--rows", "axpy_small", "--quick", "--ledger", "ledger", "--json", verdict,
             ],
-            capture_output=True, text=True, check=False, env=environment,
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "TMPDIR": str(home), "KERNWRIGHT_LOCKS": str(home), OFF_VARIABLE: off},
         )  # fmt: skip
-        assert json_file.exists(), done.stderr
-        verdict = json.loads(json_file.read_text())
-        assert verdict["verdict"] in verdicts, (verdict["reasons"], done.stderr)
-        walls = verdict["provenance"]["isolation"]["workers"]
-        assert walls["user"] == f"uid {ORDINARY}, the judge's own"
-        assert "256" in walls["processes"]
-        if not off and landlock_version() >= 6:
-            assert walls["network"].startswith("none") and walls["signals"] == "to itself"
+        assert verdict.exists(), done.stderr
+        return json.loads(verdict.read_text())  # type: ignore[no-any-return]
+
+    return run
+
+
+@is_root
+@can_mount
+@pytest.mark.slow
+@pytest.mark.parametrize("off", ["", "network,landlock,seccomp"])
+def test_an_ordinary_user_judges_too(judged_as: Callable[..., dict[str, Any]], off: str) -> None:
+    """Without root there is no other user, but the rest of the walls; and the judge still reads its workers' memory."""
+    assert judged_as(ORDINARY, BOMB, off)["verdict"] == "failed"
+    verdict = judged_as(ORDINARY, HONEST, off)
+    assert verdict["verdict"] in FINE, verdict["reasons"]
+    walls = verdict["provenance"]["isolation"]["workers"]
+    assert walls["user"] == f"uid {ORDINARY}, the judge's own"
+    assert "256" in walls["processes"]
+    if not off and landlock_version() >= 6:
+        assert walls["network"].startswith("none") and walls["signals"] == "to itself"
+
+
+@is_root
+@can_mount
+@pytest.mark.slow
+def test_the_root_of_a_container_judges_too(judged_as: Callable[..., dict[str, Any]]) -> None:
+    """No right to namespaces, nor to look into another user's process: workers have a user of their own even so."""
+    assert judged_as(0, BOMB)["verdict"] == "failed"
+    verdict = judged_as(0, HONEST)
+    assert verdict["verdict"] in FINE, verdict["reasons"]
+    walls = verdict["provenance"]["isolation"]["workers"]
+    assert walls["user"].endswith("nobody else's") and walls["processes"].startswith("256")
+    assert any("network namespace" in wall for wall in walls["missing"])

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine, die_with
+from kernwright.judge.confine import confine, die_with, hold_processor
 from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
@@ -152,21 +152,34 @@ class Worker:
         return {"ok": True}
 
 
+def _open_windows() -> tuple[int, ...]:
+    """Our memory and its map: a judge without the right to look into another user's process has these from us."""
+    try:
+        return tuple(os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("mem", "maps"))
+    except OSError:
+        return ()
+
+
 def main() -> None:
-    descriptor, parent, threads = (int(word) for word in sys.argv[1:4])
+    descriptor, parent, processor, threads = (int(word) for word in sys.argv[1:5])
+    walls = Walls.from_argument(sys.argv[5])
     die_with(parent)
     channel = Channel(socket.socket(fileno=descriptor))
-    isolation = confine(Walls.from_argument(sys.argv[4]), parent)  # before a library starts a thread outside the walls
+    isolation = confine(walls, parent)  # before a library starts a thread outside the walls
     import torch
 
     import kernwright.judge.entry  # noqa: F401 - on all cores now, rather than on one core at the first row
 
+    hold_processor(walls, processor if processor >= 0 else None, isolation)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection inside one side's block would be charged to that side
-    channel.send_json({"ready": True, "isolation": isolation.as_message()})
+    windows = _open_windows()
+    channel.send_json({"ready": True, "isolation": isolation.as_message()}, windows)
+    for window in windows:
+        os.close(window)
     try:
         Worker(channel).serve()
     except ChannelClosed:
