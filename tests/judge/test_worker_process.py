@@ -21,7 +21,7 @@ import torch
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess, _Span
 from kernwright.judge.worker_user import processes_of, why_no_other_user
 from kernwright.tasks.task import Task, load_task
 
@@ -422,6 +422,20 @@ def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
     session = bench.open("honest")
     with pytest.raises(WorkerFailed, match="cannot be read"):
         session.worker.read_memory(4096, torch.empty(4))
+    session.close()
+
+
+def test_memory_is_read_through_the_workers_own_window_too(bench: Bench) -> None:
+    """As a judge must that may not look into another user's process."""
+    session = bench.open("honest")
+    worker = session.worker
+    block = worker.run_block([0], 1, 30.0)
+    direct, window = torch.empty(6, 64), torch.zeros(6, 64)
+    worker.read_memory(block.pointers[0], direct)
+    span = _Span(window.data_ptr(), window.numel() * 4)
+    assert worker._read_through_window(block.pointers[0], span) == window.numel() * 4
+    assert torch.equal(direct, window) and direct.abs().sum() > 0
+    assert worker._read_through_window(4096, span) == -1
     session.close()
 
 
