@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernwright.judge.contract import ErrorFigures, Expected
 from kernwright.judge.correctness import expected_outputs
-from kernwright.judge.inputs import ContentPool
+from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.watch import Bits, BlockExpectation, Bound
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Tolerance, load_task

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.device import Device
 from kernwright.judge.timing import SideName
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerFailed, WorkerProcess
 from kernwright.tasks.baseline import Baseline
@@ -51,7 +52,7 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
             "build": candidate.file.build.model_dump(mode="json"),
             "build_folder": str(folder / "build"),
             "style": candidate.style,
-            "loop": _native_loop(folder.parent / "loop") if candidate.file.language == "cpp" else None,
+            "loop": _native_loop(folder.parent / "loop") if (candidate.file.language, device) == ("cpp", "cpu") else None,
         },
         # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
         {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},
@@ -78,8 +79,8 @@ class NotLoaded(WorkerFailed):
 class Crew:
     """The workers of one round: baseline, its twin, candidate. Any of them can be replaced when it falls over."""
 
-    def __init__(self, sides: dict[SideName, Side], threads: int, processor: int | None) -> None:
-        self.sides, self.threads, self.processor = sides, threads, processor
+    def __init__(self, sides: dict[SideName, Side], threads: int, device: Device) -> None:
+        self.sides, self.threads, self.device = sides, threads, device
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
         self.spawn(*sides)
@@ -89,10 +90,14 @@ class Crew:
         for name in names:
             self._loaded.pop(name, None)
             side = self.sides[name]
-            self.workers[name] = WorkerProcess(name, side.folder, self.threads, self.processor, side.environment)
+            environment = self.device.environment() | side.environment
+            self.workers[name] = WorkerProcess(
+                name, side.folder, self.threads, self.device.worker_processor(), environment, self.device.name
+            )
         try:
             for name in names:
                 self.workers[name].wait_ready()
+                self.device.furnish(self.workers[name])
         except BaseException:
             self.dismiss()
             raise
@@ -109,9 +114,13 @@ class Crew:
         return worker
 
     def respawn(self, name: SideName) -> None:
-        self.workers[name].kill()
+        self._end(name)
         self.spawn(name)
 
+    def _end(self, name: SideName) -> None:
+        self.workers[name].kill()
+        self.device.retire(self.workers[name])
+
     def dismiss(self) -> None:
-        for worker in self.workers.values():
-            worker.kill()
+        for name in self.workers:
+            self._end(name)

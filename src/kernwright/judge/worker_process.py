@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,14 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
+DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 STOP_DEADLINE_S = 10.0
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
+SPARE_PROCESSORS = 4
+SPIN_S = 0.5
 MOST_TEXT = 4000
+INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
@@ -111,8 +115,11 @@ class WorkerProcess:
         threads: int,
         processor: int | None,
         environment: Mapping[str, str] | None = None,
+        device: str = "cpu",
     ) -> None:
         self.label = label
+        # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
+        self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
@@ -125,7 +132,7 @@ class WorkerProcess:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-P", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
-                    str(-1 if processor is None else processor), str(threads),
+                    str(-1 if processor is None else processor), str(threads), device,
                 ],
                 env=_environment(scratch, threads) | dict(environment or {}),
                 cwd=scratch,
@@ -158,18 +165,33 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         answer = self._receive_object(deadline_s)
+        if answer.keys() == {"called"}:
+            answer = self._receive_object(DEVICE_DEADLINE_S)
         self._stop()
         if "error" in answer:
             raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))
         return answer
 
-    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float, with_python: bool = True) -> Block:
-        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it."""
+    def run_block(
+        self,
+        order: Sequence[int],
+        outputs: int,
+        deadline_s: float,
+        with_python: bool = True,
+        secure: Callable[[], None] | None = None,
+    ) -> Block:
+        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
+
+        `secure` takes the outputs into the judge's keeping before the clock stops, where a stopped worker alone does
+        not show that its work is over.
+        """
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
         used, waited = self._processor_ns(), self._waited_ns()
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
+        if secure is not None:
+            secure()
         elapsed = _clock_ns() - start
         used, waited = self._processor_ns() - used, self._waited_ns() - waited
         return Block(elapsed, used, waited, self._pointers(pointers, len(order) * outputs))
@@ -178,6 +200,8 @@ class WorkerProcess:
         try:
             self._resume()
             self.channel.send(RUN, payload)
+            if self.spins:
+                self.channel.await_first_byte(deadline_s)
             tag, answer = self.channel.receive(deadline_s)
         except TimeoutError:
             self.kill()
@@ -296,6 +320,11 @@ class WorkerProcess:
 
     def _wait_stopped(self) -> int:
         """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
+        end = time.monotonic() + SPIN_S
+        while self.spins and time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
+            if pid:
+                return status
         with _watchdog.guarding(self.pid):
             _, status = os.waitpid(self.pid, os.WUNTRACED)
         return status
@@ -346,7 +375,7 @@ def _object_or_cheat(payload: bytes) -> dict[str, Any]:
 
 def _environment(scratch: Path, threads: int) -> dict[str, str]:
     """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     package = str(Path(__file__).resolve().parents[2])
     inherited = [part for part in sys.path if part and Path(part).is_dir()]
     return kept | {
@@ -354,6 +383,7 @@ def _environment(scratch: Path, threads: int) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "HOME": str(scratch),
+        "USER": "kernwright",  # libraries ask for a name; the worker's user may have none
         "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
