@@ -167,12 +167,7 @@ class RowTiming:
             block, left = session.run([slot])
             self._verify(session, block, contents, [number], left)
             blocks.append(block)
-        return Block(
-            sum(block.elapsed_ns for block in blocks),
-            sum(block.processor_ns for block in blocks),
-            sum(block.ready_ns for block in blocks),
-            tuple(pointer for block in blocks for pointer in block.pointers),
-        )
+        return Block.joined(blocks)
 
     def _verify(self, session: Session, block: Block, contents: Contents, numbers: list[int], left: Any) -> None:
         if problem := contents.problem(numbers, left):

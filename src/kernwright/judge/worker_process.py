@@ -94,6 +94,7 @@ class Block:
     """One timed block as the judge saw it."""
 
     elapsed_ns: int
+    running_ns: int  # until the worker stood still: what followed was the judge's doing
     processor_ns: int
     ready_ns: int
     pointers: tuple[int, ...]
@@ -102,7 +103,18 @@ class Block:
     def waiting_ns(self) -> int:
         """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
         each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
-        return max(0, min(self.ready_ns, self.elapsed_ns - self.processor_ns))
+        return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one."""
+        return cls(
+            sum(block.elapsed_ns for block in blocks),
+            sum(block.running_ns for block in blocks),
+            sum(block.processor_ns for block in blocks),
+            sum(block.ready_ns for block in blocks),
+            tuple(pointer for block in blocks for pointer in block.pointers),
+        )
 
 
 class WorkerProcess:
@@ -190,11 +202,12 @@ class WorkerProcess:
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
+        running = _clock_ns() - start
         if secure is not None:
             secure()
         elapsed = _clock_ns() - start
         used, waited = self._processor_ns() - used, self._waited_ns() - waited
-        return Block(elapsed, used, waited, self._pointers(pointers, len(order) * outputs))
+        return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
@@ -237,8 +250,8 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + LEAST_SLACK_NS:
-            share = block.processor_ns / block.elapsed_ns
+        if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + LEAST_SLACK_NS:
+            share = block.processor_ns / block.running_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
@@ -253,12 +266,14 @@ class WorkerProcess:
         return found
 
     def _waited_ns(self) -> int:
-        """Time that the worker's threads were ready to run and had no processor, from the kernel."""
-        total = 0
-        for stat in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
-            with contextlib.suppress(OSError):
-                total += int(stat.read_text().split()[1])
-        return total
+        """Time that the worker's first thread was ready to run and had no processor, from the kernel.
+
+        Calls are made on that thread. The others are the libraries' helpers: on one processor they wait for it.
+        """
+        try:
+            return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[1])
+        except OSError:
+            return 0
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
