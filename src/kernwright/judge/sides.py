@@ -52,7 +52,9 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
             "build": candidate.file.build.model_dump(mode="json"),
             "build_folder": str(folder / "build"),
             "style": candidate.style,
-            "loop": _native_loop(folder.parent / "loop") if (candidate.file.language, device) == ("cpp", "cpu") else None,
+            "loop": _native_loop(folder.parent / "loop")
+            if (candidate.file.language, device) == ("cpp", "cpu")
+            else None,
         },
         # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
         {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},

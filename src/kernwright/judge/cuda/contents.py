@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from kernwright.judge.contents import EagerErrors
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
-from kernwright.judge.watch import Bound, first_problem, watching_precision
+from kernwright.judge.watch import BlockExpectation, Bound, doubtful, watching_precision
 from kernwright.ops.definition import Op
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
@@ -25,9 +25,9 @@ class StackedContents:
     """Numbered contents along the first axis, and what each call must give."""
 
     op: Op
+    row: Workload
     inputs: dict[str, Tensor]
     expected: dict[str, Tensor]
-    dtypes: dict[str, torch.dtype]
     eager: EagerErrors
     chunk: int
 
@@ -43,15 +43,20 @@ class StackedContents:
                 first, last = numbers[some[0]], numbers[some[-1]]
                 contiguous = last - first == len(some) - 1
                 wanted = expected[first : last + 1] if contiguous else expected[[numbers[call] for call in some]]
-                if found := self._first(name, outputs.stacked(name, some), wanted):
-                    return f"call {some[found[0]] + 1} of a timed block: {name} {found[1]}"
+                values = outputs.stacked(name, some)
+                for index in self._doubtful(name, values, wanted):
+                    if problem := self._closely(numbers[some[index]], name, values[index]):
+                        return f"call {some[index] + 1} of a timed block: {problem}"
         return None
 
-    def _first(self, name: str, values: Tensor, wanted: Tensor) -> tuple[int, str] | None:
+    def _doubtful(self, name: str, values: Tensor, wanted: Tensor) -> list[int]:
         if self.op.contract == "exact":
-            wrong = (i for i in range(len(values)) if not same_bits(values[i], wanted[i]))
-            return None if (first := next(wrong, None)) is None else (first, "differs in its bits from the eager chain")
-        return first_problem(values, Bound(wanted, self.dtypes[name], self.eager[name]))
+            return [index for index in range(len(values)) if not same_bits(values[index], wanted[index])]
+        return doubtful(values, Bound.around(wanted, values.dtype, self.eager[name]))
+
+    def _closely(self, number: int, name: str, value: Tensor) -> str | None:
+        inputs = {own: tensor[number] for own, tensor in self.inputs.items()}
+        return BlockExpectation.of(self.op, self.row, inputs, self.eager).problem({name: value})
 
 
 @dataclass
@@ -72,10 +77,9 @@ class CudaContentPool:
 
     def contents(self, op: Op, row: Workload, count: int, eager: EagerErrors) -> StackedContents:
         inputs = {name: self._stack(op, name, tensor, count) for name, tensor in row.concrete_inputs().items()}
-        dtypes = {n: getattr(torch, spec.torch_dtype_name) for n, spec in row.results(op.inplace).items()}
         widened = 8 * sum(t.elements for t in (row.concrete_inputs() | row.concrete_outputs()).values())
         chunk = max(1, min(count, CHUNK_BYTES // max(1, widened)))
-        return StackedContents(op, inputs, _expected(op, row, inputs, count, chunk), dtypes, eager, chunk)
+        return StackedContents(op, row, inputs, _expected(op, row, inputs, count, chunk), eager, chunk)
 
     def _stack(self, op: Op, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
         dtype = getattr(torch, tensor.torch_dtype_name)
