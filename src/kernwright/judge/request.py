@@ -70,7 +70,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline"),
-            "again": baseline_side(baseline, task, scratch / "baseline"),
+            "again": baseline_side(baseline, task, scratch / "again"),
             "candidate": (
                 candidate_side(candidate, scratch / "candidate", request.device)
                 if candidate and not request.against_itself

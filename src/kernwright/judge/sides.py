@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,23 @@ from kernwright.tasks.task import Task
 
 
 class Side:
-    """A baseline or a candidate: a private folder with its sources, caches and builds, and its orders to a worker."""
+    """A baseline or a candidate: its orders to a worker, what the worker reads for them, and a scratch folder."""
 
-    def __init__(self, folder: Path, orders: dict[str, Any], environment: dict[str, str] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        orders: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        reads: Sequence[Path] = (),
+    ) -> None:
+        self.scratch = (
+            folder / "scratch"
+        )  # the worker's own; what the judge puts beside it is not the worker's to change
         self.orders = orders
         self.environment = environment or {}
+        self.reads = tuple(reads)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o711)
 
     @property
     def style(self) -> Style:
@@ -32,7 +44,7 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path) -> Side:
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    return Side(folder, orders)
+    return Side(folder, orders, reads=[task.folder])
 
 
 def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
@@ -41,6 +53,11 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
         copy = folder / "sources" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(data)
+    needs_loop = candidate.file.language == "cpp" and device == "cpu"
+    loop = _native_loop(folder.parent / "loop") if needs_loop else None
+    reads = [folder / "sources", *([Path(loop).parent] if loop else [])]
+    for path in reads:
+        _open_to_all(path)
     return Side(
         folder,
         {
@@ -50,15 +67,20 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
             "file": candidate.entry_file,
             "function": candidate.entry_function,
             "build": candidate.file.build.model_dump(mode="json"),
-            "build_folder": str(folder / "build"),
+            "build_folder": str(folder / "scratch" / "build"),
             "style": candidate.style,
-            "loop": _native_loop(folder.parent / "loop")
-            if (candidate.file.language, device) == ("cpp", "cpu")
-            else None,
+            "loop": loop,
         },
         # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
         {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},
+        reads,
     )
+
+
+def _open_to_all(folder: Path) -> None:
+    """Readable, whatever the judge's umask: the worker may be another user."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else path.stat().st_mode | 0o444)
 
 
 def _native_loop(folder: Path) -> str:
@@ -94,7 +116,13 @@ class Crew:
             side = self.sides[name]
             environment = self.device.environment() | side.environment
             self.workers[name] = WorkerProcess(
-                name, side.folder, self.threads, self.device.worker_processor(), environment, self.device.name
+                name,
+                side.scratch,
+                self.threads,
+                self.device.worker_processor(),
+                environment,
+                side.reads,
+                device=self.device.name,
             )
         try:
             for name in names:

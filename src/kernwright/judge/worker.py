@@ -16,6 +16,7 @@ from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
 from kernwright.judge.confine import confine, die_with
+from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
 
@@ -159,16 +160,16 @@ class Worker:
 
 
 def main() -> None:
-    descriptor, parent, processor, threads = (int(word) for word in sys.argv[1:5])
+    descriptor, parent, threads = (int(word) for word in sys.argv[1:4])
     device = sys.argv[5]
+    die_with(parent)
     channel = Channel(socket.socket(fileno=descriptor))
-    dies = die_with(parent)
+    isolation = confine(Walls.from_argument(sys.argv[4]), parent)  # before a library starts a thread outside the walls
     import torch
 
     from kernwright.judge.place import find_place
 
     place = find_place(device)  # on all cores now, rather than on one core at the first row
-    isolation = confine(dies, processor if processor >= 0 else None)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()

@@ -15,9 +15,10 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from typing import Any
 from torch import Tensor
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
+from kernwright.judge.walls import Walls, import_folders
+from kernwright.judge.worker_user import end_processes_of, owners_of
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
@@ -36,9 +40,8 @@ SPARE_PROCESSORS = 4
 SPIN_S = 0.5
 MOST_TEXT = 4000
 INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a worker's orphans become ours: they cannot hide from us
+prctl(PR_SET_CHILD_SUBREAPER, 1)  # a worker's orphans become ours: they cannot hide from us
 _workers: set[int] = set()
 
 
@@ -127,6 +130,8 @@ class WorkerProcess:
         threads: int,
         processor: int | None,
         environment: Mapping[str, str] | None = None,
+        reads: Sequence[Path] = (),
+        walls_off: Mapping[str, str] | None = None,
         device: str = "cpu",
     ) -> None:
         self.label = label
@@ -135,23 +140,25 @@ class WorkerProcess:
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
-        scratch.mkdir(parents=True, exist_ok=True)
+        self.walls = Walls.around(scratch, reads, walls_off)
         self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self._log = scratch / "output.log"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable, "-P", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
-                    str(-1 if processor is None else processor), str(threads), device,
-                ],
-                env=_environment(scratch, threads) | dict(environment or {}),
-                cwd=scratch,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )  # fmt: skip
+        # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
+        self._kills_for_memory = _kills_for_memory()
+        self.process = subprocess.Popen(
+            [
+                # Nothing from the folder it stands in, nor from the one it calls home: both are the worker's to write.
+                sys.executable, "-P", "-s", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
+                str(threads), self.walls.as_argument(), device,
+            ],
+            env=_environment(scratch, threads) | dict(environment or {}),
+            cwd=scratch,
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )  # fmt: skip
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
@@ -165,6 +172,19 @@ class WorkerProcess:
         answer = self._receive_object(START_DEADLINE_S)
         self.isolation = answer.get("isolation", {})
         self._stop()
+        self.isolation["processors"] = self._pin()
+
+    def _pin(self) -> str:
+        """From outside and after the imports, which use all processors; threads to come inherit it. The worker itself
+        may not change it: where seccomp does not see to that, the judge looks after every block."""
+        if self.processor is None:
+            return "any"
+        try:
+            for task in Path(f"/proc/{self.pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {self.processor})
+        except OSError as error:
+            return f"any (pinning failed: {error.strerror})"
+        return f"pinned to {self.processor}"
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
@@ -278,32 +298,62 @@ class WorkerProcess:
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
         found: list[int] = []
-        waiting = _children(self.pid)
+        waiting = (
+            _children(self.pid) if self.process.returncode is None else []
+        )  # once buried, the number may be another's
         while waiting:
             pid = waiting.pop()
             found.append(pid)
             waiting += _children(pid)
-        return found + [pid for pid in _children(os.getpid()) if pid not in self._known and pid not in _workers]
+        return found + [pid for pid in self._orphans() if _is_alive(pid)]
+
+    def _orphans(self) -> list[int]:
+        """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
+        strangers = [pid for pid in _all_children(os.getpid()) if pid not in self._known and pid not in _workers]
+        user = self.walls.user
+        return strangers if user is None else [pid for pid in strangers if user in owners_of(pid)]
 
     def log_tail(self) -> str:
-        try:
-            data = self._log.read_bytes()[-2000:]
-        except OSError:
+        if self._log.closed:
             return ""
+        size = os.fstat(self._log.fileno()).st_size
+        data = os.pread(self._log.fileno(), 2000, max(0, size - 2000))
         return _printable(data.decode(errors="replace").strip())
 
     def kill(self) -> None:
+        """Ends the worker and all that it started, whether or not it is still there itself."""
+        if self.walls.user is not None:
+            end_processes_of(self.walls.user)
+        ended = self._end_family()
         if self.process.poll() is None:
-            for pid in self.descendants():
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)  # an orphan that we adopted is ours to bury; a grandchild is not
-            try:
-                os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                self.process.kill()
+            self.process.kill()
             self.process.wait()
+        # Orphans are ours to bury; unburied, they count towards their user's limit on processes.
+        _bury(ended if self.walls.user is None else self._orphans())
+        _workers.discard(self.pid)
         self.channel.connection.close()
+        self._log.close()
+
+    def _end_family(self) -> set[int]:
+        """Stops the worker and its descendants until no new one turns up, then ends them all. Those that stand still
+        count towards the limit on processes, so that a fork bomb comes to an end."""
+        stopped: set[int] = set()
+        ended: set[int] = set()
+        deadline = time.monotonic() + STOP_DEADLINE_S
+        while time.monotonic() < deadline:
+            alive = self.descendants() + ([self.pid] if self.process.returncode is None else [])
+            new = set(alive) - stopped
+            if not new:
+                break
+            _signal_all(new, signal.SIGSTOP)
+            stopped |= new
+        while stopped and time.monotonic() < deadline:
+            _signal_all(stopped, signal.SIGKILL)
+            ended |= stopped
+            if self.process.returncode is None:
+                self.process.wait()
+            stopped = set(self.descendants())
+        return ended - {self.pid}
 
     def _receive_object(self, deadline_s: float) -> dict[str, Any]:
         try:
@@ -351,6 +401,8 @@ class WorkerProcess:
             self.kill()
             return "closed the judge's pipe and went on running"
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        if code == -signal.SIGKILL and _kills_for_memory() > self._kills_for_memory:
+            how += ", the machine was out of memory"
         tail = self.log_tail().splitlines()[-1:]
         return f"crashed: {how}" + (f" ({tail[0][:300]})" if tail else "")
 
@@ -367,11 +419,36 @@ def _printable(text: object) -> str:
 
 def _children(pid: int) -> list[int]:
     """A process's living children, of all its threads; the dead are no help to anyone."""
+    return [child for child in _all_children(pid) if _is_alive(child)]
+
+
+def _all_children(pid: int) -> list[int]:
     found: list[int] = []
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             found += [int(child) for child in listed.read_text().split()]
-    return [child for child in found if _is_alive(child)]
+    return found
+
+
+def _signal_all(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _bury(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):  # a child of somebody else's
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _kills_for_memory() -> int:
+    """How often the kernel has killed a process because memory ran out, since the machine started."""
+    try:
+        words = Path("/proc/vmstat").read_text().split()
+    except OSError:
+        return 0
+    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
 
 def _is_alive(pid: int) -> bool:
@@ -391,14 +468,14 @@ def _object_or_cheat(payload: bytes) -> dict[str, Any]:
 def _environment(scratch: Path, threads: int) -> dict[str, str]:
     """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    package = str(Path(__file__).resolve().parents[2])
-    inherited = [part for part in sys.path if part and Path(part).is_dir()]
     return kept | {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *inherited])),
+        "PYTHONPATH": os.pathsep.join(import_folders()),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
+        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "LOGNAME": "worker",
         "PYTHONHASHSEED": "0",
         "HOME": str(scratch),
-        "USER": "kernwright",  # libraries ask for a name; the worker's user may have none
         "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
