@@ -194,6 +194,7 @@ def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, 
 
 def empty_block_ns(session: Session, repeats: int = 9) -> float:
     """What a block of no calls costs this session's worker."""
+    session.prepare()
     times = []
     for _ in range(repeats):
         session.ready()

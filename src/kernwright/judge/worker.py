@@ -159,12 +159,11 @@ class Worker:
         return {"ok": True}
 
 
-def main() -> None:
-    descriptor, parent, threads = (int(word) for word in sys.argv[1:4])
-    device = sys.argv[5]
-    die_with(parent)
+def live(descriptor: int, judge: int, threads: int, walls: str, device: str) -> None:
+    """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
+    die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    isolation = confine(Walls.from_argument(sys.argv[4]), parent)  # before a library starts a thread outside the walls
+    isolation = confine(Walls.from_argument(walls), judge)
     import torch
 
     from kernwright.judge.place import find_place
@@ -180,7 +179,3 @@ def main() -> None:
         Worker(channel, place).serve()
     except ChannelClosed:
         sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

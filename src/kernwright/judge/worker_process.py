@@ -14,7 +14,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,6 +28,7 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
 from kernwright.judge.walls import Walls, import_folders
 from kernwright.judge.worker_user import end_processes_of, owners_of
+from kernwright.judge.zygote_process import NoZygote, zygote_for, zygote_pids
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
@@ -147,18 +147,19 @@ class WorkerProcess:
         # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         self._kills_for_memory = _kills_for_memory()
-        self.process = subprocess.Popen(
-            [
-                # Nothing from the folder it stands in, nor from the one it calls home: both are the worker's to write.
-                sys.executable, "-P", "-s", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
-                str(threads), self.walls.as_argument(), device,
-            ],
-            env=_environment(scratch, threads) | dict(environment or {}),
-            cwd=scratch,
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )  # fmt: skip
+        own = _environment(scratch, threads) | dict(environment or {})
+        try:
+            self.process = zygote_for(threads, _zygote_environment(threads)).fork(
+                theirs.fileno(),
+                self._log.fileno(),
+                own,
+                scratch,
+                threads=threads,
+                walls=self.walls.as_argument(),
+                device=device,
+            )
+        except NoZygote as reason:
+            raise WorkerFailed(f"did not start: {reason}") from None
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
@@ -309,7 +310,8 @@ class WorkerProcess:
 
     def _orphans(self) -> list[int]:
         """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
-        strangers = [pid for pid in _all_children(os.getpid()) if pid not in self._known and pid not in _workers]
+        ours = self._known | _workers | zygote_pids()
+        strangers = [pid for pid in _all_children(os.getpid()) if pid not in ours]
         user = self.walls.user
         return strangers if user is None else [pid for pid in strangers if user in owners_of(pid)]
 
@@ -465,28 +467,34 @@ def _object_or_cheat(payload: bytes) -> dict[str, Any]:
         raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
 
 
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
-    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+def _zygote_environment(threads: int) -> dict[str, str]:
+    """What libraries read once, when they are loaded."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(import_folders()),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
-        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
-        "LOGNAME": "worker",
         "PYTHONHASHSEED": "0",
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TRITON_CACHE_DIR": str(scratch / "triton"),
-        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
         # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
         # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
         "MIMALLOC_PURGE_DELAY": "-1",
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
+    }
+
+
+def _environment(scratch: Path, threads: int) -> dict[str, str]:
+    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    return _zygote_environment(threads) | {
+        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
+        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "LOGNAME": "worker",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
     }
