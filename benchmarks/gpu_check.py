@@ -35,10 +35,13 @@ TESTS_SHARE = 0.6  # of the time; the benchmark has what is left
 
 # In a process of its own: a driver that hangs must not take the archive with it.
 PROBE = """
-import importlib.util, json, platform
+import importlib.util, json
 needed = ("torch", "numpy", "scipy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
 missing = [name for name in needed if importlib.util.find_spec(name) is None]
-device = None
+device, libraries = None, {}
+if not missing:
+    from kernwright.judge.provenance import library_versions
+    libraries = library_versions()
 if "torch" not in missing:
     import torch
     if torch.cuda.is_available():
@@ -52,7 +55,7 @@ if "torch" not in missing:
             device["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
         except Exception as error:
             device["driver"] = f"unknown: {error}"
-print(json.dumps({"missing": missing, "device": device, "python": platform.python_version()}))
+print(json.dumps({"missing": missing, "device": device, "libraries": libraries}))
 """
 
 
@@ -169,21 +172,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def count_tests(report: Path) -> dict[str, Any]:
     """What pytest's report says; nothing where it was ended before it could write one."""
     try:
-        cases = list(ElementTree.parse(report).iter("testcase"))
+        suites = list(ElementTree.parse(report).iter("testsuite"))
     except (OSError, ElementTree.ParseError):
         return {}
-    kinds = Counter[str]()
-    unsound, skipped = [], Counter[str]()
-    for case in cases:
-        kind = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
-        kinds[kind] += 1
-        if kind in ("failure", "error"):
-            unsound.append(f"{case.get('classname')}::{case.get('name')}")
-        if kind == "skipped":
-            skipped[str(next(iter(case)).get("message"))] += 1
+    # The totals, since the test that was interrupted stands among the cases as if it had passed.
+    total, wrong, broken, skipped = (
+        sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
+    )
+    failures, reasons = [], Counter[str]()
+    for case in (case for suite in suites for case in suite.iter("testcase")):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failures.append(f"{case.get('classname')}::{case.get('name')}")
+        if (skip := case.find("skipped")) is not None:
+            reasons[str(skip.get("message"))] += 1
     return {
-        "passed": kinds["passed"], "failed": kinds["failure"] + kinds["error"], "skipped": kinds["skipped"],
-        "failures": unsound[:50], "skip reasons": dict(skipped),
+        "passed": total - wrong - broken - skipped, "failed": wrong + broken, "skipped": skipped,
+        "failures": failures[:50], "skip reasons": dict(reasons),
     }  # fmt: skip
 
 
@@ -238,13 +242,12 @@ def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
     return problems
 
 
-def versions() -> dict[str, Any]:
+def own_version() -> dict[str, Any]:
     from kernwright import __version__
     from kernwright.bundle.files import digest_of
     from kernwright.bundle.origin import own_files
-    from kernwright.judge.provenance import library_versions
 
-    return {"kernwright": __version__, "sources": digest_of(own_files()), "libraries": library_versions()}
+    return {"kernwright": __version__, "sources": digest_of(own_files())}
 
 
 def show(summary: dict[str, Any], outcomes: list[Outcome]) -> None:
@@ -287,7 +290,7 @@ def check(options: argparse.Namespace) -> int:
     places = search_path(options.bundle)
     sys.path[:0] = [str(place) for place in places]
     env = environment(places)
-    found = look_around(env, 0.3 * (end - start), options.allow_cpu)
+    found = look_around(env, end - start, options.allow_cpu)
     options.out.mkdir(parents=True, exist_ok=True)
     for stale in (ARCHIVE, SUMMARY, "tests.xml", "tests.log", "benchmark.log"):
         (options.out / stale).unlink(missing_ok=True)
@@ -298,7 +301,8 @@ def check(options: argparse.Namespace) -> int:
     if tests.status != "interrupted":
         outcomes.append(run_benchmark(options.benchmark, env, work, options.out, end - time.monotonic()))
     summary = {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": found["device"], **versions(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": found["device"],
+        "libraries": found["libraries"], **own_version(),
         "steps": [asdict(outcome) for outcome in outcomes], "tests": counts, "figures": read_figures(work),
         "seconds": time.monotonic() - start, "minutes allowed": options.minutes,
     }  # fmt: skip
