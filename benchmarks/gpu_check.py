@@ -165,7 +165,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        for _ in range(
+            20
+        ):  # the next step should find the device free; a zombie that nobody buries is no reason to wait
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.1)
     process.wait()
 
 
