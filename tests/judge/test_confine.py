@@ -22,12 +22,15 @@ needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason=f"landlock {l
 ATTEMPTS = """
 import ctypes, errno, json, os, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
-from kernwright.judge.confine import confine, die_with
+from kernwright.judge.confine import confine, die_with, hold_processor
 from kernwright.judge.walls import Walls
 
 parent, walls, places = os.getppid(), Walls.from_argument(sys.argv[1]), json.loads(sys.argv[2])
 die_with(parent)
 isolation = confine(walls, parent)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+last = max(os.sched_getaffinity(0))
+hold_processor(walls, last, isolation)
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 x86 = os.uname().machine == "x86_64"
@@ -106,7 +109,7 @@ attempts = {
     "renice judge": lambda: os.setpriority(os.PRIO_PROCESS, parent, 1),
     "limit judge": lambda: resource.prlimit(parent, resource.RLIMIT_NOFILE),
     "own limit": lambda: resource.prlimit(0, resource.RLIMIT_NOFILE),
-    "affinity": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "affinity": lambda: os.sched_setaffinity(0, {last}),
     "user namespace": lambda: call(272, 97, 0x10000000),
     "clone into user namespace": clone_into_user_namespace,
     "io_uring": lambda: call(425, 425, 1, ctypes.create_string_buffer(120)),
@@ -124,6 +127,8 @@ said["limits"] = {n: resource.getrlimit(getattr(resource, "RLIMIT_" + n)) for n 
 said["dies with"], number = None, ctypes.c_int()
 libc.prctl(2, ctypes.byref(number), 0, 0, 0)
 said["dies with"], said["dumpable"] = number.value, libc.prctl(3, 0, 0, 0, 0)
+said["last"] = last
+said["processors"] = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
 said["isolation"] = isolation.as_message()
 print(json.dumps(said))
 """
@@ -274,6 +279,14 @@ def test_limits_are_set(attempt: Callable[..., dict[str, Any]]) -> None:
     assert limits["CORE"] == [0, 0]
     assert limits["FSIZE"] == [2 * 2**30] * 2
     assert limits["NOFILE"] == [1024, 1024]
+
+
+@pytest.mark.parametrize("off", [(), ("user", "network"), ("landlock",), ("seccomp",)])
+def test_every_thread_is_pinned(attempt: Callable[..., dict[str, Any]], off: tuple[str, ...]) -> None:
+    said = attempt(*off)
+    assert len(said["processors"]) == 2
+    assert all(own == [said["last"]] for own in said["processors"])
+    assert said["isolation"]["processors"] == f"pinned to {said['last']}"
 
 
 def test_a_worker_dies_with_its_judge(tmp_path: Path) -> None:

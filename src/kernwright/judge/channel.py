@@ -80,10 +80,15 @@ class Channel:
             raise ChannelGarbled(f"expected a JSON frame, got tag {tag}")
         return as_object(payload)
 
-    def receive_json_with_descriptors(self, most: int = 4) -> tuple[int, bytes, list[int]]:
-        """For the worker's end: a frame, and the descriptors that came with its first bytes."""
-        self.connection.settimeout(None)
-        first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
+    def receive_json_with_descriptors(
+        self, most: int = 4, deadline_s: float | None = None
+    ) -> tuple[int, bytes, list[int]]:
+        """A frame, and the descriptors that came with its first bytes."""
+        self.connection.settimeout(deadline_s)
+        try:
+            first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
+        except ConnectionResetError as error:
+            raise ChannelClosed from error
         if not first:
             raise ChannelClosed
         header = first + (self._exactly(HEADER.size - len(first)) if len(first) < HEADER.size else b"")

@@ -6,10 +6,12 @@ later, and libraries start threads while they are imported.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from kernwright.judge.landlock import Closed, LandlockUnavailable, close_all_but
 from kernwright.judge.limits import MOST_PROCESSES, limit_processes, limit_resources, threads_of
@@ -22,7 +24,7 @@ from kernwright.judge.linux import (
     prctl,
 )
 from kernwright.judge.namespaces import leave_network, make_passable
-from kernwright.judge.seccomp import SeccompUnavailable, refuse_calls
+from kernwright.judge.seccomp import SeccompUnavailable, refuse_affinity, refuse_calls
 from kernwright.judge.walls import Walls
 
 
@@ -40,6 +42,7 @@ class Isolation:
     signals: str = "to every process of its user"
     limits: str = "none"
     processes: str = "unlimited"
+    processors: str = "any"
     missing: list[str] = field(default_factory=list)
 
     def as_message(self) -> dict[str, object]:
@@ -72,6 +75,22 @@ def confine(walls: Walls, parent: int) -> Isolation:
     filtered = _refuse_calls(walls, isolation)
     _describe_network(walls, isolation, namespace, closed, filtered)
     return isolation
+
+
+def hold_processor(walls: Walls, processor: int | None, isolation: Isolation) -> None:
+    """Later than the rest: the imports use all processors. Every thread there is; those to come inherit it."""
+    if processor is None:
+        return
+    try:
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {processor})
+    except OSError as error:
+        isolation.missing.append(f"a processor of its own: {error.strerror}")
+        return
+    isolation.processors = f"pinned to {processor}"
+    if "seccomp" not in walls.off:
+        with contextlib.suppress(SeccompUnavailable):  # said already; the judge looks after every block
+            refuse_affinity()
 
 
 def _leave_network(walls: Walls, isolation: Isolation) -> str:

@@ -25,7 +25,7 @@ REFUSED: dict[str, tuple[Number, Number]] = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "process_madvise": (440, 440), "process_mrelease": (448, 448), "pidfd_getfd": (438, 438),
     "perf_event_open": (298, 241), "move_pages": (279, 239), "migrate_pages": (256, 238),
-    "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setaffinity": (203, 122),
+    "setpriority": (141, 140), "ioprio_set": (251, 30),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     # ways round this filter or round the file system's walls
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
@@ -45,6 +45,7 @@ REFUSED: dict[str, tuple[Number, Number]] = {
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
 }  # fmt: skip
 SOCKET, CLONE, CLONE3, PRLIMIT = (41, 198), (56, 220), (435, 435), (302, 261)
+SET_AFFINITY = (203, 122)
 AF_UNIX = 1
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that clone(2) takes
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -65,16 +66,9 @@ class SeccompUnavailable(Exception):
 
 def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
     """The program: plain data, so that it can be looked at and run by a test."""
-    column, architecture = ARCHITECTURES[machine]
+    column = ARCHITECTURES[machine][0]
     refuse = _answer(errno.EPERM)
-    program = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    if machine == "x86_64":
-        program += [(_AT_LEAST, 0, 1, _X32), refuse]  # the same calls under other numbers
+    program = _opening(machine)
     for frequent in FREQUENT.values():
         program += _when(frequent[column], [(_RETURN, 0, 0, _ALLOW)])
     program += _when(
@@ -98,6 +92,24 @@ def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
     return [*program, (_RETURN, 0, 0, _ALLOW)]
 
 
+def build_pin(machine: str) -> list[Instruction]:
+    """A second, small one for later: from then on threads stay on the processors that they have."""
+    column = ARCHITECTURES[machine][0]
+    return [*_opening(machine), *_when(SET_AFFINITY[column], [_answer(errno.EPERM)]), (_RETURN, 0, 0, _ALLOW)]
+
+
+def _opening(machine: str) -> list[Instruction]:
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, ARCHITECTURES[machine][1]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        program += [(_AT_LEAST, 0, 1, _X32), _answer(errno.EPERM)]  # the same calls under other numbers
+    return program
+
+
 def _answer(number: int) -> Instruction:
     return (_RETURN, 0, 0, 0x00050000 | number)
 
@@ -108,18 +120,28 @@ def _when(number: Number, then: list[Instruction]) -> list[Instruction]:
 
 def refuse_calls(unix_sockets: bool = False) -> str:
     """Puts the filter on every thread of this process, for good. Needs no_new_privs; answers what it does."""
-    machine = platform.machine()
-    if machine not in ARCHITECTURES:
+    _install(build_filter(_machine(), unix_sockets))
+    return f"{len(REFUSED)} refused (seccomp), sockets {'local' if unix_sockets else 'none'}"
+
+
+def refuse_affinity() -> None:
+    _install(build_pin(_machine()))
+
+
+def _machine() -> str:
+    if (machine := platform.machine()) not in ARCHITECTURES:
         raise SeccompUnavailable(f"no table of system calls for {machine}")
-    program = build_filter(machine, unix_sockets)
+    return machine
+
+
+def _install(program: list[Instruction]) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *i) for i in program))
     filtered = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
     for flags in (_TSYNC | _SPEC_ALLOW, _TSYNC):  # the second for kernels before 4.17
         try:
-            if syscall("seccomp", _SECCOMP[machine], _SET_MODE_FILTER, flags, filtered) == 0:
-                return f"{len(REFUSED)} refused (seccomp), sockets {'local' if unix_sockets else 'none'}"
+            if syscall("seccomp", _SECCOMP[platform.machine()], _SET_MODE_FILTER, flags, filtered) == 0:
+                return
             raise SeccompUnavailable("another thread has a filter of its own")
         except OSError as error:
             if error.errno != errno.EINVAL or flags == _TSYNC:
                 raise SeccompUnavailable(str(error.strerror)) from None
-    raise AssertionError("unreachable")

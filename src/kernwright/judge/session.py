@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -192,7 +191,7 @@ class Session:
                 raise WrongBehaviour("an output aliases an input: outputs need memory of their own")
 
     def _arena_mappings(self) -> list[tuple[int, int]]:
-        maps = Path(f"/proc/{self.worker.pid}/maps").read_text()
+        maps = self.worker.mappings()
         found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*kernwright-arena", maps, flags=re.MULTILINE)
         return [(int(low, 16), int(high, 16)) for low, high in found]
 

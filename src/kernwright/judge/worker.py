@@ -7,6 +7,7 @@ answers, the judge stops it, reads the outputs out of its memory and takes the t
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import struct
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine, die_with
+from kernwright.judge.confine import confine, die_with, hold_processor
 from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
@@ -159,22 +160,35 @@ class Worker:
         return {"ok": True}
 
 
-def live(descriptor: int, judge: int, threads: int, walls: str, device: str) -> None:
+def _open_windows() -> tuple[int, ...]:
+    """Our memory and its map: a judge without the right to look into another user's process has these from us."""
+    try:
+        return tuple(os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("mem", "maps"))
+    except OSError:
+        return ()
+
+
+def live(descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str) -> None:
     """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    isolation = confine(Walls.from_argument(walls), judge)
+    orders = Walls.from_argument(walls)
+    isolation = confine(orders, judge)
     import torch
 
     from kernwright.judge.place import find_place
 
     place = find_place(device)  # on all cores now, rather than on one core at the first row
+    hold_processor(orders, processor if processor >= 0 else None, isolation)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection inside one side's block would be charged to that side
-    channel.send_json({"ready": True, "isolation": isolation.as_message()})
+    windows = _open_windows()
+    channel.send_json({"ready": True, "isolation": isolation.as_message()}, windows)
+    for window in windows:
+        os.close(window)
     try:
         Worker(channel, place).serve()
     except ChannelClosed:

@@ -75,7 +75,7 @@ def _live(message: dict[str, Any], descriptors: list[int], judge: int) -> None:
         _settle(message, descriptors[1], judge)
         from kernwright.judge import worker
 
-        worker.live(descriptors[0], judge, message["threads"], message["walls"], message["device"])
+        worker.live(descriptors[0], judge, **message["orders"])
         status = 0
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else 1

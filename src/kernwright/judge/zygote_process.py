@@ -86,10 +86,10 @@ class Zygote:
             raise NoZygote(last[0] if last else "no answer") from None
 
     def fork(
-        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, **orders: int | str
+        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, orders: Mapping[str, Any]
     ) -> ForkedProcess:
         """A new worker. The orders are what `worker.live` takes beside its end of the pipe."""
-        message = {"environment": dict(environment), "folder": str(folder), **orders}
+        message = {"environment": dict(environment), "folder": str(folder), "orders": dict(orders)}
         try:
             self._channel.send_json(message, (worker_end, log))
         except ChannelClosed:
