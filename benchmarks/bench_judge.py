@@ -269,8 +269,8 @@ def _hashes(ledger: Path) -> set[str]:
 
 
 def _workers_of(judge_pid: int) -> list[str]:
-    """Workers carry their judge's process id in their command line."""
-    pattern = f"kernwright.judge.worker [0-9]+ {judge_pid} "
+    """Workers carry their judge's process id in their command line, which is their zygote's."""
+    pattern = f"kernwright.judge.zygote [0-9]+ {judge_pid}$"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split()
 
 

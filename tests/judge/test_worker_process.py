@@ -497,15 +497,15 @@ def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: fl
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
-    bench.worker.refuse_helpers(Block(elapsed, elapsed, 0, ()))
+    bench.worker.refuse_helpers(Block(elapsed, elapsed, elapsed, 0, ()))
     with pytest.raises(WorkerCheated):
-        bench.worker.refuse_helpers(Block(elapsed, 2 * elapsed, 0, ()))
+        bench.worker.refuse_helpers(Block(elapsed, elapsed, 2 * elapsed, 0, ()))
 
 
 def test_waiting_is_time_without_a_processor() -> None:
-    assert Block(1000, 400, 900, ()).waiting_ns == 600
-    assert Block(1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
-    assert Block(1000, 1400, 900, ()).waiting_ns == 0
+    assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
+    assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
+    assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
 
 
 # Starting

@@ -49,6 +49,23 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed from error
 
+    def await_first_byte(self, deadline_s: float) -> None:
+        """Without going to sleep: being woken takes longer, and less evenly, than what is timed here."""
+        end = time.monotonic() + deadline_s
+        self.connection.setblocking(False)
+        try:
+            while time.monotonic() < end:
+                try:
+                    self.connection.recv(1, socket.MSG_PEEK)
+                    return  # a byte, or the end of the stream: either way there is something to receive
+                except BlockingIOError:
+                    continue
+                except ConnectionResetError as error:
+                    raise ChannelClosed from error
+            raise TimeoutError
+        finally:
+            self.connection.setblocking(True)
+
     def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
         """Blocks until a frame is here; TimeoutError when the deadline passes first."""
         end = None if deadline_s is None else time.monotonic() + deadline_s

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from kernwright.judge.cases import Case, cases_for
+from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures, Expected, compare
-from kernwright.judge.inputs import ContentPool, Inputs
+from kernwright.judge.inputs import Inputs
 from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -29,7 +30,7 @@ class CorrectnessReport:
     cases: int = 0
 
 
-def check_row(task: Task, row: Workload, run: Runner, pool: ContentPool, *, quick: bool = False) -> CorrectnessReport:
+def check_row(task: Task, row: Workload, run: Runner, pool: Pool, *, quick: bool = False) -> CorrectnessReport:
     """Runs the row's cases until one fails; `errors` are those of the frozen size with normal inputs."""
     op = task.op_of(row)
     report = CorrectnessReport()

@@ -65,7 +65,8 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         sources=source_hashes(task, candidate),
         device=request.device,
     )
-    with device_lock(request.device, request.wait_s), scratch_folder() as scratch, _disk_trouble():
+    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _disk_trouble():
+        device.begin(rows, scratch / "judge")
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.device import Device
 from kernwright.judge.timing import SideName
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerFailed, WorkerProcess
 from kernwright.tasks.baseline import Baseline
@@ -52,7 +53,8 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
         copy = folder / "sources" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(data)
-    loop = _native_loop(folder.parent / "loop") if candidate.file.language == "cpp" else None
+    needs_loop = candidate.file.language == "cpp" and device == "cpu"
+    loop = _native_loop(folder.parent / "loop") if needs_loop else None
     reads = [folder / "sources", *([Path(loop).parent] if loop else [])]
     for path in reads:
         _open_to_all(path)
@@ -101,8 +103,8 @@ class NotLoaded(WorkerFailed):
 class Crew:
     """The workers of one round: baseline, its twin, candidate. Any of them can be replaced when it falls over."""
 
-    def __init__(self, sides: dict[SideName, Side], threads: int, processor: int | None) -> None:
-        self.sides, self.threads, self.processor = sides, threads, processor
+    def __init__(self, sides: dict[SideName, Side], threads: int, device: Device) -> None:
+        self.sides, self.threads, self.device = sides, threads, device
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
         self.spawn(*sides)
@@ -112,12 +114,20 @@ class Crew:
         for name in names:
             self._loaded.pop(name, None)
             side = self.sides[name]
+            environment = self.device.environment() | side.environment
             self.workers[name] = WorkerProcess(
-                name, side.scratch, self.threads, self.processor, side.environment, side.reads
+                name,
+                side.scratch,
+                self.threads,
+                self.device.worker_processor(),
+                environment,
+                side.reads,
+                device=self.device.name,
             )
         try:
             for name in names:
                 self.workers[name].wait_ready()
+                self.device.furnish(self.workers[name])
         except BaseException:
             self.dismiss()
             raise
@@ -134,9 +144,13 @@ class Crew:
         return worker
 
     def respawn(self, name: SideName) -> None:
-        self.workers[name].kill()
+        self._end(name)
         self.spawn(name)
 
+    def _end(self, name: SideName) -> None:
+        self.workers[name].kill()
+        self.device.retire(self.workers[name])
+
     def dismiss(self) -> None:
-        for worker in self.workers.values():
-            worker.kill()
+        for name in self.workers:
+            self._end(name)

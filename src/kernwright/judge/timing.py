@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from kernwright.judge.contract import ErrorFigures
-from kernwright.judge.inputs import ContentPool, Inputs
-from kernwright.judge.session import Session, WrongBehaviour
-from kernwright.judge.watch import BlockExpectation
+from kernwright.judge.contents import Contents, EagerErrors, Pool
+from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
-from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
 
-Content = tuple[Inputs, BlockExpectation]
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
-BLOCK_DEADLINE_S = 120.0
-MOST_SLOTS = 256
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
@@ -67,9 +63,10 @@ class RowTiming:
     op: Op
     row: Workload
     sessions: dict[SideName, Session]
-    pool: ContentPool
+    pool: Pool
     chance: random.Random
-    eager: dict[str, ErrorFigures]
+    eager: EagerErrors
+    shares_contents: bool = False
     empty_block_ns: float = 0.0
 
     def measure_protocol(self, repeats: int = 9) -> None:
@@ -108,19 +105,21 @@ class RowTiming:
         took. All sides are run again, on new contents: what was seen once proves nothing a second time.
         """
         redone = 0
-        times, waited = self._half(metric, sides)
-        while waited and redone < MOST_REDONE:
-            times, waited = self._half(metric, sides)
+        while True:
+            try:
+                times, waited = self._half(metric, sides)
+                if not waited or redone >= MOST_REDONE:
+                    return times, redone, waited
+            except OutputsMoved as moved:
+                if redone >= MOST_REDONE:
+                    raise SideFault(moved.side, WorkerFailed("its outputs wander through memory")) from None
             redone += 1
-        return times, redone, waited
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
-        """One block of every side. The candidate's contents are its own: what the others held would be no help."""
-        slots = next(iter(self.sessions.values())).slots
-        if metric == "wall":
-            slots = min(slots, WALL_CALLS)
-        calls = slots if slots < 4 else self.chance.randint(slots - slots // 4, slots)
-        shared, own = self._contents(slots), self._contents(slots)
+        """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
+        calls = self._calls(metric)
+        shared = self.pool.contents(self.op, self.row, calls, self.eager)
+        own = shared if self.shares_contents else self.pool.contents(self.op, self.row, calls, self.eager)
         times: dict[SideName, float] = {}
         waited = False
         for side in sides:
@@ -130,51 +129,49 @@ class RowTiming:
             times[side] = self._net(block.elapsed_ns, exchanges) / calls
         return times, waited
 
-    def _contents(self, count: int) -> list[Content]:
-        contents = [self.pool.draw(self.op, self.row) for _ in range(count)]
-        return [(c, BlockExpectation.of(self.op, self.row, c, self.eager)) for c in contents]
+    def _calls(self, metric: Metric) -> int:
+        """How many calls a block makes: a secret number, but for a graph, which knows only all of them."""
+        session = next(iter(self.sessions.values()))
+        most = min(session.slots, WALL_CALLS) if metric == "wall" else session.slots
+        if most < 4 or (metric == "device" and session.loop_takes_all_slots):
+            return most
+        return self.chance.randint(most - most // 4, most)
 
-    def _block(self, side: SideName, metric: Metric, calls: int, contents: list[Content]) -> Block:
-        """Which slots hold contents, which content lies in which, which are called, in which order: all secret."""
+    def _block(self, side: SideName, metric: Metric, calls: int, contents: Contents) -> Block:
+        """Which slots hold contents, which content lies in which, which is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
-        chosen = self.chance.sample(range(session.slots), len(contents))
-        order = self.chance.sample(range(len(contents)), calls)
-        slots, expected = [chosen[i] for i in order], [contents[i][1] for i in order]
+        slots = self.chance.sample(range(session.slots), calls)
+        numbers = self.chance.sample(range(calls), calls)
         try:
             if metric == "wall":
-                block = self._one_by_one(session, [(chosen[i], contents[i][0]) for i in order])
-            else:
-                for slot, (content, _) in zip(chosen, contents, strict=True):
-                    session.fill(slot, content)
-                session.arm()
-                block = session.worker.run_block(
-                    slots, len(session.output_specs), BLOCK_DEADLINE_S, with_python=metric == "stream"
-                )
-            self._verify(session, block, slots, expected)
+                return self._one_by_one(session, contents, slots, numbers)
+            contents.place(session, slots, numbers)
+            session.arm()
+            session.ready()
+            block, left = session.run(slots, with_python=metric == "stream")
+            self._verify(session, block, contents, numbers, left)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
+        except OutputsMoved as moved:
+            moved.side = side
+            raise
         return block
 
-    def _one_by_one(self, session: Session, calls: list[tuple[int, Inputs]]) -> Block:
+    def _one_by_one(self, session: Session, contents: Contents, slots: list[int], numbers: list[int]) -> Block:
         """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
         blocks = []
-        for slot, content in calls:
-            session.fill(slot, content)
-            blocks.append(session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S))
-        return Block(
-            sum(block.elapsed_ns for block in blocks),
-            sum(block.processor_ns for block in blocks),
-            sum(block.ready_ns for block in blocks),
-            tuple(pointer for block in blocks for pointer in block.pointers),
-        )
+        for slot, number in zip(slots, numbers, strict=True):
+            contents.place(session, [slot], [number])
+            session.ready()
+            block, left = session.run([slot])
+            self._verify(session, block, contents, [number], left)
+            blocks.append(block)
+        return Block.joined(blocks)
 
-    def _verify(self, session: Session, block: Block, slots: list[int], expected: list[BlockExpectation]) -> None:
-        outputs = session.snapshot(slots, block.pointers)
-        session.look_for_damage(slots)
-        for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
-            if problem := wanted.problem(left):
-                raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
+    def _verify(self, session: Session, block: Block, contents: Contents, numbers: list[int], left: Any) -> None:
+        if problem := contents.problem(numbers, left):
+            raise WrongOutput(problem)
         session.worker.refuse_helpers(block)
 
     def _prepare(self, side: SideName) -> None:
@@ -188,25 +185,45 @@ class RowTiming:
         return max(elapsed_ns - exchanges * self.empty_block_ns, elapsed_ns * 0.05)
 
 
-def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: int) -> int:
+def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:
     """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
-    wanted = math.ceil(policy.block_ms / 1e3 / max(call_s, 1e-7))
+    wanted = math.ceil(block_ms / 1e3 / max(call_s, 1e-7))
     fit = memory // max(1, bytes_per_slot)
-    return max(2, min(wanted, fit, MOST_SLOTS))
+    return max(2, min(wanted, fit, most))
 
 
 def empty_block_ns(session: Session, repeats: int = 9) -> float:
     """What a block of no calls costs this session's worker."""
-    return statistics.median(session.worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats))
+    session.prepare()
+    times = []
+    for _ in range(repeats):
+        session.ready()
+        times.append(session.run([])[0].elapsed_ns)
+    return statistics.median(times)
 
 
-def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float:
+def warm_up(session: Session, pool: Pool) -> None:
+    """Every slot called once: its memory touched, the allocator grown to a block's outputs, the side compiled."""
+    contents = pool.draw(session.op, session.row)
+    for _ in range(MOST_REDONE + 1):
+        session.prepare()
+        for slot in range(session.slots):
+            session.fill(slot, contents)
+        session.ready()
+        with contextlib.suppress(OutputsMoved):
+            session.run(range(session.slots))
+            return
+    raise WorkerFailed("its outputs wander through memory")
+
+
+def call_seconds(session: Session, pool: Pool, repeats: int = 3) -> float:
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing."""
+    warm_up(session, pool)
     best = math.inf
-    for attempt in range(repeats + 1):
+    for attempt in range(repeats):
         slot = attempt % session.slots
         session.prepare()
         session.fill(slot, pool.draw(session.op, session.row))
-        block = session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S)
-        best = min(best, block.elapsed_ns) if attempt else best
+        session.ready()
+        best = min(best, session.run([slot])[0].elapsed_ns)
     return max(best - empty_block_ns(session), 1e3) / 1e9

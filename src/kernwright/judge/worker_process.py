@@ -15,11 +15,10 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,18 @@ from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelG
 from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
 from kernwright.judge.walls import Walls, import_folders
 from kernwright.judge.worker_user import end_processes_of, owners_of
+from kernwright.judge.zygote_process import NoZygote, zygote_for, zygote_pids
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
+DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 STOP_DEADLINE_S = 10.0
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
+SPARE_PROCESSORS = 4
+SPIN_S = 0.5
 MOST_TEXT = 4000
+INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _libc = ctypes.CDLL(None, use_errno=True)
 prctl(PR_SET_CHILD_SUBREAPER, 1)  # a worker's orphans become ours: they cannot hide from us
 _workers: set[int] = set()
@@ -94,6 +98,7 @@ class Block:
     """One timed block as the judge saw it."""
 
     elapsed_ns: int
+    running_ns: int  # until the worker stood still: what followed was the judge's doing
     processor_ns: int
     ready_ns: int
     pointers: tuple[int, ...]
@@ -102,7 +107,18 @@ class Block:
     def waiting_ns(self) -> int:
         """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
         each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
-        return max(0, min(self.ready_ns, self.elapsed_ns - self.processor_ns))
+        return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one."""
+        return cls(
+            sum(block.elapsed_ns for block in blocks),
+            sum(block.running_ns for block in blocks),
+            sum(block.processor_ns for block in blocks),
+            sum(block.ready_ns for block in blocks),
+            tuple(pointer for block in blocks for pointer in block.pointers),
+        )
 
 
 class WorkerProcess:
@@ -117,8 +133,11 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         reads: Sequence[Path] = (),
         walls_off: Mapping[str, str] | None = None,
+        device: str = "cpu",
     ) -> None:
         self.label = label
+        # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
+        self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
@@ -129,18 +148,19 @@ class WorkerProcess:
         # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         self._kills_for_memory = _kills_for_memory()
-        self.process = subprocess.Popen(
-            [
-                # Nothing from the folder it stands in, nor from the one it calls home: both are the worker's to write.
-                sys.executable, "-P", "-s", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
-                str(-1 if processor is None else processor), str(threads), self.walls.as_argument(),
-            ],
-            env=_environment(scratch, threads) | dict(environment or {}),
-            cwd=scratch,
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )  # fmt: skip
+        own = _environment(scratch, threads) | dict(environment or {})
+        orders: dict[str, int | str] = {
+            "processor": -1 if processor is None else processor,
+            "threads": threads,
+            "walls": self.walls.as_argument(),
+            "device": device,
+        }
+        try:
+            self.process = zygote_for(threads, _zygote_environment(threads)).fork(
+                theirs.fileno(), self._log.fileno(), own, scratch, orders
+            )
+        except NoZygote as reason:
+            raise WorkerFailed(f"did not start: {reason}") from None
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
@@ -169,26 +189,44 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         answer = self._receive_object(deadline_s)
+        if answer.keys() == {"called"}:
+            answer = self._receive_object(DEVICE_DEADLINE_S)
         self._stop()
         if "error" in answer:
             raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))
         return answer
 
-    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float, with_python: bool = True) -> Block:
-        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it."""
+    def run_block(
+        self,
+        order: Sequence[int],
+        outputs: int,
+        deadline_s: float,
+        with_python: bool = True,
+        secure: Callable[[], None] | None = None,
+    ) -> Block:
+        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
+
+        `secure` takes the outputs into the judge's keeping before the clock stops, where a stopped worker alone does
+        not show that its work is over.
+        """
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
         used, waited = self._processor_ns(), self._waited_ns()
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
+        running = _clock_ns() - start
+        if secure is not None:
+            secure()
         elapsed = _clock_ns() - start
         used, waited = self._processor_ns() - used, self._waited_ns() - waited
-        return Block(elapsed, used, waited, self._pointers(pointers, len(order) * outputs))
+        return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
             self._resume()
             self.channel.send(RUN, payload)
+            if self.spins:
+                self.channel.await_first_byte(deadline_s)
             tag, answer = self.channel.receive(deadline_s)
         except TimeoutError:
             self.kill()
@@ -253,8 +291,8 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + LEAST_SLACK_NS:
-            share = block.processor_ns / block.elapsed_ns
+        if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + LEAST_SLACK_NS:
+            share = block.processor_ns / block.running_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
@@ -269,12 +307,14 @@ class WorkerProcess:
         return found
 
     def _waited_ns(self) -> int:
-        """Time that the worker's threads were ready to run and had no processor, from the kernel."""
-        total = 0
-        for stat in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
-            with contextlib.suppress(OSError):
-                total += int(stat.read_text().split()[1])
-        return total
+        """Time that the worker's first thread was ready to run and had no processor, from the kernel.
+
+        Calls are made on that thread. The others are the libraries' helpers: on one processor they wait for it.
+        """
+        try:
+            return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[1])
+        except OSError:
+            return 0
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
@@ -290,7 +330,8 @@ class WorkerProcess:
 
     def _orphans(self) -> list[int]:
         """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
-        strangers = [pid for pid in _all_children(os.getpid()) if pid not in self._known and pid not in _workers]
+        ours = self._known | _workers | zygote_pids()
+        strangers = [pid for pid in _all_children(os.getpid()) if pid not in ours]
         user = self.walls.user
         return strangers if user is None else [pid for pid in strangers if user in owners_of(pid)]
 
@@ -379,6 +420,11 @@ class WorkerProcess:
 
     def _wait_stopped(self) -> int:
         """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
+        end = time.monotonic() + SPIN_S
+        while self.spins and time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
+            if pid:
+                return status
         with _watchdog.guarding(self.pid):
             _, status = os.waitpid(self.pid, os.WUNTRACED)
         return status
@@ -454,28 +500,34 @@ def _object_or_cheat(payload: bytes) -> dict[str, Any]:
         raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
 
 
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
-    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
+def _zygote_environment(threads: int) -> dict[str, str]:
+    """What libraries read once, when they are loaded."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(import_folders()),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
-        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
-        "LOGNAME": "worker",
         "PYTHONHASHSEED": "0",
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TRITON_CACHE_DIR": str(scratch / "triton"),
-        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
         # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
         # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
         "MIMALLOC_PURGE_DELAY": "-1",
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
+    }
+
+
+def _environment(scratch: Path, threads: int) -> dict[str, str]:
+    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    return _zygote_environment(threads) | {
+        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
+        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "LOGNAME": "worker",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
     }
