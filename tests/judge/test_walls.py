@@ -16,7 +16,7 @@ from kernwright.errors import KernwrightError
 from kernwright.judge.landlock import LandlockUnavailable, landlock_version, rights_of
 from kernwright.judge.linux import held_capabilities
 from kernwright.judge.walls import OFF_VARIABLE, Walls, import_folders, walls_off
-from kernwright.judge.worker_user import barred_folders, is_worker_user, unreadable, why_no_other_user
+from kernwright.judge.worker_user import barred_folders, is_worker_user, outermost, unreadable, why_no_other_user
 
 ORDINARY = 61_003
 HONEST = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
@@ -71,8 +71,11 @@ def test_barred_folders_are_the_outermost(tmp_path: Path) -> None:
     deep.write_text("x")
     for folder in (deep.parent, deep.parent.parent):
         folder.chmod(0o700)
-    above = barred_folders([tmp_path / "home" / "x"])  # where the tests' own folders are closed
-    assert barred_folders([deep]) == (above or [str(deep.parent.parent)])
+    above = barred_folders([tmp_path / "home" / "x"])  # the tests' own folders may be closed
+    assert barred_folders([deep]) - above == {deep.parent, deep.parent.parent}
+    assert outermost([deep.parent, deep.parent.parent, tmp_path / "home" / "other"]) == [
+        str(deep.parent.parent), str(tmp_path / "home" / "other"),
+    ]  # fmt: skip
     assert unreadable([deep]) is None
     deep.chmod(0o600)
     assert unreadable([deep]) == deep
@@ -119,10 +122,10 @@ from pathlib import Path
 from kernwright.judge.linux import PR_CAPBSET_DROP, prctl
 from kernwright.judge.namespaces import make_passable
 from kernwright.judge.walls import python_folders
-from kernwright.judge.worker_user import barred_folders, unreadable
+from kernwright.judge.worker_user import barred_folders, outermost, unreadable
 user, folder = int(sys.argv[1]), sys.argv[2]
 kept = [str(way) for path in python_folders() if not unreadable([path]) for way in (path, path.resolve())]
-make_passable(barred_folders(map(Path, [*kept, folder])), kept, [folder])
+make_passable(outermost(barred_folders(map(Path, [*kept, folder]))), kept, [folder])
 if user:
     os.setgroups([])
     os.setresgid(user, user, user)

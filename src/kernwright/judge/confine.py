@@ -1,7 +1,7 @@
 """Confine: a worker shuts itself in before it imports anything foreign. It answers what was possible, for the record.
 
 It happens at the very start, while the process has one thread: landlock binds the calling thread and those it starts
-later, and libraries start threads while they are imported.
+later, and libraries start threads of their own.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def die_with(parent: int) -> bool:
 
 def confine(walls: Walls, parent: int) -> Isolation:
     """Puts up every wall that this machine has. Each line that has run in this process so far is the judge's own."""
+    prctl(PR_SET_DUMPABLE, 1)  # forked from a process that hides, we own our folder in /proc only now
     isolation = Isolation(limits=limit_resources())
     namespace = _leave_network(walls, isolation)
     bar_capabilities()

@@ -20,11 +20,13 @@ def limit_resources() -> str:
     _lower(resource.RLIMIT_DATA, memory)
     _lower(resource.RLIMIT_FSIZE, MOST_FILE_BYTES)
     _lower(resource.RLIMIT_NOFILE, MOST_DESCRIPTORS)
+    goes_first = ""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the worker goes, not the judge
+        goes_first = ", first to go when memory runs out"
     return (
         f"{memory >> 30} GiB of memory a process, files of {MOST_FILE_BYTES >> 30} GiB, "
-        f"{MOST_DESCRIPTORS} descriptors, no core dumps"
+        f"{MOST_DESCRIPTORS} descriptors, no core dumps{goes_first}"
     )
 
 

@@ -25,9 +25,7 @@ class Side:
         environment: dict[str, str] | None = None,
         reads: Sequence[Path] = (),
     ) -> None:
-        self.scratch = (
-            folder / "scratch"
-        )  # the worker's own; what the judge puts beside it is not the worker's to change
+        self.scratch = folder / "scratch"  # the worker's own; what lies beside it is not the worker's to change
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)

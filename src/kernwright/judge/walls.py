@@ -14,7 +14,7 @@ from typing import Any
 from kernwright.errors import KernwrightError
 from kernwright.judge.landlock import Opened, device_nodes
 from kernwright.judge.linux import held_capabilities
-from kernwright.judge.worker_user import barred_folders, barred_on_the_way, unreadable, user_for, why_no_other_user
+from kernwright.judge.worker_user import barred_folders, outermost, unreadable, user_for, why_no_other_user
 
 NAMES = ("user", "network", "landlock", "seccomp", "processes")
 OFF_VARIABLE = "KERNWRIGHT_WALLS_OFF"
@@ -45,7 +45,7 @@ class Walls:
         scratch.mkdir(parents=True, exist_ok=True)
         left_out = walls_off() | dict(off or {})
         opened = [path for path in (*python_folders(), *reads) if path.exists()]
-        user, covered, why_not = _choose_user(scratch, reads, left_out)
+        user, covered, why_not = _choose_user(scratch, reads, opened, left_out)
         if user is not None:
             opened = [path for path in opened if unreadable([path]) is None]
             os.chown(scratch, user, user, follow_symlinks=False)
@@ -106,7 +106,9 @@ def import_folders() -> list[str]:
     )
 
 
-def _choose_user(scratch: Path, reads: Sequence[Path], off: Mapping[str, str]) -> tuple[int | None, list[str], str]:
+def _choose_user(
+    scratch: Path, reads: Sequence[Path], opened: Sequence[Path], off: Mapping[str, str]
+) -> tuple[int | None, list[str], str]:
     """A user of the worker's own, the folders that must be made passable for it; or why there is none."""
     if "user" in off:
         return None, [], off["user"]
@@ -115,11 +117,12 @@ def _choose_user(scratch: Path, reads: Sequence[Path], off: Mapping[str, str]) -
     essential = [*_essential_files(), *reads]
     if (path := unreadable(essential)) is not None:
         return None, [], f"{path} is not readable by others"
-    covered = barred_folders([*essential, scratch])
-    shown = [path.resolve() for path in (*python_folders(), *reads) if unreadable([path]) is None]
-    for folder in {folder for path in (*essential, scratch) for folder in barred_on_the_way(path)}:
-        if any(folder.is_relative_to(path) for path in shown):  # would come along, closed as it is
+    barred = barred_folders([*essential, scratch])
+    shown = {path.resolve() for path in opened if barred and unreadable([path]) is None}
+    for folder in barred:
+        if not shown.isdisjoint([folder, *folder.parents]):  # would come along, closed as it is
             return None, [], f"{folder} is closed to others"
+    covered = outermost(barred)
     if covered and "SYS_ADMIN" not in held_capabilities():
         return None, [], f"{covered[0]} is closed to others, and root lacks CAP_SYS_ADMIN here to open a view of it"
     return user_for(scratch), covered, ""

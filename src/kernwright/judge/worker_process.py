@@ -319,9 +319,8 @@ class WorkerProcess:
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
         found: list[int] = []
-        waiting = (
-            _children(self.pid) if self.process.returncode is None else []
-        )  # once buried, the number may be another's
+        # Once it is buried, its number may be another's.
+        waiting = _children(self.pid) if self.process.returncode is None else []
         while waiting:
             pid = waiting.pop()
             found.append(pid)
@@ -333,7 +332,7 @@ class WorkerProcess:
         ours = self._known | _workers | zygote_pids()
         strangers = [pid for pid in _all_children(os.getpid()) if pid not in ours]
         user = self.walls.user
-        return strangers if user is None else [pid for pid in strangers if user in owners_of(pid)]
+        return strangers if user is None else [pid for pid in strangers if _belongs_to(pid, user)]
 
     def log_tail(self) -> str:
         if self._log.closed:
@@ -344,14 +343,15 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Ends the worker and all that it started, whether or not it is still there itself."""
-        if self.walls.user is not None:
-            end_processes_of(self.walls.user)
-        ended = self._end_family()
+        user = self.walls.user
+        ended = self._end_family() if user is None else set()
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        if user is not None:
+            end_processes_of(user)
         # Orphans are ours to bury; unburied, they count towards their user's limit on processes.
-        _bury(ended if self.walls.user is None else self._orphans())
+        _bury(ended if user is None else self._orphans())
         _workers.discard(self.pid)
         self.channel.connection.close()
         self._log.close()
@@ -463,6 +463,13 @@ def _all_children(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             found += [int(child) for child in listed.read_text().split()]
     return found
+
+
+def _belongs_to(pid: int, user: int) -> bool:
+    try:
+        return user in owners_of(pid)
+    except ProcessLookupError:
+        return False
 
 
 def _signal_all(pids: Iterable[int], number: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import re
 import signal
 import stat
 import subprocess
@@ -25,6 +26,7 @@ NEEDED = ("SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
 END_DEADLINE_S = 20.0
 
 _slots = itertools.count()
+_STATE, _OWNERS = re.compile(rb"^State:\t(\S)", re.MULTILINE), re.compile(rb"^Uid:\t(.*)$", re.MULTILINE)
 
 
 def why_no_other_user() -> str | None:
@@ -75,16 +77,15 @@ def _is_known(user: int) -> bool:
     return True
 
 
-def barred_folders(paths: Iterable[Path]) -> list[str]:
-    """The outermost folders on the way to these paths that a stranger may not enter."""
-    found = {folder for path in paths for folder in barred_on_the_way(path)}
-    return sorted(str(folder) for folder in found if not any(other in folder.parents for other in found))
+def barred_folders(paths: Iterable[Path]) -> set[Path]:
+    """The folders on the way to these paths that a stranger may not enter."""
+    folders = {folder for path in paths for way in (path.absolute(), path.resolve()) for folder in way.parents}
+    return {folder.resolve() for folder in folders if not folder.stat().st_mode & stat.S_IXOTH}
 
 
-def barred_on_the_way(path: Path) -> list[Path]:
-    ways = (path.absolute(), path.resolve())
-    folders = dict.fromkeys(folder.resolve() for way in ways for folder in way.parents)
-    return [folder for folder in folders if not folder.stat().st_mode & stat.S_IXOTH]
+def outermost(folders: Iterable[Path]) -> list[str]:
+    found = set(folders)
+    return sorted(str(folder) for folder in found if found.isdisjoint(folder.parents))
 
 
 def unreadable(paths: Iterable[Path]) -> Path | None:
@@ -99,36 +100,53 @@ def unreadable(paths: Iterable[Path]) -> Path | None:
 
 def processes_of(user: int) -> list[int]:
     """Living processes of a user. Read from status: the owner of /proc/<pid> is root for those that hide."""
-    pids = (int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit())
-    return [pid for pid in pids if user in owners_of(pid, living=True)]
+    found = []
+    for pid in _all_processes():
+        with contextlib.suppress(ProcessLookupError):
+            if user in owners_of(pid, living=True):
+                found.append(pid)
+    return found
+
+
+def _may_have_processes(user: int) -> bool:
+    """Whether a user has any, dead ones included, or one on the list was gone when it was looked at. Who forks and
+    exits all the time, always ahead of us, shows up in one of these ways."""
+    try:
+        return any(user in owners_of(pid) for pid in _all_processes())
+    except ProcessLookupError:
+        return True
+
+
+def _all_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all we need
 
 
 def owners_of(pid: int, living: bool = False) -> set[int]:
-    """The users that a process acts for; none if it is gone (or only unburied, where the living are asked for)."""
+    """The users that a process acts for; none for an unburied one where the living are asked for."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - hundreds of them a worker
+            status = file.read()
     except OSError:
+        raise ProcessLookupError(pid) from None
+    if living and (state := _STATE.search(status)) and state[1] in b"ZX":
         return set()
-    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    if living and fields.get("State", "X")[0] in "ZX":
-        return set()
-    return {int(word) for word in fields.get("Uid", "").split()}
+    owners = _OWNERS.search(status)
+    return {int(word) for word in owners[1].split()} if owners else set()
 
 
 def end_processes_of(user: int) -> None:
     """Ends all that runs as this user. kill(-1) reaches every one of them in a single walk of the kernel's list, during
     which none can fork: a fork bomb cannot outrun it."""
     deadline = time.monotonic() + END_DEADLINE_S
-    while time.monotonic() < deadline:
+    left = _may_have_processes(user)
+    while left and time.monotonic() < deadline:
         with contextlib.suppress(OSError, subprocess.SubprocessError):  # no shell, or no process to be had: one by one
             subprocess.run(
                 ["/bin/sh", "-c", "kill -s KILL -- -1"], user=user, group=user, extra_groups=(), cwd="/", env={},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=5, check=False,
             )  # fmt: skip
-        left = processes_of(user)
-        if not left:
-            return
-        for pid in left:
+        pids = processes_of(user)
+        for pid in pids:  # where there was no shell
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        left = bool(pids)
