@@ -77,9 +77,7 @@ def test_kernwright_and_its_tasks_come_along(request_: BundleRequest) -> None:
     assert [p.name for p in manifest.packages] == ["kernwright"] and manifest.core_bytes > 100_000
 
 
-def test_a_second_run_changes_nothing_and_asks_nobody(
-    request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_changes_nothing_and_asks_nobody(request_: BundleRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make_bundle(request_, quiet)
     with monkeypatch.context() as patch:
         patch.setattr(bundle_module, "fetch", lambda *_: pytest.fail("it was fetched again"))
@@ -102,7 +100,7 @@ def test_a_version_that_was_bundled_before_must_be_the_same_file(
     make_bundle(request_, quiet)
     forged = tmp_path / "forged"
     write_wheel(forged, "tiny-a", files={"tiny_a/__init__.py": "v = 'forged'"})
-    with pytest.raises(KernwrightError, match="is not the wheel of tiny-a==1.0 that is known"):
+    with pytest.raises(KernwrightError, match=r"is not the wheel of tiny-a==1.0 that is known"):
         make_bundle(dataclasses.replace(request_, core=(A,), source=Source(folder=forged)), quiet)
     assert run("import tiny_a; print(tiny_a.v)", str(request_.folder)) == "a"
 
@@ -133,9 +131,7 @@ def test_what_was_kept_for_another_python_is_not_taken(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(bundle_module, "unpack", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         make_bundle(request_, quiet)
-    other = dataclasses.replace(
-        request_, target=make_target("3.11", []), source=Source(folder=request_.folder.parent)
-    )
+    other = dataclasses.replace(request_, target=make_target("3.11", []), source=Source(folder=request_.folder.parent))
     with pytest.raises(KernwrightError, match="no wheel of tiny-a"):
         make_bundle(other, quiet)
 
@@ -146,7 +142,9 @@ def test_a_failure_with_nothing_to_keep_leaves_nothing(request_: BundleRequest) 
     assert list(request_.folder.parent.iterdir()) == []
 
 
-def test_a_bad_wheel_is_not_met_again(request_: BundleRequest, tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
+def test_a_bad_wheel_is_not_met_again(
+    request_: BundleRequest, tmp_path: Path, write_wheel: Callable[..., Path]
+) -> None:
     bad = tmp_path / "bad"
     write_wheel(bad, "tiny-a", record={"tiny_a/__init__.py": "sha256=AAAA"})
     one = dataclasses.replace(request_, core=(A,))
@@ -168,7 +166,7 @@ def test_parts_work_together(request_: BundleRequest) -> None:
 
 
 def test_two_packages_with_one_file_are_refused(request_: BundleRequest) -> None:
-    with pytest.raises(KernwrightError, match="both bring tiny_a/__init__.py"):
+    with pytest.raises(KernwrightError, match=r"both bring tiny_a/__init__.py"):
         make_bundle(dataclasses.replace(request_, core=(A, C)), quiet)
     assert not request_.folder.exists()
 

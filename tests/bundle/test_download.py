@@ -41,13 +41,17 @@ def test_what_is_there_is_not_fetched_again(
     shelf: Source, tmp_path: Path, write_wheel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[Pin]] = []
-    monkeypatch.setattr(download, "_pip_download", lambda pins, *_: asked.append(pins) or write_wheel(_[2], "tiny-b", "2.0"))
+    monkeypatch.setattr(
+        download, "_pip_download", lambda pins, *_: asked.append(pins) or write_wheel(_[2], "tiny-b", "2.0")
+    )
     kept = write_wheel(tmp_path, "tiny-a")
     assert fetch([A, B], TARGET, shelf, tmp_path)[A] == kept
     assert asked == [[B]]
 
 
-def test_other_bytes_than_the_known_ones_are_refused_and_not_kept(tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
+def test_other_bytes_than_the_known_ones_are_refused_and_not_kept(
+    tmp_path: Path, write_wheel: Callable[..., Path]
+) -> None:
     wheel = write_wheel(tmp_path, "tiny-a")
     good = sha256(wheel)
     assert fetch([Pin("tiny-a", "1.0", ("0" * 64, good))], TARGET, Source(), tmp_path)

@@ -15,7 +15,9 @@ def load(name: str, size: int, *regular: str) -> Load:
 def test_parts_hold_everything_once_and_none_is_too_large() -> None:
     loads = [load(f"p{size}", size) for size in (7, 1, 5, 3, 3, 6, 2, 4)]
     parts = pack(loads, 8)
-    assert sorted(name for part in parts for each in part for name in each.names) == sorted(n for x in loads for n in x.names)
+    assert sorted(name for part in parts for each in part for name in each.names) == sorted(
+        n for x in loads for n in x.names
+    )
     assert all(sum(each.bytes for each in part) <= 8 for part in parts)
     assert len(parts) == 4  # 31 bytes do not fit three
 

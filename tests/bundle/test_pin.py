@@ -76,7 +76,9 @@ def test_a_version_is_the_given_one_else_the_known_one_else_the_installed_one() 
         resolve_pins(["no_such_thing"], known)
 
 
-@pytest.mark.parametrize("text", ["", "rich>=1", "rich==", "--index-url=x", "rich==1 evil", "../rich==1", "rich[all]==1"])
+@pytest.mark.parametrize(
+    "text", ["", "rich>=1", "rich==", "--index-url=x", "rich==1 evil", "../rich==1", "rich[all]==1"]
+)
 def test_what_is_no_pin_is_refused(text: str) -> None:
     with pytest.raises(KernwrightError, match="names no package"):
         resolve_pins([text], {})

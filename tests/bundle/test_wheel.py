@@ -26,7 +26,8 @@ def test_every_scheme_lands_where_it_can_be_imported(tmp_path: Path, write_wheel
         tmp_path, "tiny", files={
             "tiny/__init__.py": "", "tiny/__pycache__/x.cpython-312.pyc": "", "tiny-1.0.data/purelib/pure.py": "1",
             "tiny-1.0.data/platlib/fast.so": "2", "tiny-1.0.data/scripts/tool": "#!python\nprint()\n",
-            "tiny-1.0.data/scripts/binary": b"\x7fELF", "tiny-1.0.data/data/share/man/x.1": "", "tiny-1.0.data/headers/h.h": "",
+            "tiny-1.0.data/scripts/binary": b"\x7fELF", "tiny-1.0.data/data/share/man/x.1": "",
+            "tiny-1.0.data/headers/h.h": "",
         },
     )  # fmt: skip
     place = tmp_path / "out"
@@ -40,7 +41,14 @@ def test_every_scheme_lands_where_it_can_be_imported(tmp_path: Path, write_wheel
 
 @pytest.mark.parametrize(
     "name",
-    ["../evil.py", "tiny/../../evil.py", "/evil.py", "tiny-1.0.data/purelib/../../evil.py", "..\\evil.py", "C:/evil.py"],
+    [
+        "../evil.py",
+        "tiny/../../evil.py",
+        "/evil.py",
+        "tiny-1.0.data/purelib/../../evil.py",
+        "..\\evil.py",
+        "C:/evil.py",
+    ],
 )
 def test_nothing_lands_outside(tmp_path: Path, write_wheel: Callable[..., Path], name: str) -> None:
     wheel = write_wheel(tmp_path / "w", "tiny", files={"tiny/__init__.py": "", name: "evil"})

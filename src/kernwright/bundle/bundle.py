@@ -92,7 +92,8 @@ def _what_is_there(folder: Path) -> Manifest | None:
     ours |= {entry for package in manifest.packages for entry in package.entries}
     if strange := sorted(found - ours):
         raise KernwrightError(
-            f"{folder} holds what is not of the bundle: {', '.join(strange[:5])}", "move it away, or name another folder"
+            f"{folder} holds what is not of the bundle: {', '.join(strange[:5])}",
+            "move it away, or name another folder",
         )
     return manifest
 

@@ -85,7 +85,8 @@ def _refuse_other_bytes(pin: Pin, wheel: Path) -> None:
     if pin.hashes and found not in pin.hashes:
         wheel.unlink()  # kept, it would be met again by the next try
         raise KernwrightError(
-            f"{wheel.name} is not the wheel of {pin} that is known: its SHA-256 is {found}, not {' or '.join(pin.hashes)}",
+            f"{wheel.name} is not the wheel of {pin} that is known: "
+            f"its SHA-256 is {found}, not {' or '.join(pin.hashes)}",
             "the index or the download changed it: find out which; to accept it, delete the bundle or mend the hash",
         )
 

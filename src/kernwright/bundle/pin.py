@@ -20,7 +20,9 @@ TEST_TOOLS = ("hypothesis", "iniconfig", "packaging", "pluggy", "pytest", "sorte
 # Large, and built for one CUDA: the machine's own are used. `--with` brings one along.
 EXPECTED = ("torch", "triton", "numpy", "scipy")
 
-_PIN = re.compile(r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_-]*))?")
+_PIN = re.compile(
+    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_-]*))?"
+)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 

@@ -48,6 +48,10 @@ class Device(Protocol):
         """What workers on it need in theirs."""
         ...
 
+    def reads(self) -> tuple[Path, ...]:
+        """What workers on it must be able to read."""
+        ...
+
     def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
         """No call that moves these bytes can take less: physics, not a measurement. The working set is a block's."""
         ...
@@ -124,6 +128,9 @@ class CpuDevice:
 
     def environment(self) -> dict[str, str]:
         return {}
+
+    def reads(self) -> tuple[Path, ...]:
+        return ()
 
     def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
         """Two 64-byte loads and one 64-byte store a cycle at 6 GHz: beyond any core, in any of its caches."""

@@ -147,6 +147,9 @@ class Session:
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python)
         outputs = self.snapshot(order, block.pointers)
         self.look_for_damage(order)
+        if self._changed_inputs:
+            for slot in order:
+                self._contents.pop(slot, None)  # changed by its call, as it should be: the next look must not mind
         return block, outputs
 
     def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:

@@ -119,7 +119,7 @@ class Crew:
                 self.threads,
                 self.device.worker_processor(),
                 environment,
-                side.reads,
+                (*side.reads, *self.device.reads()),
                 device=self.device.name,
             )
         try:

@@ -108,6 +108,9 @@ class CudaDevice:
             "CUDA_MODULE_LOADING": "EAGER",
         }
 
+    def reads(self) -> tuple[Path, ...]:
+        return (self._pool_library.parent,)
+
     @property
     def peak_bytes_per_s(self) -> float:
         """Both edges of the memory's clock over the whole bus."""

@@ -24,6 +24,7 @@ def build_pool(folder: Path) -> Path:
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)  # a worker may be another user
     source = Path(__file__).with_name("pool.cc")
     command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
     try:
@@ -32,6 +33,7 @@ def build_pool(folder: Path) -> Path:
         raise EnvironmentProblem(f"no C++ compiler: {error}", "install one (c++)") from None
     if done.returncode:
         raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "mend the C++ compiler")
+    library.chmod(0o755)
     return library
 
 
