@@ -11,6 +11,7 @@ import pytest
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.scratch import PREFIX, scratch_folder
+from kernwright.judge.worker_user import FIRST_USER, USERS_PER_JUDGE, why_no_other_user
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +57,20 @@ def test_no_place_for_a_folder_is_said(own_tmp: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", str(own_tmp / "missing"))
     with pytest.raises(EnvironmentProblem, match="TMPDIR"), scratch_folder():
         pass
+
+
+@pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
+def test_what_the_workers_of_a_dead_judge_left_running_is_ended(own_tmp: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    user = FIRST_USER + gone.pid * USERS_PER_JUDGE
+    scratch = own_tmp / f"{PREFIX}{gone.pid}-abc" / "candidate" / "scratch"
+    scratch.mkdir(parents=True)
+    os.chown(scratch, user, user)
+    with subprocess.Popen(["sleep", "60"], user=user, group=user, extra_groups=(), cwd="/") as left:
+        with subprocess.Popen(["sleep", "60"]) as somebodys:
+            with scratch_folder():
+                assert left.wait(timeout=10) == -9
+                assert somebodys.poll() is None
+            somebodys.kill()
+    assert not scratch.exists()
