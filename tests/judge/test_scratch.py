@@ -67,10 +67,15 @@ def test_what_the_workers_of_a_dead_judge_left_running_is_ended(own_tmp: Path) -
     scratch = own_tmp / f"{PREFIX}{gone.pid}-abc" / "candidate" / "scratch"
     scratch.mkdir(parents=True)
     os.chown(scratch, user, user)
-    with subprocess.Popen(["sleep", "60"], user=user, group=user, extra_groups=(), cwd="/") as left:
-        with subprocess.Popen(["sleep", "60"]) as somebodys:
+    with (
+        subprocess.Popen(["sleep", "60"], user=user, group=user, extra_groups=(), cwd="/") as left,
+        subprocess.Popen(["sleep", "60"]) as somebodys,
+    ):
+        try:
             with scratch_folder():
                 assert left.wait(timeout=10) == -9
                 assert somebodys.poll() is None
+        finally:
+            left.kill()
             somebodys.kill()
     assert not scratch.exists()

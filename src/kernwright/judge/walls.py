@@ -47,9 +47,13 @@ class Walls:
         opened = [path for path in (*python_folders(), *reads) if path.exists()]
         user, covered, why_not = _choose_user(scratch, reads, opened, left_out)
         if user is not None:
+            try:
+                os.chown(scratch, user, user, follow_symlinks=False)
+                scratch.chmod(0o700)
+            except OSError as error:  # a file system that is not ours to give away
+                user, covered, why_not = None, [], f"{scratch} cannot be given to another: {error.strerror}"
+        if user is not None:
             opened = [path for path in opened if unreadable([path]) is None]
-            os.chown(scratch, user, user, follow_symlinks=False)
-            scratch.chmod(0o700)
         return cls(
             scratch=str(scratch.absolute()),
             reads=tuple(dict.fromkeys(str(way) for path in opened for way in (path.absolute(), path.resolve()))),

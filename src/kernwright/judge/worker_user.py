@@ -35,6 +35,9 @@ def why_no_other_user() -> str | None:
         return "the judge is not root"
     if lacking := [name for name in NEEDED if name not in held_capabilities()]:
         return f"root lacks CAP_{', CAP_'.join(lacking)} here"
+    with contextlib.suppress(OSError):
+        if Path("/proc/self/setgroups").read_text().strip() == "deny":
+            return "this user namespace lets nobody change groups"
     return None
 
 
