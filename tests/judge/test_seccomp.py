@@ -14,7 +14,9 @@ from kernwright.judge.seccomp import (
     ARCHITECTURES,
     CLONE,
     CLONE3,
+    FCNTL,
     FREQUENT,
+    PRCTL,
     PRLIMIT,
     REFUSED,
     SET_AFFINITY,
@@ -28,9 +30,9 @@ ALLOW, KILL = 0x7FFF0000, 0x80000000
 REFUSE, NO_SUCH_CALL = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
 
-def interpret(program: list[Instruction], architecture: int, number: int, argument: int = 0) -> int:
+def interpret(program: list[Instruction], architecture: int, number: int, argument: int = 0, second: int = 0) -> int:
     """What the kernel does with such a program, one instruction after the other."""
-    memory = {0: number, 4: architecture, 16: argument & 0xFFFFFFFF}
+    memory = {0: number, 4: architecture, 16: argument & 0xFFFFFFFF, 24: second & 0xFFFFFFFF}
     held = place = 0
     while True:
         code, when, otherwise, value = program[place]
@@ -91,6 +93,18 @@ def test_limits_of_others_are_not_touched(machine: str) -> None:
     assert interpret(program, architecture, PRLIMIT[column], 4242) == REFUSE
 
 
+def test_no_signal_is_ordered_for_later(machine: str) -> None:
+    column, architecture = ARCHITECTURES[machine]
+    program = build_filter(machine, unix_sockets=False)
+    get_flags, set_signal, set_name, set_death = 3, 10, 15, 1
+    assert interpret(program, architecture, FCNTL[column], 5, get_flags) == ALLOW
+    assert interpret(program, architecture, FCNTL[column], 5, set_signal) == REFUSE
+    assert interpret(program, architecture, PRCTL[column], set_name, 0) == ALLOW
+    assert interpret(program, architecture, PRCTL[column], set_death, 9) == ALLOW
+    for signal in (0, 18):
+        assert interpret(program, architecture, PRCTL[column], set_death, signal) == REFUSE
+
+
 def test_a_pinned_thread_stays_where_it_is(machine: str) -> None:
     column, architecture = ARCHITECTURES[machine]
     program = build_pin(machine)
@@ -110,7 +124,15 @@ def test_the_table_is_the_systems_own() -> None:
     tables = (
         FREQUENT
         | REFUSED
-        | {"socket": SOCKET, "clone": CLONE, "clone3": CLONE3, "prlimit64": PRLIMIT, "sched_setaffinity": SET_AFFINITY}
+        | {
+            "socket": SOCKET,
+            "clone": CLONE,
+            "clone3": CLONE3,
+            "prlimit64": PRLIMIT,
+            "sched_setaffinity": SET_AFFINITY,
+            "fcntl": FCNTL,
+            "prctl": PRCTL,
+        }
     )
     ours = {name: numbers[column] for name, numbers in tables.items()}
     assert len(known) > 200

@@ -163,6 +163,17 @@ def fill_disk(x, w, *, alpha=2.0):
         file.truncate(3 * 2**30)
 
 
+def wake_itself(x, w, *, alpha=2.0):
+    """The kernel ends the next stop, by a timer or by a byte on a pipe that another thread need not be awake for."""
+    event = (ctypes.c_int * 16)(0, 0, 18, 0)
+    timer = ctypes.c_void_p()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.timer_create(1, event, ctypes.byref(timer)) < 0:
+        raise PermissionError("no timer")
+    libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, 500_000_000), None)
+    return honest(x, w, alpha=alpha)
+
+
 def close_pipe(x, w, *, alpha=2.0):
     os.close(judges_pipe())
     time.sleep(60)
@@ -550,6 +561,34 @@ def test_a_worker_cannot_reach_the_judge_nor_the_world(spent: Bench, off: tuple[
         session.check_call(0, 30.0)
     session.close()
     assert spent.works()
+
+
+def test_a_worker_cannot_order_its_own_waking(spent: Bench) -> None:
+    worker = spent.fresh()
+    if "seccomp" in " ".join(worker.isolation["missing"]):
+        pytest.skip("no seccomp here")
+    session = spent.open("wake_itself")
+    with pytest.raises(WorkerFailed, match="no timer"):
+        session.check_call(0, 30.0)
+    session.close()
+
+
+@pytest.mark.parametrize("then", ["block", "request"])
+def test_a_worker_that_went_on_by_itself_is_seen(spent: Bench, then: str) -> None:
+    spent.fresh("seccomp")
+    session = spent.open("wake_itself")
+    worker = session.worker
+    worker.run_block([0], 1, 30.0)
+    deadline = time.monotonic() + 10
+    while state_of(worker.pid) == "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state_of(worker.pid) != "T", "the timer did not wake it"
+    with pytest.raises(WorkerCheated, match="went on while it was to stand still"):
+        if then == "block":
+            worker.run_block([0], 1, 30.0)
+        else:
+            session.prepare()
+    session.close()
 
 
 @pytest.mark.parametrize("off", WALLS)

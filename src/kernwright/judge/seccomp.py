@@ -27,6 +27,8 @@ REFUSED: dict[str, tuple[Number, Number]] = {
     "perf_event_open": (298, 241), "move_pages": (279, 239), "migrate_pages": (256, 238),
     "setpriority": (141, 140), "ioprio_set": (251, 30),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    # signals that the kernel sends later on one's behalf: SIGCONT would end a stop, and the worker move unseen
+    "timer_create": (222, 107), "mq_notify": (244, 184),
     # ways round this filter or round the file system's walls
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "personality": (135, 92),
@@ -45,13 +47,14 @@ REFUSED: dict[str, tuple[Number, Number]] = {
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
 }  # fmt: skip
 SOCKET, CLONE, CLONE3, PRLIMIT = (41, 198), (56, 220), (435, 435), (302, 261)
-SET_AFFINITY = (203, 122)
+FCNTL, PRCTL, SET_AFFINITY = (72, 25), (157, 167), (203, 122)
+F_SETSIG, PR_SET_PDEATHSIG, SIGKILL = 10, 1, 9
 AF_UNIX = 1
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that clone(2) takes
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _X32 = 0x40000000
 _SET_MODE_FILTER, _TSYNC, _SPEC_ALLOW = 1, 1, 4
@@ -87,6 +90,18 @@ def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
     program += _when(
         PRLIMIT[column], [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW), refuse]
     )
+    # Another signal than SIGIO for a descriptor that is ready: see timers.
+    program += _when(
+        FCNTL[column], [(_LOAD, 0, 0, _SECOND_ARGUMENT), (_EQUAL, 0, 1, F_SETSIG), refuse, (_RETURN, 0, 0, _ALLOW)]
+    )
+    # A worker dies with its judge, whatever it would rather do then.
+    program += _when(
+        PRCTL[column],
+        [
+            (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 3, PR_SET_PDEATHSIG),
+            (_LOAD, 0, 0, _SECOND_ARGUMENT), (_EQUAL, 1, 0, SIGKILL), refuse, (_RETURN, 0, 0, _ALLOW),
+        ],
+    )  # fmt: skip
     for refused in REFUSED.values():
         program += _when(refused[column], [refuse])
     return [*program, (_RETURN, 0, 0, _ALLOW)]

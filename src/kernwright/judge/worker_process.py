@@ -180,6 +180,7 @@ class WorkerProcess:
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
+        self._refuse_movement()
         self._resume()
         try:
             self.channel.send_json(message, descriptors)
@@ -210,6 +211,7 @@ class WorkerProcess:
         not show that its work is over.
         """
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
+        self._refuse_movement()
         used, waited = self._processor_ns(), self._waited_ns()
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
@@ -400,6 +402,21 @@ class WorkerProcess:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
             raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+
+    def _refuse_movement(self) -> None:
+        """Before a stopped worker is resumed: it must not have been so by anyone else, such as a timer of its own. The
+        kernel reports to a parent when a child goes on, and when it stands still once more."""
+        if not self._stopped:
+            return
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        except ChildProcessError:
+            raise WorkerFailed(self._post_mortem()) from None
+        if pid and (os.WIFCONTINUED(status) or os.WIFSTOPPED(status)):
+            raise WorkerCheated("went on while it was to stand still")
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            raise WorkerFailed(self._post_mortem())
 
     def _resume(self) -> None:
         if self._stopped:
