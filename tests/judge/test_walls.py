@@ -26,7 +26,7 @@ can_mount = pytest.mark.skipif("SYS_ADMIN" not in held_capabilities(), reason="n
 
 
 def test_orders_arrive_as_they_were_given(tmp_path: Path) -> None:
-    walls = Walls.around(tmp_path / "scratch", [tmp_path], {"network": "a test"}, unix_sockets=True)
+    walls = Walls.around(tmp_path / "scratch", [tmp_path], {"network": "a test"}, for_gpu=True)
     assert Walls.from_argument(walls.as_argument()) == walls
     assert json.loads(walls.as_argument())["off"] == {"network": "a test"}
 

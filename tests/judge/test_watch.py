@@ -12,7 +12,7 @@ from torch import Tensor
 from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.contract import ErrorFigures, Expected
 from kernwright.judge.correctness import expected_outputs
-from kernwright.judge.watch import Bits, BlockExpectation, Bound, doubtful
+from kernwright.judge.watch import Bits, BlockExpectation, Bound
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Tolerance, load_task
 
@@ -145,12 +145,3 @@ def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: P
     off = {name: value.clone() for name, value in eager.items()}
     off["y"].view(-1)[7] += 8 * known["y"].eager_max
     assert "y is wrong in 1 of" in str(wanted.problem(off))
-
-
-def test_many_outputs_are_looked_at_together_as_one_by_one() -> None:
-    oracle = drawn(6, 16, 64)
-    eager = figures(oracle, oracle.bfloat16())
-    values = oracle.bfloat16()
-    values[2, 3, 5] = math.nan
-    values[4, 0, 0] += 3
-    assert doubtful(values, Bound.around(oracle, torch.bfloat16, eager)) == [2, 4]

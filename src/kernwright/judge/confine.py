@@ -176,7 +176,7 @@ def _refuse_calls(walls: Walls, isolation: Isolation) -> bool:
     try:
         if "seccomp" in walls.off:
             raise SeccompUnavailable(walls.off["seccomp"])
-        isolation.system_calls = refuse_calls(walls.unix_sockets)
+        isolation.system_calls = refuse_calls(walls.for_gpu)  # CUDA's driver needs a local socket to start
     except SeccompUnavailable as reason:
         isolation.missing.append(f"seccomp: {reason}")
         return False
@@ -189,7 +189,7 @@ def _describe_network(
     held = [f"a {namespace} of its own" if namespace == "user namespace" else "a namespace of its own"] * bool(
         namespace
     )
-    held += ["no sockets but local ones" if walls.unix_sockets else "no sockets"] * filtered
+    held += ["no sockets but local ones" if walls.for_gpu else "no sockets"] * filtered
     held += ["no TCP"] * (closed is not None and closed.tcp)
     if namespace or filtered:
         isolation.network = f"none ({', '.join(held)})"

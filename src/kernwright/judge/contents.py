@@ -16,14 +16,14 @@ EagerErrors = dict[str, ErrorFigures]
 
 
 class Contents(Protocol):
-    """Numbered contents. Which slot holds which, and which are called, is the caller's secret."""
+    """As many as a block makes calls. Which slot each lies in is the caller's secret."""
 
-    def place(self, session: Any, slots: Sequence[int], numbers: Sequence[int]) -> None:
-        """Writes the numbered contents into the session's slots."""
+    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
+        """Writes contents into the session's slots, from the numbered one on."""
         ...
 
-    def problem(self, numbers: Sequence[int], outputs: Any) -> str | None:
-        """What is wrong with the outputs that a session left for these contents, in the order of the calls."""
+    def problem(self, outputs: Any, first: int = 0) -> str | None:
+        """What is wrong with the outputs that calls on these contents left, in the same order."""
         ...
 
 
@@ -41,12 +41,12 @@ class ListedContents:
 
     items: tuple[tuple[Inputs, BlockExpectation], ...]
 
-    def place(self, session: Any, slots: Sequence[int], numbers: Sequence[int]) -> None:
-        for slot, number in zip(slots, numbers, strict=True):
+    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
+        for number, slot in enumerate(slots, first):
             session.fill(slot, self.items[number][0])
 
-    def problem(self, numbers: Sequence[int], outputs: Any) -> str | None:
-        for call, (number, left) in enumerate(zip(numbers, outputs, strict=True), 1):
+    def problem(self, outputs: Any, first: int = 0) -> str | None:
+        for number, left in enumerate(outputs, first):
             if problem := self.items[number][1].problem(left):
-                return f"call {call} of a timed block: {problem}"
+                return f"call {number + 1} of a timed block: {problem}"
         return None

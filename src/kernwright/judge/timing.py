@@ -7,7 +7,7 @@ import math
 import random
 import statistics
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
@@ -138,19 +138,18 @@ class RowTiming:
         return self.chance.randint(most - most // 4, most)
 
     def _block(self, side: SideName, metric: Metric, calls: int, contents: Contents) -> Block:
-        """Which slots hold contents, which content lies in which, which is called when: all secret."""
+        """Which slots hold contents and which of them is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
         slots = self.chance.sample(range(session.slots), calls)
-        numbers = self.chance.sample(range(calls), calls)
         try:
             if metric == "wall":
-                return self._one_by_one(session, contents, slots, numbers)
-            contents.place(session, slots, numbers)
+                return self._one_by_one(session, contents, slots)
+            contents.place(session, slots)
             session.arm()
             session.ready()
             block, left = session.run(slots, with_python=metric == "stream")
-            self._verify(session, block, contents, numbers, left)
+            self._verify(session, block, contents.problem(left))
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
         except OutputsMoved as moved:
@@ -158,19 +157,19 @@ class RowTiming:
             raise
         return block
 
-    def _one_by_one(self, session: Session, contents: Contents, slots: list[int], numbers: list[int]) -> Block:
+    def _one_by_one(self, session: Session, contents: Contents, slots: list[int]) -> Block:
         """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
         blocks = []
-        for slot, number in zip(slots, numbers, strict=True):
-            contents.place(session, [slot], [number])
+        for number, slot in enumerate(slots):
+            contents.place(session, [slot], number)
             session.ready()
             block, left = session.run([slot])
-            self._verify(session, block, contents, [number], left)
+            self._verify(session, block, contents.problem(left, number))
             blocks.append(block)
         return Block.joined(blocks)
 
-    def _verify(self, session: Session, block: Block, contents: Contents, numbers: list[int], left: Any) -> None:
-        if problem := contents.problem(numbers, left):
+    def _verify(self, session: Session, block: Block, problem: str | None) -> None:
+        if problem:
             raise WrongOutput(problem)
         session.worker.refuse_helpers(block)
 

@@ -35,11 +35,11 @@ class Walls:
     why_same_user: str = ""
     covered: tuple[str, ...] = ()
     off: Mapping[str, str] = field(default_factory=dict)
-    unix_sockets: bool = False
+    for_gpu: bool = False
 
     @classmethod
     def around(
-        cls, scratch: Path, reads: Sequence[Path] = (), off: Mapping[str, str] | None = None, unix_sockets: bool = False
+        cls, scratch: Path, reads: Sequence[Path] = (), off: Mapping[str, str] | None = None, for_gpu: bool = False
     ) -> Walls:
         """Makes the scratch folder and decides who will own it. `reads` is what this side needs beside Python."""
         scratch.mkdir(parents=True, exist_ok=True)
@@ -61,12 +61,16 @@ class Walls:
             why_same_user=why_not,
             covered=tuple(covered),
             off=left_out,
-            unix_sockets=unix_sockets,
+            for_gpu=for_gpu,
         )
 
     def opened(self) -> Opened:
-        """For landlock. Of /dev only nodes that hurt nobody: no disks, no shared memory."""
-        return Opened(reads=(*SYSTEM, *self.reads), writes=(self.scratch,), devices=device_nodes(), lists=("/dev",))
+        """For landlock. Of /dev only nodes that hurt nobody: no disks, no shared memory.
+
+        CUDA's driver names its threads through /proc, and does not start where it cannot.
+        """
+        own = (self.scratch, "/proc/self") if self.for_gpu else (self.scratch,)
+        return Opened(reads=(*SYSTEM, *self.reads), writes=own, devices=device_nodes(), lists=("/dev",))
 
     def as_argument(self) -> str:
         return json.dumps(asdict(self))

@@ -65,15 +65,6 @@ class Bound:
         return None if rms <= most else f"has an RMS error of {rms:.3g}, over the contract's {most:.3g}"
 
 
-def doubtful(values: Tensor, bound: Bound) -> list[int]:
-    """Many outputs at once, one behind the other along the first axis: those that need a closer look."""
-    distance = torch.sub(values, bound.centre).flatten(1)
-    furthest = torch.linalg.vector_norm(distance, math.inf, dim=1)
-    rms = torch.linalg.vector_norm(distance, dim=1) / math.sqrt(max(1, distance.shape[1]))
-    close = (furthest <= bound.anywhere[0]) & (rms <= bound.anywhere[1])
-    return [int(index) for index in (~close).nonzero().flatten().tolist()]
-
-
 @dataclass(frozen=True)
 class Bits:
     """An exact output: the eager chain's own bits."""

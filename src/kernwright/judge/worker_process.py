@@ -141,7 +141,7 @@ class WorkerProcess:
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
-        self.walls = Walls.around(scratch, reads, walls_off)
+        self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
         self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)

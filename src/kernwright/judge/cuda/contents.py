@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from kernwright.judge.contents import EagerErrors
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
-from kernwright.judge.watch import BlockExpectation, Bound, doubtful, watching_precision
+from kernwright.judge.watch import BlockExpectation, Bound, watching_precision
 from kernwright.ops.definition import Op
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
@@ -29,30 +29,29 @@ class StackedContents:
     inputs: dict[str, Tensor]
     expected: dict[str, Tensor]
     eager: EagerErrors
-    chunk: int
 
-    def place(self, session: Any, slots: Sequence[int], numbers: Sequence[int]) -> None:
-        session.place(self.inputs, slots, numbers)
+    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
+        session.place({name: tensor[first : first + len(slots)] for name, tensor in self.inputs.items()}, slots)
 
-    def problem(self, numbers: Sequence[int], outputs: Any) -> str | None:
-        """In the order of the contents, so that a chunk of them is one slice of the oracle."""
-        calls = sorted(range(len(numbers)), key=lambda call: numbers[call])
+    def problem(self, outputs: Any, first: int = 0) -> str | None:
         for name, expected in self.expected.items():
-            for start in range(0, len(calls), self.chunk):
-                some = calls[start : start + self.chunk]
-                first, last = numbers[some[0]], numbers[some[-1]]
-                contiguous = last - first == len(some) - 1
-                wanted = expected[first : last + 1] if contiguous else expected[[numbers[call] for call in some]]
-                values = outputs.stacked(name, some)
-                for index in self._doubtful(name, values, wanted):
-                    if problem := self._closely(numbers[some[index]], name, values[index]):
-                        return f"call {some[index] + 1} of a timed block: {problem}"
+            wanted = expected[first : first + outputs.calls]
+            for call in self._doubtful(name, outputs, wanted):
+                if problem := self._closely(first + call, name, outputs.value(name, call)):
+                    return f"call {first + call + 1} of a timed block: {problem}"
         return None
 
-    def _doubtful(self, name: str, values: Tensor, wanted: Tensor) -> list[int]:
+    def _doubtful(self, name: str, outputs: Any, wanted: Tensor) -> list[int]:
+        """Calls whose output needs a closer look: most are as near as the eager chain itself."""
         if self.op.contract == "exact":
-            return [index for index in range(len(values)) if not same_bits(values[index], wanted[index])]
-        return doubtful(values, Bound.around(wanted, values.dtype, self.eager[name]))
+            return [call for call in range(len(wanted)) if not same_bits(outputs.value(name, call), wanted[call])]
+        bound = Bound.around(wanted, self.row_dtype(name), self.eager[name])
+        furthest, rms = outputs.distances(name, bound.centre)
+        close = (furthest <= bound.anywhere[0]) & (rms <= bound.anywhere[1])
+        return [int(call) for call in (~close).nonzero().flatten().tolist()]
+
+    def row_dtype(self, name: str) -> torch.dtype:
+        return getattr(torch, self.row.results(self.op.inplace)[name].torch_dtype_name)  # type: ignore[no-any-return]
 
     def _closely(self, number: int, name: str, value: Tensor) -> str | None:
         inputs = {own: tensor[number] for own, tensor in self.inputs.items()}
@@ -79,7 +78,7 @@ class CudaContentPool:
         inputs = {name: self._stack(op, name, tensor, count) for name, tensor in row.concrete_inputs().items()}
         widened = 8 * sum(t.elements for t in (row.concrete_inputs() | row.concrete_outputs()).values())
         chunk = max(1, min(count, CHUNK_BYTES // max(1, widened)))
-        return StackedContents(op, row, inputs, _expected(op, row, inputs, count, chunk), eager, chunk)
+        return StackedContents(op, row, inputs, _expected(op, row, inputs, count, chunk), eager)
 
     def _stack(self, op: Op, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
         dtype = getattr(torch, tensor.torch_dtype_name)
@@ -91,14 +90,15 @@ class CudaContentPool:
 
 
 def _expected(op: Op, row: Workload, inputs: dict[str, Tensor], count: int, chunk: int) -> dict[str, Tensor]:
-    parts = list(_chunks(op, row, inputs, count, chunk))
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
-
-
-def _chunks(op: Op, row: Workload, inputs: dict[str, Tensor], count: int, chunk: int) -> Iterator[dict[str, Tensor]]:
+    expected: dict[str, Tensor] = {}
     for start in range(0, count, chunk):
         some = {name: tensor[start : start + chunk] for name, tensor in inputs.items()}
-        yield _together(op, row, some) if op.contract != "exact" else _one_by_one(op, row, some)
+        results = _together(op, row, some) if op.contract != "exact" else _one_by_one(op, row, some)
+        for name, part in results.items():
+            if name not in expected:
+                expected[name] = torch.empty((count, *part.shape[1:]), dtype=part.dtype, device=part.device)
+            expected[name][start : start + chunk] = part
+    return expected
 
 
 def _together(op: Op, row: Workload, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

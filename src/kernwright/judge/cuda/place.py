@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ class CudaPlace:
         torch.cuda.synchronize()
         self._arena: LentMemory | None = None
         self._pool: Any = None
+        self._allocator: Any = None
         self._kept: tuple[Any, ...] = ()
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
@@ -38,13 +40,22 @@ class CudaPlace:
         library = ctypes.CDLL(message["pool"])
         library.lend(ctypes.c_uint64(region.address), ctypes.c_uint64(region.size))
         allocator = torch.cuda.memory.CUDAPluggableAllocator(message["pool"], "allocate", "release")
-        self._pool = torch.cuda.MemPool(allocator.allocator())  # type: ignore[no-untyped-call]
         self._kept = (region, library, allocator)
+        self._allocator = allocator
+        self._renew_pool()
         return {"region": region.address}
+
+    def _renew_pool(self) -> None:
+        """Hands free memory back to the region: blocks that were cached for one stream serve no other."""
+        self._pool = None
+        gc.collect()
+        torch.cuda.empty_cache()
+        self._pool = torch.cuda.MemPool(self._allocator.allocator())
 
     def open(self, descriptor: int, size: int) -> Tensor:
         """The arena before this one goes: its tensors were let go of, and nothing runs between requests."""
         torch.cuda.synchronize()
+        self._renew_pool()
         if self._arena is not None:
             self._arena.close()
         self._arena = LentMemory.open(descriptor, size, self.index)
@@ -63,6 +74,7 @@ class CudaPlace:
     def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them."""
         run = call.bind()
+        self._renew_pool()
         with self.calls():
             run(slots[0])  # whatever a first call sets up must not be captured
         torch.cuda.synchronize()

@@ -116,6 +116,10 @@ class Keeper:
                 break
         return best
 
+    def as_elements(self, spec: ConcreteTensor) -> Tensor:
+        """All of it as the numbers that such a tensor holds."""
+        return self._buffer.view(getattr(torch, spec.torch_dtype_name))
+
     def view(self, offset: int, spec: ConcreteTensor) -> Tensor:
         return view_of(self._buffer, offset, spec)
 

@@ -7,6 +7,7 @@ is paid for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,18 +39,29 @@ class LeftOutputs:
     changed: Mapping[str, Tensor]
     order: Sequence[int]
 
-    def names(self) -> list[str]:
-        return [*self.specs, *self.changed]
+    @property
+    def calls(self) -> int:
+        return len(self.order)
 
-    def stacked(self, name: str, calls: Sequence[int]) -> Tensor:
-        """The named output of these calls, one behind the other."""
+    def value(self, name: str, call: int) -> Tensor:
         if name in self.changed:
-            return self.changed[name][[self.order[call] for call in calls]]
-        number = list(self.specs).index(name)
-        spec = self.specs[name]
-        return torch.stack(
-            [self.keeper.view(self.offsets[call * len(self.specs) + number], spec) for call in calls]
-        )  # fmt: skip
+            return self.changed[name][self.order[call]]
+        return self.keeper.view(self._offset(name, call), self.specs[name])
+
+    def _offset(self, name: str, call: int) -> int:
+        return self.offsets[call * len(self.specs) + list(self.specs).index(name)]
+
+    def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest and the RMS distance of each call's output from its oracle."""
+        if name not in self.changed and self.specs[name].is_contiguous:
+            from kernwright.judge.cuda.distance import distances
+
+            spec = self.specs[name]
+            starts = [self._offset(name, call) // spec.item_bytes for call in range(self.calls)]
+            return distances(self.keeper.as_elements(spec), starts, centre)
+        away = [(self.value(name, call) - centre[call]).flatten() for call in range(self.calls)]
+        norms = [[torch.linalg.vector_norm(d, order) for d in away] for order in (math.inf, 2)]
+        return torch.stack(norms[0]), torch.stack(norms[1]) / math.sqrt(max(1, centre[0].numel()))
 
 
 class CudaSession(Session):
@@ -63,7 +75,7 @@ class CudaSession(Session):
     ) -> None:
         self.region, self.keeper = region, keeper
         self._left: list[tuple[int, int]] = []
-        self._placed: tuple[dict[str, Tensor], Tensor, Tensor] | None = None
+        self._placed: tuple[dict[str, Tensor], Tensor] | None = None
         keeper.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
@@ -80,12 +92,12 @@ class CudaSession(Session):
         held = torch.as_tensor(memory, device=f"cuda:{self.keeper.device}")[: layout.size]
         return Arena(layout, memory.descriptor, held, memory.close)
 
-    def place(self, contents: dict[str, Tensor], slots: Sequence[int], numbers: Sequence[int]) -> None:
-        """Numbered contents into slots, all of them in one copy a tensor."""
-        where, which = self._index(slots), self._index(numbers)
+    def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:
+        """Contents into slots, all of them in one copy a tensor."""
+        where = self._index(slots)
         for name, content in contents.items():
-            self.arena.stacked(name).index_copy_(0, where, content.index_select(0, which))
-        self._placed = (contents, where, which)
+            self.arena.stacked(name).index_copy_(0, where, content)
+        self._placed = (contents, where)
 
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(list(numbers), device=self.arena.bytes.device)
@@ -153,12 +165,12 @@ class CudaSession(Session):
         if self._placed is None:
             super()._look_at_slots(order)
             return
-        contents, where, which = self._placed
+        contents, where = self._placed
         asked = torch.isin(where, self._index(order)) if order else torch.zeros_like(where, dtype=torch.bool)
         for name, content in contents.items():
             looked_at = ~asked if name in self.op.inplace else torch.ones_like(asked)
             held = self.arena.stacked(name).index_select(0, where[looked_at])
-            if not same_bytes(held, content.index_select(0, which[looked_at])):
+            if not same_bytes(held, content[looked_at]):
                 raise WrongBehaviour(f"changed its input {name}")
 
     def close(self) -> None:
