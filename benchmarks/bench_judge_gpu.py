@@ -7,9 +7,9 @@
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
 
-The rows are naps: a kernel that spins for a known time, then one that doubles a small tensor. Each part keeps its records
-in a ledger of its own below --out and counts from there, so an interrupted run goes on where it stopped. Nothing here
-asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+The rows are naps: a kernel that spins for a known time, then one that doubles a small tensor. Each part keeps its
+records in a ledger of its own below --out and counts from there, so an interrupted run goes on where it stopped.
+Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
 """
 
 from __future__ import annotations
@@ -290,30 +290,32 @@ def warm_up_device(session: Any) -> None:
             continue
 
 
+class Stopwatch:
+    """Adds up the phases of a judgement with one row, each from its announcement to its step: workers start between."""
+
+    def __init__(self) -> None:
+        self.seconds, self._started = 0.0, 0.0
+
+    def phase(self, what: str, steps: int) -> None:
+        self._started = time.monotonic()
+
+    def step(self, note: str) -> None:
+        self.seconds += time.monotonic() - self._started
+
+
 @app.command()
 def row(folder: Out = DEFAULT_OUT, pattern: str = "plain_s7904_d4096_row-bf16", repeats: int = 3) -> None:
     """Seconds that a real row takes with the default policy once workers are warm: correctness, all metrics, rounds."""
     seconds = []
     for _ in range(repeats):
-        times: list[tuple[str, float]] = []
-
-        class Stopwatch:
-            def phase(self, what: str, steps: int) -> None:
-                times.append((what, time.monotonic()))
-
-            def step(self, note: str) -> None:
-                times.append(("done", time.monotonic()))
-
+        watch = Stopwatch()
         candidate = Path(__file__).resolve().parents[1] / "examples" / "candidates" / "fused_triton"
         request = JudgeRequest(
             task="norm_scale_shift", candidate=candidate, rows=pattern, device="cuda", ledger=folder / "row",
             wait_s=600.0, census=False,
         )  # fmt: skip
-        verdict = judge(request, Stopwatch())
-        # A phase runs from its announcement to its last step: starting workers lies between the phases.
-        seconds.append(
-            sum(end - start for (what, start), (_, end) in zip(times, times[1:], strict=False) if what != "done")
-        )
+        verdict = judge(request, watch)
+        seconds.append(watch.seconds)
     result = verdict.rows[0].metrics["device"].model_dump()
     _note(
         folder,
@@ -331,13 +333,18 @@ def row(folder: Out = DEFAULT_OUT, pattern: str = "plain_s7904_d4096_row-bf16", 
 FAULTS = {
     "illegal address": """
 import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _stray(y, far):
+    tl.store(y + far, 1.0)
 
 
 def nap(x, *, ns):
-    far = torch.full((1,), 2**40, dtype=torch.int64, device=x.device)
-    torch.cuda._sleep(1000)
     y = torch.empty_like(x)
-    torch.ops.aten._index_put_impl_(y, [far], x[:1], False, True)
+    _stray[(1,)](y, 2**44)
     return y
 """,
     "hang": """
