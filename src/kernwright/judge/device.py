@@ -26,6 +26,7 @@ class Device(Protocol):
 
     name: str
     shares_contents: bool  # whether all sides may work on the same contents: where none can see another's memory
+    deadline_s: float  # what a call has started on it must be over by then
     has_kernels: bool  # whether a side's work is kernels on a device that can be listed
     most_slots: int
     arena_bytes: int  # what one side's slots may take
@@ -92,6 +93,7 @@ class CpuDevice:
 
     name = "cpu"
     shares_contents = False
+    deadline_s = 30.0
     has_kernels = False
     most_slots = 256
     arena_bytes = 256 * 2**20

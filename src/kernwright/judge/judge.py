@@ -60,6 +60,7 @@ class Judgement:
     writer: RunWriter
     progress: Progress
     quick: bool = False
+    census: bool = False
     seeded: bool = False
     states: list[RowState] = field(default_factory=list)
 
@@ -106,7 +107,7 @@ class Judgement:
                 for state in pending:
                     self._time(crew, state, number)
                     self.progress.step(state.row.id)
-                if number == 0:
+                if number == 0 and self.census:
                     self._take_census(crew, pending)
             finally:
                 crew.dismiss()

@@ -42,6 +42,10 @@ class Place(Protocol):
         """Returns when everything that the calls started is done."""
         ...
 
+    def event_ns(self) -> int:
+        """The last block's time by the device's own events; zero where it has none."""
+        ...
+
     def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop: ...
 
     def census(self, call: Any, slot: Sequence[Any]) -> dict[str, Any]:
@@ -72,6 +76,9 @@ class CpuPlace:
 
     def finish(self) -> None:
         pass
+
+    def event_ns(self) -> int:
+        return 0
 
     def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop:
         return loop_without_python(side, call, [list(slot) for slot in slots])

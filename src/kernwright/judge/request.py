@@ -21,6 +21,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
+from kernwright.judge.worker_process import DEVICE_DEADLINE_S
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -43,6 +44,8 @@ class JudgeRequest:
     against_itself: bool = False
     ledger: Path | None = None
     wait_s: float = 0.0
+    census: bool = True
+    deadline_s: float = DEVICE_DEADLINE_S
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
@@ -67,6 +70,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     )
     with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _disk_trouble():
         device.begin(rows, scratch / "judge")
+        device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline"),
@@ -99,6 +103,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 writer=writer,
                 progress=progress,
                 quick=request.quick,
+                census=request.census and not request.quick,
                 seeded=request.seed is not None,
             ).run()
 

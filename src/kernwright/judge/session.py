@@ -134,6 +134,11 @@ class Session:
         self.look_for_damage([slot])
         return outputs
 
+    def event_ns(self) -> int:
+        """What the device's own events made of the last block, as the worker tells it: a diagnostic, never a time."""
+        answer = self.worker.request({"do": "events"}, 60.0)
+        return int(answer.get("ns") or 0)
+
     def census(self, slot: int = 0) -> list[Kernel]:
         """The kernels that a call launches, as the worker's profiler saw them. Reported, never relied on."""
         answer = self.worker.request({"do": "census", "slot": slot}, BUILD_DEADLINE_S)

@@ -48,6 +48,7 @@ class Worker:
             "prepare": self.prepare,
             "check": self.check,
             "census": self.census,
+            "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
             tag, payload, descriptors = self.channel.receive_json_with_descriptors()

@@ -136,6 +136,7 @@ class WorkerProcess:
         device: str = "cpu",
     ) -> None:
         self.label = label
+        self.device_deadline_s = DEVICE_DEADLINE_S
         # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
         self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.threads = threads
@@ -191,7 +192,7 @@ class WorkerProcess:
             raise WorkerFailed(self._post_mortem()) from None
         answer = self._receive_object(deadline_s)
         if answer.keys() == {"called"}:
-            answer = self._receive_object(DEVICE_DEADLINE_S)
+            answer = self._receive_object(self.device_deadline_s)
         self._stop()
         if "error" in answer:
             raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))

@@ -36,6 +36,7 @@ class CudaDevice:
     """Judge-owned memory, the state of clocks, and the limits that no kernel passes."""
 
     shares_contents = True  # what one process holds on the device, no other can read
+    deadline_s = 30.0
     has_kernels = True
     most_slots = MOST_SLOTS
 
@@ -168,7 +169,9 @@ class CudaDevice:
             region.close()
 
     def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> CudaSession:
-        return CudaSession(worker, op, row, style, slots, self._regions[worker.pid], self.keeper)
+        session = CudaSession(worker, op, row, style, slots, self._regions[worker.pid], self.keeper)
+        session.block_deadline_s = worker.device_deadline_s = self.deadline_s
+        return session
 
     def pool(self, row: Workload, seed: int) -> CudaContentPool:
         return CudaContentPool.seeded(seed, self.index)

@@ -28,6 +28,7 @@ class CudaPlace:
         self.index = torch.device(device).index or 0
         torch.cuda.set_device(self.index)
         self._spark = torch.zeros(32, device="cuda")
+        self._events = [torch.Event(enable_timing=True, device="cuda") for _ in range(2)]
         torch.cuda.synchronize()
         self._arena: LentMemory | None = None
         self._pool: Any = None
@@ -67,9 +68,14 @@ class CudaPlace:
     def begin(self) -> None:
         """The first kernel after another process had the GPU pays for the switch; this one is everybody's first."""
         self._spark.zero_()
+        self._events[0].record()
 
     def finish(self) -> None:
+        self._events[1].record()
         torch.cuda.synchronize()
+
+    def event_ns(self) -> int:
+        return round(float(self._events[0].elapsed_time(self._events[1])) * 1e6)
 
     def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them."""
