@@ -250,9 +250,9 @@ def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, r
         crew = Crew({"baseline": side}, 1, device)
         try:
             session = device.open_session(crew.worker("baseline", "nap"), task.op_of(row), row, "returns", calls)
-            warm_up(session, device.pool(row, 1))
             session.open_loop()
-            warm_up_device(session)
+            session.begin("device")
+            warm_up(session, device.pool(row, 1), "device")
             empty = empty_block_ns(session)
             shares = []
             for _ in range(repeats):
@@ -275,19 +275,6 @@ def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, r
             "an empty block, us": empty / 1e3,
         },
     )
-
-
-def warm_up_device(session: Any) -> None:
-    from kernwright.judge.session import OutputsMoved
-
-    for _ in range(3):
-        try:
-            session.prepare()
-            session.ready()
-            session.run(range(session.slots), with_python=False)
-            return
-        except OutputsMoved:
-            continue
 
 
 class Stopwatch:

@@ -230,7 +230,6 @@ class Judgement:
             self._warm(side, sessions[side], pool)
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(op, row, sessions, pool, self.chance, eager, self.device.shares_contents)
-        timing.measure_protocol()
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
             if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
@@ -238,6 +237,7 @@ class Judgement:
             if metric == "device" and (reason := timing.open_loops()):
                 state.unavailable["device"] = reason
                 continue
+            timing.begin(metric)
             for _ in range(self.policy.quads_of(metric)):
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started

@@ -17,6 +17,7 @@ from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, Block, WorkerCheated, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
@@ -50,6 +51,7 @@ class Session:
     """Fill, run, read back. Every read is from a stopped worker."""
 
     block_deadline_s = 120.0
+    outputs_may_move = False  # whether the judge must know beforehand where a block leaves its outputs
     loop_takes_all_slots = False  # whether `device` can only run every slot, in the order of its making
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
@@ -105,6 +107,11 @@ class Session:
                 self.arena.poison(slot, name)
         self._contents[slot] = contents
 
+    def fill_all(self, contents: Inputs) -> None:
+        """The same contents for every slot: to warm up with."""
+        for slot in range(self.slots):
+            self.fill(slot, contents)
+
     def open_loop(self) -> str | None:
         """Asks for the loop without Python that `device` is measured with; the reason where there is none."""
         answer = self.worker.request({"do": "open_loop"}, BUILD_DEADLINE_S)
@@ -123,6 +130,9 @@ class Session:
         """Keeps a picture of the whole arena as it is before a block, where nothing in it may change."""
         if self.style == "returns" and not self.op.inplace:
             self._image = self.arena.bytes.clone()
+
+    def begin(self, metric: Metric) -> None:
+        """From here on blocks are of this metric."""
 
     def ready(self) -> None:
         """Right before the clock starts: whatever must be so on the device."""

@@ -69,11 +69,19 @@ class RowTiming:
     shares_contents: bool = False
     empty_block_ns: float = 0.0
 
-    def measure_protocol(self, repeats: int = 9) -> None:
-        """What a block of no calls costs: waking, answering, stopping. Taken off every side's blocks alike.
+    def begin(self, metric: Metric, repeats: int = 9) -> None:
+        """From here on quads are of this metric.
 
-        It is measured on the baseline's twin, so nothing that a candidate does can move it.
+        First comes what a block of no calls costs: waking, answering, stopping. It is taken off every side's blocks
+        alike, and measured on the baseline's twin, so that nothing that a candidate does can move it.
         """
+        for side, session in self.sessions.items():
+            session.begin(metric)
+            if session.outputs_may_move:
+                try:
+                    warm_up(session, self.pool, metric)  # shows where this metric's outputs lie
+                except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
+                    raise SideFault(side, fault) from fault
         try:
             self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
         except (WorkerFailed, WorkerCheated) as fault:
@@ -201,16 +209,16 @@ def empty_block_ns(session: Session, repeats: int = 9) -> float:
     return statistics.median(times)
 
 
-def warm_up(session: Session, pool: Pool) -> None:
+def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
     """Every slot called once: its memory touched, the allocator grown to a block's outputs, the side compiled."""
+    order = range(1) if metric == "wall" else range(session.slots)
     contents = pool.draw(session.op, session.row)
     for _ in range(MOST_REDONE + 1):
         session.prepare()
-        for slot in range(session.slots):
-            session.fill(slot, contents)
+        session.fill_all(contents)
         session.ready()
         with contextlib.suppress(OutputsMoved):
-            session.run(range(session.slots))
+            session.run(order, with_python=metric != "device")
             return
     raise WorkerFailed("its outputs wander through memory")
 

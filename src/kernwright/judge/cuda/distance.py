@@ -28,6 +28,20 @@ def _distance(memory, starts, centre, furthest, squares, elements, parts, BLOCK:
     tl.store(squares + call * parts + part, tl.sum(away * away, 0))
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _poison(memory, starts, words, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    part, span = tl.program_id(0), tl.program_id(1)
+    place = part.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(memory + tl.load(starts + span) + place, -1, place < words)
+
+
+def poison(memory: Tensor, starts: list[int], size: int) -> None:
+    """Makes spans of memory NaN, whatever floating dtype they are read in. Places and size in bytes, multiples of 4."""
+    words = memory.view(torch.int32)
+    where = torch.tensor([start // 4 for start in starts], dtype=torch.int64, device=memory.device)
+    _poison[(triton.cdiv(size // 4, BLOCK), len(starts))](words, where, size // 4, BLOCK=BLOCK)
+
+
 def distances(memory: Tensor, starts: list[int], centre: Tensor) -> tuple[Tensor, Tensor]:
     """Largest and RMS distance per call. `starts` are places in `memory`, in elements; `centre` has the calls in front.
 

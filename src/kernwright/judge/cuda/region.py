@@ -80,21 +80,27 @@ class Keeper:
 
     def __init__(self, device: int) -> None:
         self.device = device
-        self.window = 0
+        self._windows: dict[str, int] = {}
         self._row: object = None
+        self.metric = "stream"
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
 
     def begin(self, row: object) -> None:
         """Another row, another window: it grows to what that row's sides use."""
         if row != self._row:
-            self._row, self.window = row, 0
+            self._row, self._windows = row, {}
+
+    @property
+    def window(self) -> int:
+        """How much of a region is copied: a call by itself leaves less than a block of them."""
+        return self._windows.get(self.metric, 0)
 
     def reaches(self, end: int) -> bool:
         """Whether a span that ends here was inside the window; where not, the next one will."""
         if end <= self.window:
             return True
-        self.window = rounded(end)
+        self._windows[self.metric] = rounded(end)
         return False
 
     def secure(self, region: Region) -> None:

@@ -18,11 +18,13 @@ from kernwright.errors import EnvironmentProblem
 from kernwright.judge.arena import Arena
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
+from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
 from kernwright.judge.worker_process import Block, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
@@ -68,6 +70,7 @@ class CudaSession(Session):
     """One worker with one row open, in memory that the judge lent it."""
 
     block_deadline_s = 30.0
+    outputs_may_move = True
     loop_takes_all_slots = True
 
     def __init__(
@@ -99,6 +102,11 @@ class CudaSession(Session):
             self.arena.stacked(name).index_copy_(0, where, content)
         self._placed = (contents, where)
 
+    def fill_all(self, contents: Inputs) -> None:
+        for name, content in contents.items():
+            self.arena.stacked(name).copy_(content)
+        self._contents = dict.fromkeys(range(self.slots), contents)
+
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(list(numbers), device=self.arena.bytes.device)
 
@@ -106,15 +114,18 @@ class CudaSession(Session):
         """What the last block returned is free memory now; it is poisoned, whoever gets it next."""
         super().prepare()
         self._placed = None
-        spans = [self.region.bytes[start:end] for start, end in self._left]
-        if spans and all(span.numel() % 4 == 0 for span in spans):
-            words = [span.view(torch.float32) for span in spans]
-            torch._foreach_zero_(words)
-            torch._foreach_add_(words, float("nan"))
-        else:
-            for span in spans:
-                span.fill_(0xFF)
+        from kernwright.judge.cuda.distance import poison
+
+        by_size: dict[int, list[int]] = {}
+        for start, end in self._left:
+            by_size.setdefault(end - start, []).append(start)
+        for size, starts in by_size.items():
+            if size >= 4:
+                poison(self.region.bytes, starts, size - size % 4)
         self._left = []
+
+    def begin(self, metric: Metric) -> None:
+        self.keeper.metric = metric
 
     def ready(self) -> None:
         """Right before a block: caches cold, nothing pinned in them, nobody else on the device."""
@@ -163,7 +174,8 @@ class CudaSession(Session):
 
     def _look_at_slots(self, order: Sequence[int]) -> None:
         if self._placed is None:
-            super()._look_at_slots(order)
+            if not all(self._is_whole(name, order) for name in self.arena.layout.plan if name not in self.output_specs):
+                super()._look_at_slots(order)  # says which it was
             return
         contents, where = self._placed
         asked = torch.isin(where, self._index(order)) if order else torch.zeros_like(where, dtype=torch.bool)
@@ -172,6 +184,20 @@ class CudaSession(Session):
             held = self.arena.stacked(name).index_select(0, where[looked_at])
             if not same_bytes(held, content[looked_at]):
                 raise WrongBehaviour(f"changed its input {name}")
+
+    def _is_whole(self, name: str, order: Sequence[int]) -> bool:
+        """Whether every slot still holds the one content that was put into all of them."""
+        some = next(iter(self._contents.values()), None)
+        if some is None:
+            return True
+        if name in self.op.inplace or any(other is not some for other in self._contents.values()):
+            return False
+        held = (
+            self.arena.stacked(name)[list(self._contents)]
+            if len(self._contents) < self.slots
+            else (self.arena.stacked(name))
+        )
+        return same_bytes(held, some[name].expand_as(held))
 
     def close(self) -> None:
         torch.cuda.synchronize(self.keeper.device)
