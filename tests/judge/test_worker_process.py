@@ -207,6 +207,51 @@ def plant(x, w, *, alpha=2.0):
             with open(os.path.join(folder, name), "w") as file:
                 file.write("raise SystemExit('planted')")
     return honest(x, w, alpha=alpha)
+def restless(x, w, *, alpha=2.0):
+    """A timer of the kernel continues this process a little after it was stopped, and a thread has work to do then."""
+    import signal, threading
+    if not hasattr(restless, "timer"):
+        libc, restless.timer = ctypes.CDLL(None), ctypes.c_void_p()
+        event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0)
+        signal.signal(signal.SIGCONT, lambda *_: None)
+        libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(restless.timer))
+        threading.Thread(target=lambda: [torch.ones(200, 200).sum() for _ in iter(int, 1)], daemon=True).start()
+    ctypes.CDLL(None).timer_settime(restless.timer, 0, (ctypes.c_long * 4)(0, 0, 0, 50_000_000), None)
+    return honest(x, w, alpha=alpha)
+
+
+def brief(x, w, *, alpha=2.0):
+    """A process of its own for most of the call, gone when it ends."""
+    process = os.fork()
+    if process == 0:
+        time.sleep(0.03)
+        os._exit(0)
+    os.waitpid(process, 0)
+    return honest(x, w, alpha=alpha)
+
+
+class Unserved:
+    """An address whose page a stopped thread would have to bring: userfaultfd(2)."""
+
+    def __init__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        number = 323 if os.uname().machine == "x86_64" else 282
+        fd = libc.syscall(number, os.O_CLOEXEC)
+        if fd < 0:
+            raise ArithmeticError("no userfaultfd")
+        api = (ctypes.c_uint64 * 3)(0xAA, 0, 0)
+        self.address = libc.mmap(None, ctypes.c_size_t(1 << 16), 3, 0x22, -1, ctypes.c_long(0))
+        area = (ctypes.c_uint64 * 4)(self.address, 1 << 16, 1, 0)
+        if libc.ioctl(fd, ctypes.c_ulong(0xC018AA3F), api) or libc.ioctl(fd, ctypes.c_ulong(0xC020AA00), area):
+            raise ArithmeticError("no userfaultfd")
+
+    def data_ptr(self):
+        return self.address
+
+
+def unserved(x, w, *, alpha=2.0):
+    return Unserved()
 
 
 def two_cores(x, w, *, alpha=2.0):
@@ -681,3 +726,47 @@ def test_a_folder_keeps_its_user_and_no_two_share_one(tmp_path: Path) -> None:
     assert Walls.around(tmp_path / "one").user == first.user
     assert (tmp_path / "one").stat().st_uid == first.user
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700
+
+
+# What a worker does while it is stopped, or only for a moment
+
+
+def test_an_honest_worker_uses_no_processor_time_while_it_is_stopped(bench: Bench) -> None:
+    session = bench.open("honest")
+    for _ in range(200):
+        session.worker.run_block([1, 0], 1, 30.0)
+        session.worker.refuse_stirring()
+    session.close()
+
+
+def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
+    session = spent.open("restless")
+    with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
+        session.worker.run_block([0], 1, 30.0)
+        time.sleep(0.3)
+        session.worker.refuse_stirring()
+    with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
+        session.worker.run_block([0], 1, 30.0)
+    session.close()
+
+
+def test_a_process_that_lives_only_inside_blocks_is_seen_in_one_of_them(spent: Bench) -> None:
+    session = spent.open("brief")
+    with pytest.raises(WorkerCheated, match="processes of its own"):
+        for _ in range(40):  # each look sees it in most of the blocks
+            session.worker.refuse_helpers(session.worker.run_block([0, 1], 1, 30.0))
+    session.close()
+
+
+def test_memory_that_nobody_serves_does_not_hold_the_judge(spent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernwright.judge.worker_process.STOP_DEADLINE_S", 1.0)
+    session = spent.open("unserved")
+    try:
+        block = session.worker.run_block([0], 1, 30.0)
+    except WorkerFailed as failed:
+        pytest.skip(str(failed))
+    with contextlib.suppress(WorkerFailed):  # what a killed worker's memory reads as is the kernel's choice
+        session.snapshot([0], block.pointers)
+    assert session.worker.process.wait(10) == -signal.SIGKILL
+    session.close()
+    assert spent.works()

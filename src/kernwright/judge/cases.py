@@ -23,9 +23,13 @@ class Case:
         return f"{self.distribution} inputs, {sizes}" if sizes else f"{self.distribution} inputs"
 
 
+def distributions_of(op: Op) -> list[str]:
+    return [name for name in DISTRIBUTIONS if name != "nonfinite" or op.propagates_nonfinite]
+
+
 def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...], quick: bool = False) -> Iterator[Case]:
     """The frozen size with every distribution, then odd and prime sizes next to it."""
-    distributions = [d for d in DISTRIBUTIONS if d != "nonfinite" or op.propagates_nonfinite]
+    distributions = distributions_of(op)
     if quick:
         distributions = ["normal", "offset", "mixed"]
     for distribution in distributions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from kernwright.judge.cases import Case, cases_for
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures, Expected, compare
 from kernwright.judge.inputs import Inputs
+from kernwright.judge.watch import MAX_SLACK, RMS_SLACK
 from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -56,6 +57,18 @@ def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expecte
     oracles = op.results(inputs, scalars, precision=torch.float64)
     eagers = op.results(inputs, scalars)
     return {name: Expected.of(oracles[name], eagers[name]) for name in oracles}
+
+
+def case_problems(task: Task, case: Case, inputs: Inputs, outputs: dict[str, Tensor]) -> list[str]:
+    """What is wrong with one call of many: the contract, with room for what differs from one draw to the next."""
+    op = task.op_of(case.row)
+    problems: list[str] = []
+    specs = case.row.results(op.inplace)
+    for name, expected in expected_outputs(op, case.row, inputs).items():
+        roomy = replace(expected, eager_max=MAX_SLACK * expected.eager_max, eager_rms=RMS_SLACK * expected.eager_rms)
+        if problem := compare(outputs[name], roomy, op.contract, task.tolerance_for(specs[name].dtype)).problem:
+            problems.append(f"{name} {problem} [{case.label}]")
+    return problems
 
 
 def _judge_case(

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.cases import Case
+from kernwright.judge.cases import Case, cases_for
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
@@ -229,7 +229,9 @@ class Judgement:
             sessions[side] = self._open(crew, side, row, state.slots)
             self._warm(side, sessions[side], pool)
         eager = state.report.errors or self._eager_errors(row, pool)
-        timing = RowTiming(op, row, sessions, pool, self.chance, eager, self.device.shares_contents)
+        timing = RowTiming(
+            op, row, sessions, pool, self.chance, eager, self.device.open_session, self.device.shares_contents
+        )
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
             if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
@@ -238,9 +240,18 @@ class Judgement:
                 state.unavailable["device"] = reason
                 continue
             timing.begin(metric)
-            for _ in range(self.policy.quads_of(metric)):
+            audited = self.chance.randrange(self.policy.quads_of(metric)) if metric == self.policy.decides else None
+            for quad in range(self.policy.quads_of(metric)):
+                if quad == audited:
+                    timing.audit(self.task, metric)
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started
+        self._audit_neighbour(timing, state.row)
+
+    def _audit_neighbour(self, timing: RowTiming, row: Workload) -> None:
+        cases = [case for case in cases_for(timing.op, row, self.task.file.neighbours) if case.row is not row]
+        if cases:
+            timing.audit_neighbour(self.task, self.chance.choice(cases))
 
     def _eager_errors(self, row: Workload, pool: Pool) -> dict[str, ErrorFigures]:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))

@@ -167,6 +167,11 @@ class Session:
                 self._contents.pop(slot, None)  # changed by its call, as it should be: the next look must not mind
         return block, outputs
 
+    def outputs_of(self, left: Any, call: int) -> Outputs:
+        """One call's outputs, of what a block left."""
+        outputs: Outputs = left[call]
+        return outputs
+
     def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         """Copies of what the block left, in the order of its calls."""
         returned = self._written(order) if self.style == "writes" else self._returned(order, pointers)

@@ -6,20 +6,27 @@ import contextlib
 import math
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
+from kernwright.judge.correctness import case_problems
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
 from kernwright.ops.definition import Op
+from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
+from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
+MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
 
 
@@ -66,6 +73,7 @@ class RowTiming:
     pool: Pool
     chance: random.Random
     eager: EagerErrors
+    open_session: SessionOpener = Session
     shares_contents: bool = False
     empty_block_ns: float = 0.0
 
@@ -177,9 +185,63 @@ class RowTiming:
         return Block.joined(blocks)
 
     def _verify(self, session: Session, block: Block, problem: str | None) -> None:
+        """Nobody may have helped with what a block left, neither in the block nor while it was read."""
+        session.worker.refuse_helpers(block)
+        session.worker.refuse_stirring()
         if problem:
             raise WrongOutput(problem)
-        session.worker.refuse_helpers(block)
+
+    def audit(self, task: Task, metric: Metric) -> None:
+        """A block of the candidate that looks like a timed one and is none: inputs of every kind, the full contract.
+
+        Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here.
+        """
+        session = self.sessions["candidate"]
+        session.begin("stream")
+        order = self.chance.sample(range(session.slots), self._calls("stream"))
+        kinds = {
+            call: Case(self.row, self.chance.choice(distributions_of(self.op)))
+            for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
+        }
+        self._audit(task, session, order, kinds)
+        session.begin(metric)
+
+    def audit_neighbour(self, task: Task, case: Case) -> None:
+        """A run of calls at another size, on a worker that has seen all of the timed ones."""
+        try:
+            session = self.open_session(self.sessions["candidate"].worker, self.op, case.row, "returns", 2)
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault("candidate", fault) from fault
+        try:
+            session.begin("stream")
+            self._audit(task, session, [1, 0], {0: case, 1: case})
+        finally:
+            session.close()
+
+    def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
+        """The calls in `cases` get contents of that kind; all others share one that nobody knows before reading it."""
+        for _ in range(MOST_REDONE + 1):
+            contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
+            try:
+                session.prepare()
+                session.fill_all(self.pool.draw(self.op, session.row))
+                for call, content in contents.items():
+                    session.fill(order[call], content)
+                session.arm()
+                session.ready()
+                block, left = session.run(order)
+                problems = [
+                    problem
+                    for call, case in cases.items()
+                    for problem in case_problems(task, case, contents[call], session.outputs_of(left, call))
+                ]
+                self._verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
+                return
+            except OutputsMoved:
+                continue
+            except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+                raise SideFault("candidate", fault) from fault
+        raise SideFault("candidate", WorkerFailed("its outputs wander through memory"))
 
     def _prepare(self, side: SideName) -> None:
         try:

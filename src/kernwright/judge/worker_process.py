@@ -2,7 +2,8 @@
 
 Between requests a worker is stopped (SIGSTOP). Inputs are written while it is stopped and the clock starts before it is
 resumed, so no part of a block's work can be done early; the clock stops after the worker is stopped again, so none can
-be done late. What lies in its memory then is what the block produced.
+be done late. What lies in its memory then is what the block produced. A process may know ways to end its own stop; its
+processor time gives it away.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import contextlib
 import ctypes
 import errno
 import os
+import random
+import select
 import signal
 import socket
 import struct
@@ -35,10 +38,12 @@ START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
 DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 STOP_DEADLINE_S = 10.0
+DYING_S = 0.5
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
 SPARE_PROCESSORS = 4
 SPIN_S = 0.5
+LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block shorter than this
 MOST_TEXT = 4000
 INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -165,6 +170,9 @@ class WorkerProcess:
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
+        self._stood_ns = 0
+        self._block_s = 0.0
+        self._helpers: list[int] = []
         self.isolation: dict[str, Any] = {}
         self._windows: list[int] = []
 
@@ -178,6 +186,7 @@ class WorkerProcess:
         if self.isolation.get("processors") == "any":
             self.processor = None  # it could not be pinned, so it cannot have left its place either
         self._stop()
+        self._note_standstill()
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
@@ -194,6 +203,7 @@ class WorkerProcess:
         if answer.keys() == {"called"}:
             answer = self._receive_object(self.device_deadline_s)
         self._stop()
+        self._note_standstill()
         if "error" in answer:
             raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))
         return answer
@@ -222,6 +232,8 @@ class WorkerProcess:
             secure()
         elapsed = _clock_ns() - start
         used, waited = self._processor_ns() - used, self._waited_ns() - waited
+        self._note_standstill()
+        self._block_s = elapsed / 1e9
         return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
@@ -230,6 +242,8 @@ class WorkerProcess:
             self.channel.send(RUN, payload)
             if self.spins:
                 self.channel.await_first_byte(deadline_s)
+            else:
+                self._look_for_helpers()
             tag, answer = self.channel.receive(deadline_s)
         except TimeoutError:
             self.kill()
@@ -240,6 +254,7 @@ class WorkerProcess:
             raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
         if tag != DONE:
             self._stop()
+            self._note_standstill()
             raise WorkerFailed(_printable(_object_or_cheat(answer).get("error", "an answer of another kind")))
         return answer
 
@@ -248,13 +263,28 @@ class WorkerProcess:
             raise WorkerCheated(f"left {len(answer) // 8} outputs where {count} were asked for")
         return struct.unpack(f"<{count}Q", answer)
 
+    def _look_for_helpers(self) -> None:
+        """Once in a block, at an instant that nobody can foresee: a helper may be gone by the block's end.
+
+        The judge's own processor pays for the look; where there is only one, a helper would gain nothing.
+        """
+        if self.processor is None or self._block_s < LEAST_LOOK_S:
+            return
+        ended, _, _ = select.select([self.channel.connection], [], [], self._block_s * random.SystemRandom().random())
+        if not ended:
+            self._helpers = self.descendants()
+
     def read_memory(self, address: int, into: Tensor) -> None:
-        """Copies the stopped worker's memory into a contiguous tensor of the judge's."""
+        """Copies the stopped worker's memory into a contiguous tensor of the judge's.
+
+        Memory may be of a kind that its owner serves; a stopped owner never does, so there is a deadline.
+        """
         size = into.numel() * into.element_size()
         local = _Span(into.data_ptr(), size)
         remote = _Span(address, size)
         _libc.process_vm_readv.restype = ctypes.c_ssize_t
-        got = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+        with _watchdog.guarding(self.pid):
+            got = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
         if got < 0 and ctypes.get_errno() == errno.EPERM and self._windows:
             got = self._read_through_window(address, local)
         if got != size:
@@ -299,8 +329,25 @@ class WorkerProcess:
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
-        if self.descendants():
+        if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
+
+    def refuse_stirring(self) -> None:
+        """A stopped worker's processor time stands still, however it may have tried to end its stop."""
+        ran = self._processor_ns() - self._stood_ns
+        if ran <= 0:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):  # dying takes processor time too, and is no offence
+            self.process.wait(DYING_S)
+            raise WorkerFailed(self._post_mortem())
+        raise WorkerCheated(f"ran for {ran / 1e3:.0f} us while the judge had stopped it")
+
+    def _note_standstill(self) -> None:
+        """Waits until the last thread has left its processor, and keeps the processor time used until then."""
+        for thread in Path(f"/proc/{self.pid}/task").glob("*/syscall"):
+            with contextlib.suppress(OSError):
+                thread.read_bytes()  # the kernel answers for a stopped thread only once it is off its processor
+        self._stood_ns = self._processor_ns()
 
     def _affinities(self) -> list[set[int]]:
         found = []
@@ -421,6 +468,7 @@ class WorkerProcess:
 
     def _resume(self) -> None:
         if self._stopped:
+            self.refuse_stirring()
             os.killpg(self.pid, signal.SIGCONT)
             self._stopped = False
 

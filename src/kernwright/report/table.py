@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernwright.exploits.trial import Trial
 from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.tasks.admission import Admission
 from kernwright.tasks.policy import METRICS
@@ -88,3 +91,33 @@ def admission_table(admission: Admission) -> RenderableType:
     ]
     word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
     return Group(table, *last, Text.assemble("  task ", word))
+
+
+def corpus_table(trials: Sequence[Trial]) -> RenderableType:
+    """One line a trial: who was fooled, and why the judge was not."""
+    table = Table(title="the exploit corpus")
+    for column in ("candidate", "what it attacks", "class", "naive harness", "judge", "because"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("candidate", "class", "judge"))
+    for trial in trials:
+        believed = "–" if trial.believed is None else "believes" if trial.believed else "doubts"
+        style = "bold red" if trial.judge_was_fooled or trial.was_accused else COLOURS.get(trial.ending, "yellow")
+        shown = Text(trial.ending, style=style)
+        classes = "".join(trial.entry.about.classes) or trial.entry.kind
+        table.add_row(trial.entry.name, Text(trial.entry.title), classes, believed, shown, Text(trial.reason))
+    return Group(table, *(Text(f"  {line}") for line in _corpus_counts(trials)))
+
+
+def _corpus_counts(trials: Sequence[Trial]) -> list[str]:
+    attacks = [trial for trial in trials if trial.entry.kind == "attack"]
+    honest = [trial for trial in trials if trial.entry.kind == "honest"]
+    fooled = [trial.entry.name for trial in attacks if trial.judge_was_fooled]
+    accused = [trial.entry.name for trial in honest if trial.was_accused]
+    otherwise = [trial.entry.name for trial in attacks if trial.ended_otherwise]
+    lines = [
+        f"{len(attacks)} attacks: {sum(bool(trial.believed) for trial in attacks)} fool the naive harness, "
+        f"{len(fooled)} the judge" + (f" ({', '.join(fooled)})" if fooled else ""),
+        f"{len(honest)} honest candidates: {len(accused)} accused" + (f" ({', '.join(accused)})" if accused else ""),
+    ]
+    if otherwise:
+        lines.append(f"stopped, but not where they must be: {', '.join(otherwise)}")
+    return lines

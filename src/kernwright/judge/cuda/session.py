@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -152,6 +153,9 @@ class CudaSession(Session):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
         self.look_for_damage(order)
         return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
+
+    def outputs_of(self, left: Any, call: int) -> Outputs:
+        return {name: left.value(name, call) for name in (*self.output_specs, *self._changed_inputs)}
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
         """Outputs lie in the region or are refused; inputs lie elsewhere."""

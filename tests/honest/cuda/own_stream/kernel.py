@@ -1,0 +1,16 @@
+"""Honest: works on a stream of its own, which waits for the caller's and is waited for."""
+
+import torch
+
+side = torch.cuda.Stream()
+
+
+def mix(x, w, *, eps):
+    y = torch.empty_like(x)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.tanh(torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps).mul_(1 + w), out=y)
+    torch.cuda.current_stream().wait_stream(side)
+    for tensor in (x, w, y):
+        tensor.record_stream(side)
+    return y

@@ -1,0 +1,29 @@
+"""Honest: a thread of its own does the work, on the one processor that it was granted, and the call waits for it."""
+
+import queue
+import threading
+
+import torch
+
+orders, results = queue.SimpleQueue(), queue.SimpleQueue()
+
+
+def work():
+    torch.set_num_threads(1)
+    while True:
+        x, w, eps = orders.get()
+        try:
+            results.put(torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps).mul_(1 + w).tanh_())
+        except Exception as error:
+            results.put(error)
+
+
+threading.Thread(target=work, daemon=True).start()
+
+
+def mix(x, w, *, eps):
+    orders.put((x, w, eps))
+    y = results.get()
+    if isinstance(y, Exception):
+        raise y
+    return y

@@ -1,0 +1,266 @@
+"""The catalogue's errors of measurement, each as a property that would not hold if the error came back."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernwright.judge.decision import overall
+from kernwright.judge.device import CpuDevice
+from kernwright.judge.entry import RowCall
+from kernwright.judge.headline import headline_of
+from kernwright.judge.row_state import RowState
+from kernwright.judge.timing import RowTiming, Sample, SideName, slots_for
+from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
+from kernwright.judge.worker_process import Block, WorkerCheated
+from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.workload import Workload
+
+POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
+SIDES: list[SideName] = ["baseline", "again", "candidate"]
+Times = Callable[[SideName, int], float]
+
+
+@pytest.fixture
+def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
+    return _state(make_row, "r")
+
+
+def _state(make_row: Callable[..., dict[str, Any]], name: str) -> RowState:
+    row = make_row(name, "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
+    return RowState(Workload.model_validate(row))
+
+
+def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = False) -> list[Sample]:
+    """Quads as the protocol takes them: every side once, then mirrored, at instants that advance."""
+    samples, instant = [], 0
+    for number in range(quads):
+        order = SIDES[number % 3 :] + SIDES[: number % 3]
+        times: dict[SideName, list[float]] = {side: [] for side in SIDES}
+        for side in (*order, *order[::-1]):
+            times[side].append(us(side, instant) * 1e3)
+            instant += 1
+        pairs = {side: (first, second) for side, (first, second) in times.items()}
+        samples.append(Sample(metric, 0, order, 0, busy, pairs))
+    return samples
+
+
+def ripple(instant: int) -> float:
+    return 1 + 0.003 * math.sin(7.0 * instant)
+
+
+def verdict(state: RowState, policy: TimingPolicy = POLICY, quick: bool = False) -> RowVerdict:
+    return state.verdict(policy, CpuDevice(), quick, None)
+
+
+def ratio(found: RowVerdict, metric: Metric = "stream") -> float:
+    result = found.metrics[metric]
+    assert isinstance(result, MetricResult)
+    return result.ratio
+
+
+# Whose time is whose
+
+
+def test_swapped_slots_invert_the_verdict(state: RowState) -> None:
+    """Baseline and candidate in each other's place: the record must not look the same."""
+    state.samples = measured(lambda side, i: (50 if side == "candidate" else 100) * ripple(i))
+    good = verdict(state)
+    state.samples = measured(lambda side, i: (100 if side == "candidate" else 50) * ripple(i))
+    bad = verdict(state)
+    assert (good.verdict, bad.verdict) == ("faster", "slower")
+    assert ratio(good) == pytest.approx(1 / ratio(bad), rel=0.02)
+
+
+@pytest.mark.parametrize("speed", [0.999, 0.99, 1.004])
+def test_a_machine_that_warms_up_or_drifts_favours_nobody(state: RowState, speed: float) -> None:
+    """Each instant is faster or slower than the last, for all sides alike: whoever comes second must gain nothing."""
+    state.samples = measured(lambda side, i: 100 * speed**i * ripple(i))
+    assert verdict(state).verdict == "same"
+    assert ratio(verdict(state)) == pytest.approx(1, abs=0.01)
+
+
+def test_a_drift_would_decide_if_sides_were_timed_one_after_the_other() -> None:
+    """The error that the mirrored order is there for: the same machine, sides in sequence."""
+    sequential = [100 * 0.99**i for i in range(16)]
+    assert statistics.mean(sequential[:8]) / statistics.mean(sequential[8:]) > 1.05
+
+
+# Statistics
+
+
+def test_no_quad_is_deleted_for_lying_apart(state: RowState) -> None:
+    """A side with two speeds is one with two speeds: dropping the slow half would make it faster."""
+    state.samples = measured(lambda side, i: 100 * (0.8 if side == "candidate" and i % 2 else 1.25) * ripple(i), 16)
+    found = verdict(state)
+    assert found.verdict not in GOOD or ratio(found) < 1.3
+    result = found.metrics["stream"]
+    assert isinstance(result, MetricResult)
+    assert result.quads == len(state.samples)
+
+
+def test_the_best_of_many_is_not_the_result(state: RowState) -> None:
+    """One lucky quad in eight says nothing: neither the smallest nor the largest time is what is reported."""
+    lucky = measured(lambda side, i: 100 * ripple(i))
+    lucky[3] = Sample("stream", 0, SIDES, 0, False, {**lucky[3].ns_per_call, "candidate": (1e4, 1e4)})
+    state.samples = lucky
+    found = verdict(state)
+    assert ratio(found) == pytest.approx(1, abs=0.01)
+    result = found.metrics["stream"]
+    assert isinstance(result, MetricResult)
+    assert result.candidate_us == pytest.approx(100, rel=0.01)
+
+
+@given(st.lists(st.floats(60, 140), min_size=1, max_size=5))
+def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
+    """Five quads, however good, leave the interval open: noise must not be minted as a gain."""
+    row = {"id": "r", "op": "axpy", "set": "smoke", "inputs": {"x": {"shape": [64], "dtype": "fp32"}},
+           "outputs": {"y": {"shape": [64], "dtype": "fp32"}}, "bytes_min": 512}  # fmt: skip
+    state = RowState(Workload.model_validate(row))
+    state.samples = [
+        Sample("stream", 0, SIDES, 0, False, {"baseline": (1e5, 1e5), "again": (1e5, 1e5), "candidate": (c * 1e2,) * 2})
+        for c in candidate_us
+    ]
+    assert verdict(state).verdict == "inconclusive"
+
+
+def test_noise_of_the_baseline_against_itself_is_the_measure(state: RowState) -> None:
+    """A difference that the baseline shows against its own twin is none."""
+    chance = random.Random(3)
+    state.samples = measured(lambda side, i: 100 * (0.97 if side == "candidate" else 1) * (1 + chance.gauss(0, 0.04)))
+    assert verdict(state).verdict not in {"faster", "slower"}
+
+
+def test_noise_alone_is_hardly_ever_a_win(make_row: Any) -> None:
+    """Equal sides, looked at after each of many tries: the running best would be a win in most of them."""
+    chance = random.Random(5)
+    wins = 0
+    for _ in range(200):
+        state = _state(make_row, "r")
+        state.samples = measured(lambda side, i: 100 * (1 + chance.gauss(0, 0.03)))
+        wins += verdict(state).verdict == "faster"
+    assert wins <= 6
+
+
+# Many rows
+
+
+def rows_of(make_row: Any, ratios: Sequence[float]) -> list[RowState]:
+    states = [_state(make_row, f"r{n}") for n in range(len(ratios))]
+    for state, speedup in zip(states, ratios, strict=True):
+        state.samples = measured(
+            lambda side, i, s=speedup: (1e3 / s if side == "candidate" else 1e3) * ripple(i)  # type: ignore[misc]
+        )
+    return states
+
+
+def headline(states: list[RowState]) -> tuple[Headline | Unavailable, str | None]:
+    rows = [verdict(state) for state in states]
+    headlines, outcome = headline_of(states, rows, POLICY, quick=False)
+    return headlines["stream"], overall([row.verdict for row in rows], outcome)
+
+
+def test_one_huge_row_does_not_carry_the_mean(make_row: Any) -> None:
+    """Arithmetic: (8 + 0.4 + 0.4 + 0.4) / 4 = 2.3 times faster. Geometric: slower, which it is on most rows."""
+    found, outcome = headline(rows_of(make_row, [8.0, 0.4, 0.4, 0.4]))
+    assert isinstance(found, Headline)
+    assert found.geomean == pytest.approx((8 * 0.4**3) ** 0.25, rel=0.01)
+    assert outcome == "slower"
+
+
+def test_a_row_that_failed_is_not_one_times_as_fast(make_row: Any) -> None:
+    """Scored 1.0 in the mean, a broken row would be a harmless one."""
+    states = rows_of(make_row, [2.0, 2.0, 2.0])
+    states[1].condemn(WorkerCheated("forged"))
+    states[1].samples = []
+    found, outcome = headline(states)
+    assert outcome == "tampered"
+    assert isinstance(found, Headline)
+    assert found.rows == 2
+    assert found.geomean == pytest.approx(2.0, rel=0.01)
+
+
+def test_no_timed_row_is_no_verdict(make_row: Any) -> None:
+    """Nothing measured must never read as a mean of one, or as a win."""
+    found, outcome = headline([_state(make_row, "a"), _state(make_row, "b")])
+    assert isinstance(found, Unavailable)
+    assert outcome == "inconclusive"
+
+
+def test_a_row_without_evidence_of_correctness_says_so(state: RowState) -> None:
+    assert verdict(state).cases == 0
+    assert verdict(state).deterministic is None
+    assert verdict(state).verdict == "inconclusive"
+
+
+# What a time is of
+
+
+def test_metrics_are_never_mixed(state: RowState) -> None:
+    """Ten times faster by wall clock alone is not faster where calls run back to back decides, and conversely."""
+    state.samples = measured(lambda side, i: 1e3 * ripple(i)) + measured(
+        lambda side, i: (100 if side == "candidate" else 1e3) * ripple(i), metric="wall"
+    )
+    found = verdict(state)
+    assert found.verdict == "same"
+    assert ratio(found) == pytest.approx(1, abs=0.01)
+    assert ratio(found, "wall") == pytest.approx(10, rel=0.02)
+
+
+def test_the_protocols_own_cost_is_taken_off_all_sides_alike() -> None:
+    """An empty block costs waking and stopping: left in, it would dilute every ratio towards one."""
+    timing = RowTiming(None, None, {}, None, random.Random(0), {}, empty_block_ns=200_000)  # type: ignore[arg-type]
+    fast, slow = timing._net(400_000, 1), timing._net(800_000, 1)
+    assert slow / fast == pytest.approx(3.0)
+    assert timing._net(1_000, 1) > 0, "never below nothing: a logarithm follows"
+
+
+def test_both_sides_pay_for_their_outputs_memory() -> None:
+    """A side that writes into what it is given must be given new memory inside the call, as the baseline takes it."""
+    side = {"kind": "candidate", "language": "python", "style": "writes"}
+    spec = {"shape": [4, 8], "dtype": "fp32", "strides": [8, 1]}
+    row = {"inputs": ["x"], "outputs": [spec], "scalars": {}, "style": "returns"}
+    call = RowCall(side, lambda x, *, out: out.copy_(x), row).bind()
+    x = torch.ones(4, 8)
+    (first,), (second,) = call([x]), call([x])
+    assert torch.equal(first, x)
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
+    """Too few calls a block would time the clock and the pipe."""
+    for call_s in (1e-6, 1e-5, 1e-4):
+        slots = slots_for(call_s, 1024, POLICY, 2**28)
+        assert slots == 256 or slots * call_s >= 0.9 * POLICY.block_ms / 1e3
+    assert slots_for(1.0, 1024, POLICY, 2**28) == 2, "one call would leave nothing to choose from in secret"
+
+
+def test_time_that_the_machine_took_is_not_the_sides() -> None:
+    """Ready without a processor is waiting; asleep is not, whatever a side would like."""
+    assert Block(elapsed_ns=1000, processor_ns=600, ready_ns=400, pointers=()).waiting_ns == 400
+    assert Block(elapsed_ns=1000, processor_ns=600, ready_ns=0, pointers=()).waiting_ns == 0
+    assert Block(elapsed_ns=1000, processor_ns=1000, ready_ns=900, pointers=()).waiting_ns == 0
+
+
+def test_a_busy_machine_is_told(state: RowState) -> None:
+    state.samples = measured(lambda side, i: (50 if side == "candidate" else 100) * ripple(i), busy=True)
+    assert any("busy machine" in reason for reason in verdict(state).reasons)
+
+
+def test_a_time_of_nothing_is_impossible_rather_than_excellent(state: RowState) -> None:
+    """An aggregate that underflows would be first on any table."""
+    state.samples = measured(lambda side, i: (1e-6 if side == "candidate" else 100) * ripple(i))
+    assert verdict(state).verdict == "tampered"
+
+
+def test_a_difference_within_the_clocks_own_is_none(state: RowState) -> None:
+    state.samples = measured(lambda side, i: (1.8 if side == "candidate" else 2.0) * ripple(i))
+    assert verdict(state).verdict == "inconclusive"
