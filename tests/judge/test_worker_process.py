@@ -740,12 +740,14 @@ def test_an_honest_worker_uses_no_processor_time_while_it_is_stopped(bench: Benc
 
 
 def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
+    """Where seccomp does not keep it from having a timer."""
+    spent.fresh("seccomp")
     session = spent.open("restless")
     with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
         session.worker.run_block([0], 1, 30.0)
         time.sleep(0.3)
         session.worker.refuse_stirring()
-    with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
+    with pytest.raises(WorkerCheated, match="while (the judge had stopped it|it was to stand still)"):
         session.worker.run_block([0], 1, 30.0)
     session.close()
 
