@@ -150,5 +150,7 @@ class Crew:
         self.device.retire(self.workers[name])
 
     def dismiss(self) -> None:
+        for worker in self.workers.values():
+            worker.process.kill()  # all at once: a GPU's process takes its time to end
         for name in self.workers:
             self._end(name)

@@ -28,6 +28,7 @@ from typing import Any
 
 from torch import Tensor
 
+from kernwright.judge import procfs
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
 from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
 from kernwright.judge.walls import Walls, import_folders
@@ -148,7 +149,7 @@ class WorkerProcess:
         self.processor = processor
         self.scratch = scratch
         self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
-        self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
+        self._known = set(procfs.living_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
         # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
@@ -223,7 +224,7 @@ class WorkerProcess:
         """
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
         self._refuse_movement()
-        used, waited = self._processor_ns(), self._waited_ns()
+        used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
@@ -231,7 +232,7 @@ class WorkerProcess:
         if secure is not None:
             secure()
         elapsed = _clock_ns() - start
-        used, waited = self._processor_ns() - used, self._waited_ns() - waited
+        used, waited = self._processor_ns() - used, procfs.run_delay_ns(self.pid) - waited
         self._note_standstill()
         self._block_s = elapsed / 1e9
         return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
@@ -344,43 +345,35 @@ class WorkerProcess:
 
     def _note_standstill(self) -> None:
         """Waits until the last thread has left its processor, and keeps the processor time used until then."""
-        for thread in Path(f"/proc/{self.pid}/task").glob("*/syscall"):
+        for thread in procfs.threads(self.pid):
             with contextlib.suppress(OSError):
-                thread.read_bytes()  # the kernel answers for a stopped thread only once it is off its processor
+                procfs.read(
+                    f"/proc/{self.pid}/task/{thread}/syscall"
+                )  # the kernel answers for a stopped thread only once it is off its processor
         self._stood_ns = self._processor_ns()
 
     def _affinities(self) -> list[set[int]]:
         found = []
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
+        for thread in procfs.threads(self.pid):
             with contextlib.suppress(ProcessLookupError):
-                found.append(os.sched_getaffinity(int(task.name)))
+                found.append(os.sched_getaffinity(thread))
         return found
-
-    def _waited_ns(self) -> int:
-        """Time that the worker's first thread was ready to run and had no processor, from the kernel.
-
-        Calls are made on that thread. The others are the libraries' helpers: on one processor they wait for it.
-        """
-        try:
-            return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[1])
-        except OSError:
-            return 0
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
         found: list[int] = []
         # Once it is buried, its number may be another's.
-        waiting = _children(self.pid) if self.process.returncode is None else []
+        waiting = procfs.living_children(self.pid) if self.process.returncode is None else []
         while waiting:
             pid = waiting.pop()
             found.append(pid)
-            waiting += _children(pid)
-        return found + [pid for pid in self._orphans() if _is_alive(pid)]
+            waiting += procfs.living_children(pid)
+        return found + [pid for pid in self._orphans() if procfs.is_alive(pid)]
 
     def _orphans(self) -> list[int]:
         """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
         ours = self._known | _workers | zygote_pids()
-        strangers = [pid for pid in _all_children(os.getpid()) if pid not in ours]
+        strangers = [pid for pid in procfs.children(os.getpid()) if pid not in ours]
         user = self.walls.user
         return strangers if user is None else [pid for pid in strangers if _belongs_to(pid, user)]
 
@@ -518,19 +511,6 @@ def _printable(text: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text)[:MOST_TEXT])
 
 
-def _children(pid: int) -> list[int]:
-    """A process's living children, of all its threads; the dead are no help to anyone."""
-    return [child for child in _all_children(pid) if _is_alive(child)]
-
-
-def _all_children(pid: int) -> list[int]:
-    found: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in listed.read_text().split()]
-    return found
-
-
 def _belongs_to(pid: int, user: int) -> bool:
     try:
         return user in owners_of(pid)
@@ -557,13 +537,6 @@ def _kills_for_memory() -> int:
     except OSError:
         return 0
     return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def _object_or_cheat(payload: bytes) -> dict[str, Any]:
