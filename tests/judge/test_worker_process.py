@@ -747,7 +747,7 @@ def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
         session.worker.run_block([0], 1, 30.0)
         time.sleep(0.3)
         session.worker.refuse_stirring()
-    with pytest.raises(WorkerCheated, match="while (the judge had stopped it|it was to stand still)"):
+    with pytest.raises(WorkerCheated, match=r"while (the judge had stopped it|it was to stand still)"):
         session.worker.run_block([0], 1, 30.0)
     session.close()
 
