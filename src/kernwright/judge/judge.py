@@ -22,11 +22,12 @@ from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
+from kernwright.judge.seal import PACKAGE, Seal
 from kernwright.judge.session import DeviceBusy, Outputs, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
-from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
@@ -94,6 +95,7 @@ class Judgement:
         return verdict
 
     def _rounds(self) -> None:
+        seal = Seal.over(PACKAGE, self.task.folder)
         for number in range(self.policy.max_rounds):
             pending = [state for state in self.states if state.pending]
             if not pending:
@@ -111,11 +113,20 @@ class Judgement:
                     self._take_census(crew, pending)
             finally:
                 crew.dismiss()
+            self._refuse_changed_files(seal)
             self._record_round(number)
             if number + 1 >= self.policy.first_look:
                 for state in pending:
                     if state.pending:
                         state.look(self.policy)
+
+    def _refuse_changed_files(self, seal: Seal) -> None:
+        """Workers that start later would run something else than what was asked for, and what the digests name."""
+        if changed := seal.broken():
+            cause = WorkerCheated(f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}")
+            for state in self.states:
+                if state.fault != "tampered":
+                    state.condemn(cause)
 
     def _assemble(self) -> Crew:
         try:
@@ -203,7 +214,7 @@ class Judgement:
         try:
             self._time_row(crew, state, number, sessions)
         except SideFault as fault:
-            if fault.side != "candidate":
+            if fault.side != "candidate" and not isinstance(fault.cause, StrayProcess):
                 raise EnvironmentProblem(
                     f"baseline {self.baseline.name} fell over on row {state.row.id}: {fault.cause}",
                     "judge against another baseline, or mend this one",

@@ -48,7 +48,6 @@ LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block short
 MOST_TEXT = 4000
 INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _libc = ctypes.CDLL(None, use_errno=True)
-prctl(PR_SET_CHILD_SUBREAPER, 1)  # a worker's orphans become ours: they cannot hide from us
 _workers: set[int] = set()
 
 
@@ -93,6 +92,10 @@ class WorkerFailed(Exception):
 
 class WorkerCheated(Exception):
     """The worker did what no honest side does."""
+
+
+class StrayProcess(WorkerCheated):
+    """A process without a parent runs beside the workers: only a candidate brings code that could have left it."""
 
 
 class _Span(ctypes.Structure):
@@ -149,6 +152,8 @@ class WorkerProcess:
         self.processor = processor
         self.scratch = scratch
         self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
+        # A worker's orphans become ours: they cannot hide from us. Asked for each time, since no fork inherits it.
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._known = set(procfs.living_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
@@ -330,6 +335,8 @@ class WorkerProcess:
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
+        if any(procfs.is_alive(pid) for pid in self._strangers()):
+            raise StrayProcess("left a process running beside the timed blocks")
         if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
 
@@ -372,10 +379,13 @@ class WorkerProcess:
 
     def _orphans(self) -> list[int]:
         """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
-        ours = self._known | _workers | zygote_pids()
-        strangers = [pid for pid in procfs.children(os.getpid()) if pid not in ours]
         user = self.walls.user
-        return strangers if user is None else [pid for pid in strangers if _belongs_to(pid, user)]
+        return self._strangers() if user is None else [pid for pid in self._strangers() if _belongs_to(pid, user)]
+
+    def _strangers(self) -> list[int]:
+        """Children of the judge that it never asked for."""
+        ours = self._known | _workers | zygote_pids()
+        return [pid for pid in procfs.children(os.getpid()) if pid not in ours]
 
     def log_tail(self) -> str:
         if self._log.closed:
