@@ -278,7 +278,7 @@ class Judgement:
     def _warm(self, side: SideName, session: Session, pool: Pool) -> None:
         try:
             warm_up(session, pool)
-        except (WorkerFailed, WorkerCheated) as cause:
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
 
     def _slots(self, crew: Crew, state: RowState, pool: Pool) -> int:
@@ -288,7 +288,7 @@ class Judgement:
             session = self._open(crew, side, state.row, 2)
             try:
                 seconds.append(call_seconds(session, pool))
-            except (WorkerFailed, WorkerCheated) as cause:
+            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 raise SideFault(side, cause) from cause
             finally:
                 session.close()

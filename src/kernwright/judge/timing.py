@@ -25,6 +25,8 @@ SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's 
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
+MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge looks further each time
+WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
@@ -77,7 +79,7 @@ class RowTiming:
     shares_contents: bool = False
     empty_block_ns: float = 0.0
 
-    def begin(self, metric: Metric, repeats: int = 9) -> None:
+    def begin(self, metric: Metric) -> None:
         """From here on quads are of this metric.
 
         First comes what a block of no calls costs: waking, answering, stopping. It is taken off every side's blocks
@@ -90,8 +92,11 @@ class RowTiming:
                     warm_up(session, self.pool, metric)  # shows where this metric's outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                     raise SideFault(side, fault) from fault
+        self._measure_protocol()
+
+    def _measure_protocol(self) -> None:
         try:
-            self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
+            self.empty_block_ns = empty_block_ns(self.sessions["again"])
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault("again", fault) from fault
 
@@ -120,16 +125,17 @@ class RowTiming:
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
         took. All sides are run again, on new contents: what was seen once proves nothing a second time.
         """
-        redone = 0
+        redone = moves = 0
         while True:
             try:
                 times, waited = self._half(metric, sides)
                 if not waited or redone >= MOST_REDONE:
                     return times, redone, waited
+                redone += 1
             except OutputsMoved as moved:
-                if redone >= MOST_REDONE:
-                    raise SideFault(moved.side, WorkerFailed("its outputs wander through memory")) from None
-            redone += 1
+                if (moves := moves + 1) > MOST_MOVES:
+                    raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
+                self._measure_protocol()  # there is more to read back now, for every side
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
         """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
@@ -220,7 +226,7 @@ class RowTiming:
 
     def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
         """The calls in `cases` get contents of that kind; all others share one that nobody knows before reading it."""
-        for _ in range(MOST_REDONE + 1):
+        for _ in range(MOST_MOVES + 1):
             contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
             try:
                 session.prepare()
@@ -241,7 +247,7 @@ class RowTiming:
                 continue
             except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
                 raise SideFault("candidate", fault) from fault
-        raise SideFault("candidate", WorkerFailed("its outputs wander through memory"))
+        raise SideFault("candidate", WorkerFailed(WANDERING))
 
     def _prepare(self, side: SideName) -> None:
         try:
@@ -275,14 +281,14 @@ def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
     """Every slot called once: its memory touched, the allocator grown to a block's outputs, the side compiled."""
     order = range(1) if metric == "wall" else range(session.slots)
     contents = pool.draw(session.op, session.row)
-    for _ in range(MOST_REDONE + 1):
+    for _ in range(MOST_MOVES + 1):
         session.prepare()
         session.fill_all(contents)
         session.ready()
         with contextlib.suppress(OutputsMoved):
             session.run(order, with_python=metric != "device")
             return
-    raise WorkerFailed("its outputs wander through memory")
+    raise WorkerFailed(WANDERING)
 
 
 def call_seconds(session: Session, pool: Pool, repeats: int = 3) -> float:
@@ -294,5 +300,8 @@ def call_seconds(session: Session, pool: Pool, repeats: int = 3) -> float:
         session.prepare()
         session.fill(slot, pool.draw(session.op, session.row))
         session.ready()
-        best = min(best, session.run([slot])[0].elapsed_ns)
+        with contextlib.suppress(OutputsMoved):
+            best = min(best, session.run([slot])[0].elapsed_ns)
+    if math.isinf(best):
+        raise WorkerFailed(WANDERING)
     return max(best - empty_block_ns(session), 1e3) / 1e9

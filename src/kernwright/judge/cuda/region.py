@@ -96,11 +96,12 @@ class Keeper:
         """How much of a region is copied: a call by itself leaves less than a block of them."""
         return self._windows.get(self.metric, 0)
 
-    def reaches(self, end: int) -> bool:
-        """Whether a span that ends here was inside the window; where not, the next one will."""
+    def reaches(self, end: int, region: Region) -> bool:
+        """Whether a span that ends here was inside the window; where not, the next one has room for it and more."""
         if end <= self.window:
             return True
-        self._windows[self.metric] = rounded(end)
+        roomy = rounded(end if self.window == 0 else 2 * end)
+        self._windows[self.metric] = min(roomy, region.memory.size)
         return False
 
     def secure(self, region: Region) -> None:

@@ -149,7 +149,7 @@ class CudaSession(Session):
             self._refuse_shared_memory(order, block.pointers)
         offsets = self.region.offsets(block.pointers, sizes)
         self._left = [(offset, offset + sizes[n % len(sizes)]) for n, offset in enumerate(offsets)]
-        if not self.keeper.reaches(max((end for _, end in self._left), default=0)):
+        if not self.keeper.reaches(max((end for _, end in self._left), default=0), self.region):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
         self.look_for_damage(order)
         return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
