@@ -155,7 +155,7 @@ class CudaDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
         largest = max(row.bytes_min for row in rows)
         self._region_bytes = driver.rounded(
-            min(self.arena_bytes + SCRATCH_FACTOR * largest + 2**28, self.free_bytes() // 5)
+            min(2 * self.arena_bytes + SCRATCH_FACTOR * largest + 2**28, self.free_bytes() // 5)
         )
         self._pool_library = build_pool(folder)
 

@@ -21,16 +21,22 @@ std::map<uintptr_t, size_t> vacant;  // by address: start and length
 uintptr_t region = 0;
 size_t region_size = 0;
 
+// The driver is in the process, but not where every library could see its symbols.
+void* driver_symbol(const char* name) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  return driver != nullptr ? dlsym(driver, name) : nullptr;
+}
+
 void* from_driver(size_t size) {
   using Allocate = int (*)(uint64_t*, size_t);
-  static const auto allocate = reinterpret_cast<Allocate>(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+  static const auto allocate = reinterpret_cast<Allocate>(driver_symbol("cuMemAlloc_v2"));
   uint64_t address = 0;
   return allocate != nullptr && allocate(&address, size) == 0 ? reinterpret_cast<void*>(address) : nullptr;
 }
 
 void to_driver(void* pointer) {
   using Release = int (*)(uint64_t);
-  static const auto release = reinterpret_cast<Release>(dlsym(RTLD_DEFAULT, "cuMemFree_v2"));
+  static const auto release = reinterpret_cast<Release>(driver_symbol("cuMemFree_v2"));
   if (release != nullptr) release(reinterpret_cast<uint64_t>(pointer));
 }
 
