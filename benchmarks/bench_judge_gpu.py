@@ -188,10 +188,11 @@ def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, fold
 
 
 @app.command()
-def injected(repeats: int = 3, folder: Out = DEFAULT_OUT) -> None:
+def injected(
+    repeats: int = 3, long_rows: str = "nap_[2-9][0-9]*us", short_rows: str = "nap_[2-8]us", folder: Out = DEFAULT_OUT
+) -> None:
     """A known slowdown and a known speedup of the kernels: detected? reported right?"""
     task = write_task(folder, "device")
-    long_rows, short_rows = "nap_[2-9][0-9]*us", "nap_[2-8]us"
     plans = [
         (folder / "slow_share", napping(folder, "three_percent_slower", 1.03, 0), "steady", long_rows),
         (folder / "slow_tail", napping(folder, "half_a_microsecond_slower", 1.0, 500), "steady", short_rows),

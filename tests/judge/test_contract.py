@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernwright.judge.contract import EAGER_FACTOR, Expected, compare
+from kernwright.judge.contract import EAGER_FACTOR, ErrorFigures, Expected, compare
 from kernwright.tasks.task import Tolerance
 
 LOOSE = Tolerance(atol=1e9, rtol=1e9)
