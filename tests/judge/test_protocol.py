@@ -215,6 +215,21 @@ def test_metrics_are_never_mixed(state: RowState) -> None:
     assert ratio(found, "wall") == pytest.approx(10, rel=0.02)
 
 
+def test_a_gain_without_a_wall_time_beside_it_is_not_believed(state: RowState) -> None:
+    """Work shared between calls shows in `wall` alone: too few of its quads must not switch that look off."""
+    state.samples = measured(lambda side, i: (100 if side == "candidate" else 1e3) * ripple(i))
+    state.samples += measured(lambda side, i: 1e3 * ripple(i), quads=5, metric="wall")
+    assert verdict(state).verdict == "inconclusive"
+    assert "no wall time" in verdict(state).reasons[-1]
+
+
+@given(st.integers(6, 40), st.integers(1, 5), st.integers(0, 5))
+def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first_look: int, more: int) -> None:
+    per_round = -(-quads // first_look)
+    policy = TimingPolicy(quads_per_round=per_round, first_look=first_look, max_rounds=first_look + more)
+    assert policy.quads_of("wall") * first_look >= 6
+
+
 def test_the_protocols_own_cost_is_taken_off_all_sides_alike() -> None:
     """An empty block costs waking and stopping: left in, it would dilute every ratio towards one."""
     timing = RowTiming(None, None, {}, None, random.Random(0), {}, empty_block_ns=200_000)  # type: ignore[arg-type]

@@ -134,6 +134,8 @@ class RowState:
         if outcome in ("faster", "slower") and _too_close(deciding, policy):
             return "inconclusive", [*reasons, f"a difference under {policy.least_difference_us} us is the clock's own"]
         wall = metrics.get("wall")
+        if outcome in GOOD and isinstance(wall, Unavailable) and self.quads("wall"):
+            return "inconclusive", [*reasons, f"no wall time to hold against it: {wall.unavailable}"]
         if outcome in GOOD and isinstance(wall, MetricResult):
             if shared := _shared_between_calls(deciding, wall):
                 return "inconclusive", [*reasons, shared]

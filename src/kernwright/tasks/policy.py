@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Metric = Literal["wall", "stream", "device"]
 METRICS: tuple[Metric, ...] = ("wall", "stream", "device")
+LEAST_QUADS = 6  # fewer have no 95 % interval, whatever they say
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -54,8 +55,14 @@ class TimingPolicy(BaseModel):
         return cls(**overrides.model_dump(exclude_none=True))
 
     def quads_of(self, metric: Metric) -> int:
-        """Quads of a metric a round: the deciding one is tested for a difference, the others are reported."""
-        return self.quads_per_round if metric == self.decides else max(1, self.quads_per_round - 1)
+        """Quads of a metric a round: the deciding one is tested for a difference, the others are reported.
+
+        Their interval counts too: a gain is held against `wall`. So by the first look they have as many as one takes.
+        """
+        if metric == self.decides:
+            return self.quads_per_round
+        least = -(-LEAST_QUADS // self.first_look) if self.quads_per_round * self.first_look >= LEAST_QUADS else 1
+        return max(least, self.quads_per_round - 1)
 
     @property
     def looks(self) -> int:
