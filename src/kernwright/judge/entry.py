@@ -162,6 +162,10 @@ class RowCall:
             return lambda a: function(*a[:-1], **scalars, out=a[-1])
         return lambda a: function(*a[:-outputs], **scalars, out=tuple(a[-outputs:]))
 
+    @staticmethod
+    def not_a_tensor(found: Any, number: int = 0) -> OutputProblem:
+        return OutputProblem(f"output {number} is a {type(found).__name__}, not a plain torch.Tensor")
+
     def check_outputs(self, result: Any) -> list[Tensor]:
         """Every returned object is a plain tensor of the row's shape, dtype, strides and device."""
         if not self.outputs:
@@ -172,7 +176,7 @@ class RowCall:
             raise OutputProblem(f"returned {got} where the op gives {len(self.outputs)} tensor(s)")
         for number, (tensor, spec) in enumerate(zip(tensors, self.outputs, strict=True)):
             if type(tensor) is not Tensor:
-                raise OutputProblem(f"output {number} is a {type(tensor).__name__}, not a plain torch.Tensor")
+                raise self.not_a_tensor(tensor, number)
             wanted = (tuple(spec.shape), getattr(torch, spec.torch_dtype_name), self.device)
             got_ = (tuple(tensor.shape), tensor.dtype, tensor.device.type)
             if got_ != wanted:

@@ -36,6 +36,9 @@ class Worker:
         self.loop: Callable[[Any], list[Any]] | None = None
         self.slots: list[list[Any]] = []
         self.kept: list[Any] = []
+        from torch import Tensor
+
+        self.tensor_type = Tensor
 
     def serve(self) -> None:
         from kernwright.judge.entry import SideProblem
@@ -148,12 +151,17 @@ class Worker:
         pointers = array("Q")
         if self.row_call.style != "writes" and self.row_call.outputs:
             for result in kept[first:]:
-                if type(result) is tuple or type(result) is list:
-                    pointers.extend([tensor.data_ptr() for tensor in result])
-                else:
-                    pointers.append(result.data_ptr())
+                pointers.extend(self.addresses(result))
         self.place.finish()
         self.channel.send(DONE, pointers.tobytes())
+
+    def addresses(self, result: Any) -> list[int]:
+        """Where a call's outputs lie. Plain tensors only: anything else could still have its work to do."""
+        tensors = result if type(result) is tuple or type(result) is list else (result,)
+        for tensor in tensors:
+            if type(tensor) is not self.tensor_type:
+                raise self.row_call.not_a_tensor(tensor)
+        return [tensor.data_ptr() for tensor in tensors]
 
     def prepare(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
         """Before new contents arrive: lets go of the last block's outputs, so that the next finds warm memory."""

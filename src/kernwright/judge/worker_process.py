@@ -261,7 +261,10 @@ class WorkerProcess:
         if tag != DONE:
             self._stop()
             self._note_standstill()
-            raise WorkerFailed(_printable(_object_or_cheat(answer).get("error", "an answer of another kind")))
+            said = _object_or_cheat(answer)
+            raise WorkerFailed(
+                _printable(said.get("error", "an answer of another kind")), _printable(said.get("kind", ""))
+            )
         return answer
 
     def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
