@@ -27,12 +27,11 @@ from typing import Annotated, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
-from rich.table import Table
+from figures import note, page
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.cli.console import Bar, err, out
+from kernwright.cli.console import Bar, err
 from kernwright.judge.device import find_device
-from kernwright.judge.provenance import library_versions
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.catalog import find_task
@@ -138,18 +137,7 @@ def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
 
 
 def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "figures.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    hardware = find_device("cuda").describe()
-    where = {"date": time.strftime("%Y-%m-%d"), "hardware": hardware, "libraries": library_versions()}
-    path.write_text(json.dumps(known | {part: {"figures": figures} | where}, indent=1) + "\n")
-    table = Table(title=part)
-    table.add_column("what")
-    table.add_column("figure", justify="right")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    out.print(table)
+    note(folder, part, figures, find_device("cuda").describe())
 
 
 def _share(rows: list[dict[str, Any]], *outcomes: str) -> float:
@@ -388,6 +376,15 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     injected(folder=folder, repeats=1)
     faults(folder=folder, times=1)
     aa(folder=folder, verdicts=18)
+
+
+COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}
+
+
+@app.command("page")
+def write_page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures_gpu.md")) -> None:
+    """Writes the recorded figures as a page."""
+    page(folder, target, "Figures of the judge on a GPU", "benchmarks/bench_judge_gpu.py", COMMANDS)
 
 
 if __name__ == "__main__":
