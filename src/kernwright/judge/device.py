@@ -33,6 +33,10 @@ class Device(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def bytes_to_judge(self, row: Workload) -> int:
+        """About what judging a row takes: slots of three sides, the judge's copies, its oracles."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """What it is: recorded once a run."""
         ...
@@ -88,6 +92,13 @@ class Device(Protocol):
         ...
 
 
+CPU_FACTOR = 40  # over a row's fewest bytes
+
+
+class DeviceFull(EnvironmentProblem):
+    """The device has no memory left for what the judge must lend."""
+
+
 class CpuDevice:
     """The processors of this machine."""
 
@@ -100,6 +111,9 @@ class CpuDevice:
 
     def free_bytes(self) -> int:
         return available_memory()
+
+    def bytes_to_judge(self, row: Workload) -> int:
+        return max(CPU_FACTOR * row.bytes_min, 6 * self.arena_bytes)
 
     def describe(self) -> dict[str, Any]:
         return {

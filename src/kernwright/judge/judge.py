@@ -17,7 +17,7 @@ from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
 from kernwright.judge.decision import overall
-from kernwright.judge.device import Device
+from kernwright.judge.device import Device, DeviceFull
 from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.provenance import Provenance
@@ -34,7 +34,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 CALL_DEADLINE_S = 120.0
-MEMORY_FACTOR = 40  # judge's copies, float64 oracles and three sides' slots, over a row's fewest bytes
+HOARD_BYTES = 2**30
 
 
 class Progress(Protocol):
@@ -221,6 +221,8 @@ class Judgement:
                 ) from None
             state.condemn(fault.cause)
             self._respawn(crew)
+        except DeviceFull as full:
+            self._blame_for_memory(crew, state, full)
         except DeviceBusy as busy:
             self._respawn(crew)
             if self.device.is_busy():
@@ -229,6 +231,14 @@ class Judgement:
         finally:
             for session in sessions.values():
                 session.close()
+
+    def _blame_for_memory(self, crew: Crew, state: RowState, full: DeviceFull) -> None:
+        """To be called where the judge found no memory: a candidate that holds it all has failed, not the machine."""
+        before = self.device.free_bytes()
+        self._respawn(crew)
+        if self.device.free_bytes() < before + HOARD_BYTES:
+            raise full
+        state.condemn(WorkerFailed("left no memory on the device for the judge and the other sides"))
 
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
@@ -376,7 +386,7 @@ def _walls_of(crew: Crew) -> dict[str, object]:
 def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
     free = device.free_bytes()
     for row in rows:
-        if (need := max(MEMORY_FACTOR * row.bytes_min, 6 * device.arena_bytes)) > free:
+        if (need := device.bytes_to_judge(row)) > free:
             raise EnvironmentProblem(
                 f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
                 f"{free / 2**30:.1f} GiB are free on {device.name}",

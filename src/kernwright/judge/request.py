@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.confine import hide_judge
@@ -68,7 +70,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         sources=source_hashes(task, candidate),
         device=request.device,
     )
-    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _disk_trouble():
+    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _machine_trouble():
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
@@ -109,10 +111,14 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
 
 
 @contextlib.contextmanager
-def _disk_trouble() -> Iterator[None]:
-    """A full disk or a folder that turned read-only ends the run with its cause; the ledger keeps what it has."""
+def _machine_trouble() -> Iterator[None]:
+    """A full disk, a full GPU or a read-only folder ends the run with its cause; the ledger keeps what it has."""
     try:
         yield
+    except torch.OutOfMemoryError as error:
+        raise EnvironmentProblem(
+            f"the device is out of memory: {str(error).splitlines()[0][:200]}", "choose smaller rows with --rows"
+        ) from error
     except OSError as error:
         raise EnvironmentProblem(
             f"the machine refused: {error}", "free space or memory, or set TMPDIR; what was recorded is intact"

@@ -26,7 +26,8 @@ BUDGET_SHARE = (
     20  # three arenas, three regions, contents, oracle, picture and copies: each at most this part of the GPU
 )
 MOST_BUDGET = 8 * 2**30
-SCRATCH_FACTOR = 24  # a chain's temporaries, over a row's fewest bytes
+SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
+GPU_FACTOR = 30  # all that judging a row takes, likewise
 MOST_SLOTS = 1024
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
@@ -71,6 +72,9 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info(self.index)[0]
+
+    def bytes_to_judge(self, row: Workload) -> int:
+        return max(GPU_FACTOR * row.bytes_min, 10 * self.arena_bytes)
 
     def describe(self) -> dict[str, Any]:
         shown = torch.cuda.get_device_properties(self.index)

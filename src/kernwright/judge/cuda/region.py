@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, rounded
+from kernwright.judge.device import DeviceFull
 from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
 from kernwright.tasks.tensor import ConcreteTensor
 
@@ -44,7 +45,7 @@ class Region:
         try:
             self.memory = LentMemory.create(size, device)
         except CudaDriverError as error:
-            raise EnvironmentProblem(
+            raise DeviceFull(
                 f"no {size / 2**30:.1f} GiB on the GPU for a worker's outputs: {error}",
                 "free the GPU's memory, or choose smaller rows with --rows",
             ) from None

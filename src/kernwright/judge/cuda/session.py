@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.errors import EnvironmentProblem
 from kernwright.judge.arena import Arena
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
+from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
@@ -88,7 +88,7 @@ class CudaSession(Session):
         try:
             memory = LentMemory.create(layout.size, self.keeper.device)
         except CudaDriverError as error:
-            raise EnvironmentProblem(
+            raise DeviceFull(
                 f"no {layout.size / 2**30:.1f} GiB on the GPU for a row's inputs: {error}",
                 "free the GPU's memory, or choose smaller rows with --rows",
             ) from None
