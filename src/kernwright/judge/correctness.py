@@ -17,6 +17,9 @@ from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
+NEAR = 20.0  # an error this many times the eager chain's may still be one draw's luck, where rows are few
+REDRAWS = 7
+
 # Runs one case's call on the given inputs and hands back its outputs. Twice the same inputs: two independent calls.
 Runner = Callable[[Case, Inputs], dict[str, Tensor]]
 
@@ -61,16 +64,29 @@ def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expecte
     return {name: Expected.of(oracles[name], eagers[name]) for name in oracles}
 
 
-def case_problems(task: Task, case: Case, inputs: Inputs, outputs: dict[str, Tensor]) -> list[str]:
-    """What is wrong with one call of many: the contract, with room for what differs from one draw to the next."""
+def case_problems(task: Task, case: Case, inputs: Inputs, outputs: dict[str, Tensor], pool: Pool) -> list[str]:
+    """What is wrong with one call of many: the contract, with room for what differs from one draw to the next.
+
+    The eager chain's largest error in one draw is partly luck: on a single row with a large offset it is that of one
+    rounded mean. With many calls to look at, luck would tell; so a near miss is judged by the largest of several draws.
+    """
     op = task.op_of(case.row)
-    problems: list[str] = []
     specs = case.row.results(op.inplace)
+    problems: list[str] = []
     for name, expected in expected_outputs(op, case.row, inputs).items():
-        roomy = replace(expected, eager_max=MAX_SLACK * expected.eager_max, eager_rms=RMS_SLACK * expected.eager_rms)
-        if problem := compare(outputs[name], roomy, op.contract, task.tolerance_for(specs[name].dtype)).problem:
-            problems.append(f"{name} {problem} [{case.label}]")
+        tolerance = task.tolerance_for(specs[name].dtype)
+        finding = compare(outputs[name], _roomy(expected, expected.eager_max), op.contract, tolerance)
+        if finding.problem and op.contract == "close" and finding.figures.max_error <= NEAR * expected.eager_max:
+            draws = (expected_outputs(op, case.row, pool.draw(op, case.row, case.distribution)) for _ in range(REDRAWS))
+            largest = max(expected.eager_max, *(draw[name].eager_max for draw in draws))
+            finding = compare(outputs[name], _roomy(expected, largest), op.contract, tolerance)
+        if finding.problem:
+            problems.append(f"{name} {finding.problem} [{case.label}]")
     return problems
+
+
+def _roomy(expected: Expected, eager_max: float) -> Expected:
+    return replace(expected, eager_max=MAX_SLACK * eager_max, eager_rms=RMS_SLACK * expected.eager_rms)
 
 
 def _judge_case(

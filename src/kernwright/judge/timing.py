@@ -239,7 +239,7 @@ class RowTiming:
                 problems = [
                     problem
                     for call, case in cases.items()
-                    for problem in case_problems(task, case, contents[call], session.outputs_of(left, call))
+                    for problem in case_problems(task, case, contents[call], session.outputs_of(left, call), self.pool)
                 ]
                 self._verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
                 return

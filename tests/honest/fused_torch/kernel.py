@@ -1,7 +1,9 @@
-"""Honest: the same result from fewer, fused calls of torch."""
+"""Honest: the same result from fewer calls of torch, in place."""
 
 import torch
 
 
 def mix(x, w, *, eps):
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps).mul_(1 + w).tanh_()
+    y = x - x.mean(-1, keepdim=True)
+    inverse = torch.linalg.vector_norm(y, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    return y.mul_(inverse).mul_(1 + w).tanh_()

@@ -13,7 +13,8 @@ def work():
     while True:
         x, w, eps = orders.get()
         try:
-            results.put(torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps).mul_(1 + w).tanh_())
+            y = x - x.mean(-1, keepdim=True)
+            results.put(y.mul_(torch.rsqrt(y.square().mean(-1, keepdim=True) + eps)).mul_(1 + w).tanh_())
         except Exception as error:
             results.put(error)
 
