@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint typecheck setup bench clean
+.PHONY: demo test lint typecheck setup bench gpu clean
 
 demo: setup
 	$(BIN)/python examples/demo.py
@@ -33,6 +33,17 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 
 bench: setup
 	$(BIN)/python benchmarks/bench_judge.py all
+
+# All GPU tests and a short benchmark, on a machine that may have no network: nothing is set up, its own Python and the
+# folder that `kernwright bundle` made must do. Leaves $(OUT)/evidence.tar.gz for `kernwright ledger import`.
+BUNDLE ?= bundle
+OUT ?= .kernwright/gpu
+MINUTES ?= 9
+SEES_CUDA := -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
+
+gpu:
+	@python="$(PYTHON)"; if $(BIN)/python $(SEES_CUDA) 2>/dev/null; then python=$(BIN)/python; fi; \
+	"$$python" benchmarks/gpu_check.py --out "$(OUT)" --minutes "$(MINUTES)" --bundle "$(BUNDLE)"
 
 clean:
 	rm -rf $(VENV) .kernwright .pytest_cache .mypy_cache .ruff_cache

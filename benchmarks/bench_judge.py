@@ -30,13 +30,12 @@ from typing import Annotated, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
-from rich.table import Table
+from figures import note, page
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
-from kernwright.cli.console import Bar, err, out
+from kernwright.cli.console import Bar, err
 from kernwright.judge.device import CpuDevice
-from kernwright.judge.provenance import library_versions
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.tasks.catalog import find_task
 
@@ -100,16 +99,7 @@ def _rows(ledger: Path) -> list[dict[str, Any]]:
 
 
 def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
-    path = folder / "figures.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    where = {"date": time.strftime("%Y-%m-%d"), "hardware": CpuDevice().describe(), "libraries": library_versions()}
-    path.write_text(json.dumps(known | {part: {"figures": figures} | where}, indent=1) + "\n")
-    table = Table(title=part)
-    table.add_column("what")
-    table.add_column("figure", justify="right")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    out.print(table)
+    note(folder, part, figures, CpuDevice().describe())
 
 
 def _judge(**wanted: Any) -> None:
@@ -269,8 +259,8 @@ def _hashes(ledger: Path) -> set[str]:
 
 
 def _workers_of(judge_pid: int) -> list[str]:
-    """Workers carry their judge's process id in their command line."""
-    pattern = f"kernwright.judge.worker [0-9]+ {judge_pid} "
+    """Workers carry their judge's process id in their command line, which is their zygote's."""
+    pattern = f"kernwright.judge.zygote [0-9]+ {judge_pid}$"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split()
 
 
@@ -293,32 +283,10 @@ def startup(repeats: int = 5, folder: Out = DEFAULT_OUT) -> None:
 COMMANDS = {"A/A": "aa", "injected differences": "injected", "rows": "rows", "kill -9": "kill", "startup": "startup"}
 
 
-@app.command()
-def page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures.md")) -> None:
-    """Writes the recorded figures as a page, and the record itself beside it. No number is typed by hand."""
-    record = json.loads((folder / "figures.json").read_text())
-    lines = [
-        "# Figures of the judge",
-        "",
-        f"Generated from `{target.with_suffix('.json').name}` by `python benchmarks/bench_judge.py page`.",
-    ]
-    for part, entry in record.items():
-        machine, libraries = entry["hardware"], entry["libraries"]
-        lines += [
-            "",
-            f"## {part}",
-            "",
-            f"`python benchmarks/bench_judge.py {COMMANDS[part]}`, {entry['date']}: {machine['processors']} processors "
-            f"({machine['architecture']}, {machine['model']}), Python {libraries['python']}, "
-            f"torch {libraries['torch']}.",
-            "",
-            "| what | figure |",
-            "|---|---|",
-        ]
-        for name, value in entry["figures"].items():
-            lines.append(f"| {name} | {f'{value:.4g}' if isinstance(value, float) else value} |")
-    target.write_text("\n".join(lines) + "\n")
-    target.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+@app.command("page")
+def write_page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures.md")) -> None:
+    """Writes the recorded figures as a page."""
+    page(folder, target, "Figures of the judge", "benchmarks/bench_judge.py", COMMANDS)
 
 
 @app.command("all")
@@ -326,7 +294,7 @@ def everything(folder: Out = DEFAULT_OUT) -> None:
     """Every part, the longest last."""
     parts: list[Callable[[], None]] = [
         lambda: startup(folder=folder), lambda: rows(folder=folder), lambda: kill(folder=folder),
-        lambda: injected(folder=folder), lambda: aa(folder=folder), lambda: page(folder=folder),
+        lambda: injected(folder=folder), lambda: aa(folder=folder), lambda: write_page(folder=folder),
     ]  # fmt: skip
     for part in parts:
         part()

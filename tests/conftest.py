@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -12,6 +13,22 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does: a judge's threads must not spin
+
+
+@functools.cache
+def _no_gpu() -> str | None:
+    """Why the GPU tests cannot run here, or None."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "no CUDA device: this torch is built for the CPU"
+    return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and (reason := _no_gpu()):
+        pytest.skip(reason)
+
 
 TINY_OPS = '''
 """Ops that take microseconds."""

@@ -130,3 +130,24 @@ def test_the_command_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.slow
+def test_a_verdict_made_elsewhere_comes_home(tiny_folder: Path, tmp_path: Path, private_tmp: Path) -> None:
+    """Judged there, carried as one file, taken in here: each step through the real command line."""
+
+    def kernwright(*words: object, fine: tuple[int, ...] = (0,)) -> str:
+        command = [sys.executable, "-m", "kernwright", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode in fine, done.stderr
+        return done.stdout
+
+    there, home, archive = tmp_path / "there", tmp_path / "home", tmp_path / "evidence.tar.gz"
+    words = ("judge", tiny_folder, "--aa", "--quick", "--rows", "axpy_small", "--ledger", there)
+    kernwright(*words, fine=(0, 1))  # whatever it found: a busy machine may leave it undecided
+    assert "1 run(s)" in kernwright("ledger", "export", archive, "--ledger", there)
+    (run,) = Ledger(there).runs()
+    assert kernwright("ledger", "import", archive, "--ledger", home) == f"added {run}\n"
+    assert "sound, 1 run(s)" in kernwright("ledger", "verify", "--ledger", home)
+    assert Ledger(home).records(run) == Ledger(there).records(run)
+    assert "1 verdict(s)" in kernwright("report", "--ledger", home, "--out", tmp_path / "page.html")

@@ -42,7 +42,7 @@ def test_help_is_quick_to_come_by() -> None:
         "except SystemExit as end: print(end.code, [m for m in ('torch', 'scipy', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for command in ("judge", "task", "ledger", "report", "exploits"):
+    for command in ("judge", "task", "ledger", "report", "bundle", "exploits"):
         assert command in done.stdout
     assert done.stdout.splitlines()[-1] == "0 []"
 

@@ -27,8 +27,8 @@ def arena() -> Iterator[Arena]:
 
 
 def test_tensors_are_views_of_the_shared_bytes(arena: Arena) -> None:
-    place = arena.layout.slots[1]["y"]
-    tensor = arena.tensor(place)
+    place = arena.layout.place(1, "y")
+    tensor = arena.tensor(1, "y")
     assert (tuple(tensor.shape), tensor.stride(), tensor.dtype) == ((3, 5), (8, 1), torch.bfloat16)
     tensor.fill_(2.0)
     with mmap.mmap(arena.descriptor, arena.layout.size) as other:
@@ -36,11 +36,21 @@ def test_tensors_are_views_of_the_shared_bytes(arena: Arena) -> None:
         assert seen.tolist() == [2.0] * 5
 
 
+def test_all_slots_of_a_tensor_are_one_view(arena: Arena) -> None:
+    for name in arena.layout.plan:
+        for slot in range(2):
+            arena.tensor(slot, name).fill_(slot + 1)
+        stacked = arena.stacked(name)
+        assert tuple(stacked.shape) == (2, 3, 5)
+        assert [stacked[slot].unique().tolist() for slot in range(2)] == [[1.0], [2.0]]
+        assert stacked[1].data_ptr() == arena.tensor(1, name).data_ptr()
+
+
 def test_guards_are_whole_until_a_byte_of_them_changes(arena: Arena) -> None:
-    for slot in arena.layout.slots:
-        for place in slot.values():
-            arena.tensor(place).fill_(1)
-            arena.poison(place)
+    for slot in range(2):
+        for name in arena.layout.plan:
+            arena.tensor(slot, name).fill_(1)
+            arena.poison(slot, name)
     assert arena.broken_guard() is None
     for start, end in arena.layout.guards:
         for byte in (start, end - 1):
@@ -51,13 +61,14 @@ def test_guards_are_whole_until_a_byte_of_them_changes(arena: Arena) -> None:
 
 
 def test_poison_is_seen_until_one_byte_of_it_is_written(arena: Arena) -> None:
-    place = arena.layout.slots[0]["y"]
-    assert not arena.is_poisoned(place)
-    arena.poison(place)
-    assert arena.is_poisoned(place)
+    place = arena.layout.place(0, "y")
+    assert not arena.is_poisoned(0, "y")
+    arena.poison(0, "y")
+    assert arena.is_poisoned(0, "y")
+    assert not arena.is_poisoned(1, "y")
     assert arena.broken_guard() is None
     arena.bytes[place.offset + place.tensor.span_bytes - 1] = POISON ^ 1
-    assert not arena.is_poisoned(place)
+    assert not arena.is_poisoned(0, "y")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])

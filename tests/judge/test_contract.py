@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernwright.judge.contract import EAGER_FACTOR, Expected, compare
+from kernwright.judge.contract import EAGER_FACTOR, ErrorFigures, Expected, compare
 from kernwright.tasks.task import Tolerance
 
 LOOSE = Tolerance(atol=1e9, rtol=1e9)
@@ -196,3 +196,15 @@ def test_a_record_holds_no_nan() -> None:
     record = compare(value, Expected.of(oracle, oracle.float()), "close", LOOSE).figures.as_record()
     assert record["max_error"] is None
     assert record["eager_max"] is not None
+
+
+def test_a_small_case_is_held_to_what_is_known_of_the_chain() -> None:
+    """A few elements may by luck have next to no error; the candidate must not pay for that luck."""
+    oracle = torch.full((4,), 0.7, dtype=torch.float64)
+    lucky = Expected.of(oracle, oracle.float())
+    value = oracle.float() + 3 * 2.0**-24
+    tolerance = Tolerance(atol=1e-3, rtol=1e-3)
+    assert compare(value, lucky, "close", tolerance).problem
+    known = ErrorFigures(0.0, 0.0, 2.5e-7, 2.5e-7)
+    assert compare(value, lucky.at_least(known), "close", tolerance).problem is None
+    assert compare(value + 1e-5, lucky.at_least(known), "close", tolerance).problem

@@ -115,7 +115,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["seed"] == 7
     assert where["policy"]["quads_per_round"] == 7
     assert where["started"] <= where["finished"]
-    assert where["isolation"]["workers"]["dies_with_judge"] is True
+    walls = where["isolation"]["workers"]
+    assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True
+    assert isinstance(walls["missing"], list) and all(": " in wall for wall in walls["missing"])
+    assert walls["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in walls["missing"])
     assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
     assert where["libraries"]["torch"]
     assert where["hardware"]["kind"] == "cpu"

@@ -11,6 +11,7 @@ import pytest
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.scratch import PREFIX, scratch_folder
+from kernwright.judge.worker_user import FIRST_USER, USERS_PER_JUDGE, why_no_other_user
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_scratch_folder_goes_with_its_judge(own_tmp: Path) -> None:
     with scratch_folder() as folder:
         assert folder.parent == own_tmp
-        assert folder.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_mode & 0o066 == 0
         (folder / "build" / "deep").mkdir(parents=True)
         (folder / "build" / "deep" / "file").write_text("x")
     assert not folder.exists()
@@ -56,3 +57,25 @@ def test_no_place_for_a_folder_is_said(own_tmp: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", str(own_tmp / "missing"))
     with pytest.raises(EnvironmentProblem, match="TMPDIR"), scratch_folder():
         pass
+
+
+@pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
+def test_what_the_workers_of_a_dead_judge_left_running_is_ended(own_tmp: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    user = FIRST_USER + gone.pid * USERS_PER_JUDGE
+    scratch = own_tmp / f"{PREFIX}{gone.pid}-abc" / "candidate" / "scratch"
+    scratch.mkdir(parents=True)
+    os.chown(scratch, user, user)
+    with (
+        subprocess.Popen(["sleep", "60"], user=user, group=user, extra_groups=(), cwd="/") as left,
+        subprocess.Popen(["sleep", "60"]) as somebodys,
+    ):
+        try:
+            with scratch_folder():
+                assert left.wait(timeout=10) == -9
+                assert somebodys.poll() is None
+        finally:
+            left.kill()
+            somebodys.kill()
+    assert not scratch.exists()

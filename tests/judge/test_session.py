@@ -147,13 +147,16 @@ class Bench:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
+        folder.chmod(0o755)  # a worker may be another user
         (folder / "kernel.py").write_text(BEHAVIOURS)
         self.worker: WorkerProcess | None = None
         self.opened: list[Session] = []
 
     def open(self, function: str, style: Any = "returns", slots: int = 2, op: str = "axpy") -> Session:
         if self.worker is None or self.worker.process.poll() is not None:
-            self.worker = WorkerProcess("candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)))
+            self.worker = WorkerProcess(
+                "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
+            )
             self.worker.wait_ready()
         side = {
             "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
@@ -205,7 +208,7 @@ def test_written_outputs_are_read_out_of_the_arena(bench: Bench) -> None:
     torch.testing.assert_close(session.check_call(0, 30.0)["y"], right(0))
     session.prepare()
     session.fill(1, Bench.content("axpy", 1))
-    assert session.arena.is_poisoned(session.arena.layout.slots[0]["y"])
+    assert session.arena.is_poisoned(0, "y")
     torch.testing.assert_close(session.check_call(1, 30.0)["y"], right(1))
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.contract import ErrorFigures, Expected
 from kernwright.judge.correctness import expected_outputs
-from kernwright.judge.inputs import ContentPool
 from kernwright.judge.watch import Bits, BlockExpectation, Bound
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Tolerance, load_task
@@ -128,3 +128,20 @@ def test_drawing_up_an_expectation_leaves_in_place_inputs_alone(tiny_folder: Pat
         zero = ErrorFigures(0.0, 0.0, 0.0, 0.0)
         BlockExpectation.of(op, row, inputs, {"total": zero, "twice": zero, "state": zero})
         assert bool((inputs["state"] == 1).all()), dtype
+
+
+def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: Path) -> None:
+    """The row's bound comes from one draw; on another the eager chain may err ten times as much."""
+    task = find_task("norm_scale_shift")
+    (row,) = task.select("smoke_res_s96_d3072_gtok-fp32_wb_scl-bf16")
+    op = task.op_of(row)
+    pool = ContentPool.for_row(row, torch.Generator().manual_seed(11))
+    inputs = pool.draw(op, row)
+    known = expected_outputs(op, row, inputs)
+    lucky = {n: ErrorFigures(0, 0, e.eager_max / 10, e.eager_rms / 10) for n, e in known.items()}
+    wanted = BlockExpectation.of(op, row, inputs, lucky)
+    eager = {name: e.eager for name, e in known.items()}
+    assert wanted.problem(eager) is None
+    off = {name: value.clone() for name, value in eager.items()}
+    off["y"].view(-1)[7] += 8 * known["y"].eager_max
+    assert "y is wrong in 1 of" in str(wanted.problem(off))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,11 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
-from kernwright.judge.worker_process import Block, StrayProcess, WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.judge.walls import Walls
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess, _Span
+from kernwright.judge.worker_user import processes_of, why_no_other_user
 from kernwright.tasks.task import Task, load_task
 
 BEHAVIOURS = '''
@@ -126,6 +130,83 @@ def daemon(x, w, *, alpha=2.0):
     return honest(x, w, alpha=alpha)
 
 
+def bomb(x, w, *, alpha=2.0):
+    """Forks until it cannot, in sessions of their own; every child does the same and then stays."""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        try:
+            if os.fork() == 0:
+                os.setsid()
+                end += 60
+        except OSError:
+            time.sleep(0.01)
+    raise ArithmeticError("could not fork any more")
+
+
+def leave_a_daemon(x, w, *, alpha=2.0):
+    """Gone itself, with a process left behind that holds none of its pipes."""
+    if os.fork() == 0:
+        os.setsid()
+        os.closerange(3, 100)
+        time.sleep(60)
+        os._exit(0)
+    os._exit(4)
+
+
+def hoard(x, w, *, alpha=2.0):
+    """More memory than it may have, touched page by page."""
+    return torch.ones(10**12, dtype=torch.uint8)
+
+
+def fill_disk(x, w, *, alpha=2.0):
+    with open("large", "wb") as file:
+        file.truncate(3 * 2**30)
+
+
+def wake_itself(x, w, *, alpha=2.0):
+    """The kernel ends the next stop, by a timer or by a byte on a pipe that another thread need not be awake for."""
+    event = (ctypes.c_int * 16)(0, 0, 18, 0)
+    timer = ctypes.c_void_p()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.timer_create(1, event, ctypes.byref(timer)) < 0:
+        raise PermissionError("no timer")
+    libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, 500_000_000), None)
+    return honest(x, w, alpha=alpha)
+
+
+def close_pipe(x, w, *, alpha=2.0):
+    os.close(judges_pipe())
+    time.sleep(60)
+
+
+def attack_judge(x, w, *, alpha=2.0):
+    said = []
+    for attempt in (
+        lambda: os.kill(os.getppid(), 9),
+        lambda: open(f"/proc/{os.getppid()}/mem", "rb"),
+        lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+        lambda: socket.create_connection(("127.0.0.1", 9)),
+        lambda: open(os.path.join(os.path.dirname(__file__), "planted.py"), "w"),
+        lambda: os.listdir("/tmp"),
+    ):
+        try:
+            attempt()
+            said.append("done")
+        except OSError:
+            said.append("refused")
+    raise ArithmeticError(" ".join(said))
+
+
+def plant(x, w, *, alpha=2.0):
+    """Leaves what a careless next start would run or write: modules, and links where a log could be."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = os.path.join(os.environ["HOME"], ".local", "lib", version, "site-packages")
+    os.makedirs(site, exist_ok=True)
+    for name in ("usercustomize.py", "sitecustomize.py", "torch.py"):
+        for folder in (site, os.environ["HOME"]):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write("raise SystemExit('planted')")
+    return honest(x, w, alpha=alpha)
 def restless(x, w, *, alpha=2.0):
     """A timer of the kernel continues this process a little after it was stopped, and a thread has work to do then."""
     import signal, threading
@@ -198,14 +279,22 @@ class Bench:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
+        folder.chmod(0o755)  # a worker may be another user
         (folder / "kernel.py").write_text(BEHAVIOURS)
         (self.row,) = task.select("axpy_small")
         self.worker: WorkerProcess | None = None
         self.content = {"x": torch.randn(6, 64), "w": torch.randn(64)}
 
-    def fresh(self) -> WorkerProcess:
+    def fresh(self, *off: str) -> WorkerProcess:
         self.end()
-        self.worker = WorkerProcess("candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)))
+        self.worker = WorkerProcess(
+            "candidate",
+            self.folder / ("scratch" if "user" not in off else "shared_scratch"),
+            1,
+            max(os.sched_getaffinity(0)),
+            reads=[self.folder],
+            walls_off=dict.fromkeys(off, "a test"),
+        )
         self.worker.wait_ready()
         return self.worker
 
@@ -392,6 +481,20 @@ def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
     session.close()
 
 
+def test_memory_is_read_through_the_workers_own_window_too(bench: Bench) -> None:
+    """As a judge must that may not look into another user's process."""
+    session = bench.open("honest")
+    worker = session.worker
+    block = worker.run_block([0], 1, 30.0)
+    direct, window = torch.empty(6, 64), torch.zeros(6, 64)
+    worker.read_memory(block.pointers[0], direct)
+    span = _Span(window.data_ptr(), window.numel() * 4)
+    assert worker._read_through_window(block.pointers[0], span) == window.numel() * 4
+    assert torch.equal(direct, window) and direct.abs().sum() > 0
+    assert worker._read_through_window(4096, span) == -1
+    session.close()
+
+
 # Helpers
 
 
@@ -410,14 +513,27 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     try:
-        with pytest.raises(StrayProcess, match="left a process running"):
+        with pytest.raises(WorkerCheated, match="processes of its own"):
             worker.refuse_helpers(block)
     finally:
         session.close()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_a_second_core_is_out_of_reach(bench: Bench) -> None:
+    worker = bench.fresh()
+    if "seccomp" in " ".join(worker.isolation["missing"]):
+        pytest.skip("no seccomp here")
+    assert worker.isolation["processors"] == f"pinned to {worker.processor}"
+    session = bench.open("two_cores")
+    with pytest.raises(WorkerFailed, match="PermissionError"):
+        session.worker.run_block([0], 1, 30.0)
+    session.close()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
 def test_a_second_core_is_seen(spent: Bench) -> None:
+    spent.fresh("seccomp")
     session = spent.open("two_cores")
     said = ""
     for _ in range(5):  # a machine that is busy elsewhere may not have a second core to give
@@ -437,15 +553,15 @@ def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: fl
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
-    bench.worker.refuse_helpers(Block(elapsed, elapsed, 0, ()))
+    bench.worker.refuse_helpers(Block(elapsed, elapsed, elapsed, 0, ()))
     with pytest.raises(WorkerCheated):
-        bench.worker.refuse_helpers(Block(elapsed, 2 * elapsed, 0, ()))
+        bench.worker.refuse_helpers(Block(elapsed, elapsed, 2 * elapsed, 0, ()))
 
 
 def test_waiting_is_time_without_a_processor() -> None:
-    assert Block(1000, 400, 900, ()).waiting_ns == 600
-    assert Block(1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
-    assert Block(1000, 1400, 900, ()).waiting_ns == 0
+    assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
+    assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
+    assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
 
 
 # Starting
@@ -463,6 +579,155 @@ def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
         worker.kill()
 
 
+# Walls
+
+WALLS = [(), ("user",), ("user", "landlock", "seccomp", "network")]
+
+
+def survivors(worker: WorkerProcess) -> list[int]:
+    """Whatever still runs of this worker: by its user where it has one, by its scratch folder where not."""
+    if worker.walls.user is not None:
+        return processes_of(worker.walls.user)
+    found = []
+    for cwd in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if cwd.readlink() == worker.scratch:
+                found.append(int(cwd.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("off", WALLS[:2])
+def test_a_worker_cannot_reach_the_judge_nor_the_world(spent: Bench, off: tuple[str, ...]) -> None:
+    if landlock_version() < 6:
+        pytest.skip(f"landlock {landlock_version()}")
+    spent.fresh(*off)
+    session = spent.open("attack_judge")
+    with pytest.raises(WorkerFailed, match="refused refused refused refused refused refused"):
+        session.check_call(0, 30.0)
+    session.close()
+    assert spent.works()
+
+
+def test_a_worker_cannot_order_its_own_waking(spent: Bench) -> None:
+    worker = spent.fresh()
+    if "seccomp" in " ".join(worker.isolation["missing"]):
+        pytest.skip("no seccomp here")
+    session = spent.open("wake_itself")
+    with pytest.raises(WorkerFailed, match="no timer"):
+        session.check_call(0, 30.0)
+    session.close()
+
+
+@pytest.mark.parametrize("then", ["block", "request"])
+def test_a_worker_that_went_on_by_itself_is_seen(spent: Bench, then: str) -> None:
+    spent.fresh("seccomp")
+    session = spent.open("wake_itself")
+    worker = session.worker
+    worker.run_block([0], 1, 30.0)
+    deadline = time.monotonic() + 10
+    while state_of(worker.pid) == "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state_of(worker.pid) != "T", "the timer did not wake it"
+    with pytest.raises(WorkerCheated, match="went on while it was to stand still"):
+        if then == "block":
+            worker.run_block([0], 1, 30.0)
+        else:
+            session.prepare()
+    session.close()
+
+
+@pytest.mark.parametrize("off", WALLS)
+def test_a_fork_bomb_ends_with_its_worker(spent: Bench, off: tuple[str, ...]) -> None:
+    worker = spent.fresh(*off)
+    if worker.isolation["processes"] == "unlimited":
+        pytest.skip("nothing limits processes here: " + "; ".join(worker.isolation["missing"]))
+    session = spent.open("bomb")
+    with pytest.raises(WorkerFailed, match=r"could not fork any more|hung"):
+        session.check_call(0, 60.0)
+    session.close()
+    assert len(survivors(worker)) > 100, "the bomb did not go off"
+    worker.kill()
+    assert survivors(worker) == []
+    assert spent.works()
+
+
+@pytest.mark.parametrize("off", WALLS)
+def test_what_a_dead_worker_left_behind_ends_with_it(spent: Bench, off: tuple[str, ...]) -> None:
+    worker = spent.fresh(*off)
+    session = spent.open("leave_a_daemon")
+    with pytest.raises(WorkerFailed, match="exited with status 4"):
+        session.check_call(0, 30.0)
+    session.close()
+    assert survivors(worker) != []
+    worker.kill()
+    assert survivors(worker) == []
+    assert spent.works()
+
+
+def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
+    workers = [WorkerProcess(name, tmp_path / name, 1, None) for name in ("baseline", "again")]
+    try:
+        for worker in workers:
+            worker.wait_ready()
+        workers[0].kill()
+        assert state_of(workers[1].pid) == "T"
+        assert workers[1].request({"do": "prepare"}, 30.0) == {"ok": True}
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
+    """Started after the worker, ended after it: another user's process is not taken for the worker's."""
+    worker = WorkerProcess("candidate", tmp_path / "scratch", 1, None)
+    if worker.walls.user is None:
+        worker.kill()
+        pytest.skip(worker.walls.why_same_user)
+    with subprocess.Popen(["sleep", "60"]) as own:
+        try:
+            worker.wait_ready()
+            assert worker.descendants() == []
+            worker.kill()
+            assert own.poll() is None
+        finally:
+            own.kill()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("hoard", "can't allocate memory|not enough memory"),
+        ("fill_disk", "File too large|SIGXFSZ"),
+        ("close_pipe", "closed the judge's pipe and went on running"),
+    ],
+)
+def test_too_much_of_anything_is_told_and_the_next_worker_works(spent: Bench, function: str, said: str) -> None:
+    session = spent.open(function)
+    with pytest.raises(WorkerFailed, match=said):
+        session.check_call(0, 60.0)
+    session.close()
+    assert spent.works()
+
+
+def test_what_a_worker_planted_is_not_run_by_the_next(spent: Bench) -> None:
+    spent.fresh()
+    session = spent.open("plant")
+    session.check_call(0, 30.0)
+    session.close()
+    spent.fresh()
+    assert spent.works()
+
+
+@pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
+def test_a_folder_keeps_its_user_and_no_two_share_one(tmp_path: Path) -> None:
+    first, second = (Walls.around(tmp_path / name) for name in ("one", "two"))
+    assert first.user is not None and second.user is not None
+    assert first.user != second.user
+    assert Walls.around(tmp_path / "one").user == first.user
+    assert (tmp_path / "one").stat().st_uid == first.user
+    assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700
+
+
 # What a worker does while it is stopped, or only for a moment
 
 
@@ -475,12 +740,14 @@ def test_an_honest_worker_uses_no_processor_time_while_it_is_stopped(bench: Benc
 
 
 def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
+    """Where seccomp does not keep it from having a timer."""
+    spent.fresh("seccomp")
     session = spent.open("restless")
     with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
         session.worker.run_block([0], 1, 30.0)
         time.sleep(0.3)
         session.worker.refuse_stirring()
-    with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
+    with pytest.raises(WorkerCheated, match=r"while (the judge had stopped it|it was to stand still)"):
         session.worker.run_block([0], 1, 30.0)
     session.close()
 

@@ -253,3 +253,10 @@ def test_the_command_takes_all_verdicts_or_those_named(tmp_path: Path) -> None:
 def test_the_command_refuses_a_ledger_without_verdicts(tmp_path: Path) -> None:
     _, _, problem = invoke("--ledger", str(tmp_path / "none"), "--out", str(tmp_path / "page.html"))
     assert isinstance(problem, LedgerError) and "--ledger" in problem.remedy and not (tmp_path / "page.html").exists()
+
+
+def test_a_quick_verdict_has_no_interval_and_a_page_all_the_same() -> None:
+    coarse = HEADLINE.model_copy(update={"interval": None, "noise_band": None})
+    seen = Reader(render_page([a_verdict(some_rows(), headline={"stream": coarse})], "t"))
+    words = " ".join(" ".join(seen.words).split())
+    assert "1.436× coarse" in words and "noise not known" in words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernwright.judge.inputs import ContentPool
+from kernwright.judge.content_pool import ContentPool
 from kernwright.ops.definition import Op
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.mutants import Mutant, mutants_of

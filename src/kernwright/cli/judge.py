@@ -25,6 +25,7 @@ def judge(
     aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,
     ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
 ) -> None:
     """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
     from kernwright.cli.console import Bar, out
@@ -35,7 +36,7 @@ def judge(
         _refuse_unwritable(json_file)
     request = JudgeRequest(
         task=task, candidate=candidate, baseline=baseline, rows=rows, device=device, seed=seed,
-        quick=quick, against_itself=aa, ledger=ledger, wait_s=wait,
+        quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
     with Bar() as bar:

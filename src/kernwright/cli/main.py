@@ -9,6 +9,7 @@ import typer
 
 from kernwright import __version__
 from kernwright.cli import ledger, task
+from kernwright.cli.bundle import bundle
 from kernwright.cli.exploits import exploits
 from kernwright.cli.judge import judge
 from kernwright.cli.report import report
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command("judge")(judge)
 app.command("report")(report)
+app.command("bundle")(bundle)
 app.command("exploits")(exploits)
 app.add_typer(task.app, name="task")
 app.add_typer(ledger.app, name="ledger")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -25,11 +26,16 @@ class Arena:
 
     layout: Layout
     descriptor: int
-    memory: mmap.mmap
     bytes: Tensor
+    release: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        for zone in self._guards():
+            zone.fill_(CANARY)
 
     @classmethod
     def create(cls, layout: Layout) -> Arena:
+        """In the host's memory."""
         free = available_memory()
         if layout.size > free:  # the kernel would promise the memory and then kill somebody for it
             raise EnvironmentProblem(
@@ -50,31 +56,57 @@ class Arena:
                 f"no {layout.size / 2**20:.0f} MiB of shared memory for a row: {error}",
                 "choose smaller rows with --rows, or free some memory",
             ) from None
-        arena = cls(layout, descriptor, memory, torch.frombuffer(memory, dtype=torch.uint8))
-        for start, end in layout.guards:
-            arena.bytes[start:end] = CANARY
-        return arena
+        # The mapping goes when the last tensor view of it does.
+        return cls(layout, descriptor, torch.frombuffer(memory, dtype=torch.uint8), lambda: os.close(descriptor))
 
-    def tensor(self, placement: Placement) -> Tensor:
-        spec = placement.tensor
-        dtype = getattr(torch, spec.torch_dtype_name)
-        span = self.bytes[placement.offset : placement.offset + spec.span_bytes].view(dtype)
+    def tensor(self, slot: int, name: str) -> Tensor:
+        placed = self.layout.place(slot, name)
+        spec = placed.tensor
+        span = self.bytes[placed.offset : placed.offset + spec.span_bytes].view(_dtype(placed))
         return span.as_strided(spec.shape, spec.strides)
 
-    def poison(self, placement: Placement) -> None:
-        self.bytes[placement.offset : placement.offset + placement.tensor.span_bytes] = POISON
+    def stacked(self, name: str) -> Tensor:
+        """The tensor in all slots, as one view with the slots in front."""
+        placed = self.layout.plan[name]
+        spec = placed.tensor
+        step = self.layout.pitch // spec.item_bytes
+        return self.bytes[placed.offset : self._last(placed)].view(_dtype(placed)).as_strided(
+            (self.layout.count, *spec.shape), (step, *spec.strides)
+        )  # fmt: skip
 
-    def is_poisoned(self, placement: Placement) -> bool:
-        return bool((self.bytes[placement.offset : placement.offset + placement.tensor.span_bytes] == POISON).all())
+    def stacked_bytes(self, name: str) -> Tensor:
+        """The same tensor's whole span in all slots, byte by byte."""
+        placed = self.layout.plan[name]
+        shape = (self.layout.count, placed.tensor.span_bytes)
+        return self.bytes.as_strided(shape, (self.layout.pitch, 1), placed.offset)
+
+    def _last(self, placed: Placement) -> int:
+        return (self.layout.count - 1) * self.layout.pitch + placed.offset + placed.tensor.span_bytes
+
+    def poison(self, slot: int, name: str) -> None:
+        self.stacked_bytes(name)[slot].fill_(POISON)
+
+    def is_poisoned(self, slot: int, name: str) -> bool:
+        return bool((self.stacked_bytes(name)[slot] == POISON).all())
+
+    def _guards(self) -> Iterator[Tensor]:
+        """Every guard zone: one view per gap of the plan for all slots, then the one at the end."""
+        for offset, length in self.layout.gaps:
+            yield self.bytes.as_strided((self.layout.count, length), (self.layout.pitch, 1), offset)
+        start, end = self.layout.tail
+        yield self.bytes[start:end]
 
     def broken_guard(self) -> int | None:
-        """Offset of the first canary that is gone, or None."""
-        for start, end in self.layout.guards:
-            zone = self.bytes[start:end]
+        """Offset of a canary that is gone, or None."""
+        for zone in self._guards():
             if not bool((zone == CANARY).all()):
-                return start + int((zone != CANARY).nonzero()[0].item())
+                first = (zone != CANARY).nonzero()[0].tolist()
+                return int(zone.storage_offset() + sum(i * s for i, s in zip(first, zone.stride(), strict=True)))
         return None
 
     def close(self) -> None:
-        os.close(self.descriptor)
-        # The mapping goes when the last tensor view of it does.
+        self.release()
+
+
+def _dtype(placed: Placement) -> torch.dtype:
+    return getattr(torch, placed.tensor.torch_dtype_name)  # type: ignore[no-any-return]

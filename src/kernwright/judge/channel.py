@@ -49,6 +49,23 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed from error
 
+    def await_first_byte(self, deadline_s: float) -> None:
+        """Without going to sleep: being woken takes longer, and less evenly, than what is timed here."""
+        end = time.monotonic() + deadline_s
+        self.connection.setblocking(False)
+        try:
+            while time.monotonic() < end:
+                try:
+                    self.connection.recv(1, socket.MSG_PEEK)
+                    return  # a byte, or the end of the stream: either way there is something to receive
+                except BlockingIOError:
+                    continue
+                except ConnectionResetError as error:
+                    raise ChannelClosed from error
+            raise TimeoutError
+        finally:
+            self.connection.setblocking(True)
+
     def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
         """Blocks until a frame is here; TimeoutError when the deadline passes first."""
         end = None if deadline_s is None else time.monotonic() + deadline_s
@@ -63,10 +80,15 @@ class Channel:
             raise ChannelGarbled(f"expected a JSON frame, got tag {tag}")
         return as_object(payload)
 
-    def receive_json_with_descriptors(self, most: int = 4) -> tuple[int, bytes, list[int]]:
-        """For the worker's end: a frame, and the descriptors that came with its first bytes."""
-        self.connection.settimeout(None)
-        first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
+    def receive_json_with_descriptors(
+        self, most: int = 4, deadline_s: float | None = None
+    ) -> tuple[int, bytes, list[int]]:
+        """A frame, and the descriptors that came with its first bytes."""
+        self.connection.settimeout(deadline_s)
+        try:
+            first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
+        except ConnectionResetError as error:
+            raise ChannelClosed from error
         if not first:
             raise ChannelClosed
         header = first + (self._exactly(HEADER.size - len(first)) if len(first) < HEADER.size else b"")

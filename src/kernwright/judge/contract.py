@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,12 @@ class Expected:
         error = torch.where(finite, (eager.double() - oracle).abs(), 0.0)
         ulp = torch.where(finite, _ulp(oracle, eager.dtype), 0.0)
         return cls(oracle, eager, float(error.max()) if error.numel() else 0.0, _rms(error), _rms(ulp))
+
+    def at_least(self, known: ErrorFigures) -> Expected:
+        """With no less room than an error of the eager chain that is known from elsewhere."""
+        return replace(
+            self, eager_max=max(self.eager_max, known.eager_max), eager_rms=max(self.eager_rms, known.eager_rms)
+        )
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,35 @@ import platform
 import re
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernwright.errors import EnvironmentProblem
+
+if TYPE_CHECKING:  # sessions and pools know the device, not the other way round
+    from kernwright.judge.contents import Pool
+    from kernwright.judge.session import Session
+    from kernwright.judge.worker_process import WorkerProcess
+    from kernwright.ops.definition import Op
+    from kernwright.tasks.candidate import Style
+    from kernwright.tasks.policy import TimingPolicy
+    from kernwright.tasks.workload import Workload
 
 
 class Device(Protocol):
     """The hardware under the judge: memory to hand out, state to record, limits that no kernel can pass."""
 
     name: str
+    shares_contents: bool  # whether all sides may work on the same contents: where none can see another's memory
+    deadline_s: float  # what a call has started on it must be over by then
+    has_kernels: bool  # whether a side's work is kernels on a device that can be listed
+    most_slots: int
+    arena_bytes: int  # what one side's slots may take
 
     def free_bytes(self) -> int: ...
+
+    def bytes_to_judge(self, row: Workload) -> int:
+        """About what judging a row takes: slots of three sides, the judge's copies, its oracles."""
+        ...
 
     def describe(self) -> dict[str, Any]:
         """What it is: recorded once a run."""
@@ -31,8 +49,42 @@ class Device(Protocol):
         """The processor that workers are pinned to, where pinning is possible."""
         ...
 
-    def fastest_seconds(self, moved_bytes: int, threads: int) -> float:
-        """No call that moves these bytes can take less: physics, not a measurement."""
+    def environment(self) -> dict[str, str]:
+        """What workers on it need in theirs."""
+        ...
+
+    def reads(self) -> tuple[Path, ...]:
+        """What workers on it must be able to read."""
+        ...
+
+    def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
+        """No call that moves these bytes can take less: physics, not a measurement. The working set is a block's."""
+        ...
+
+    def block_ms(self, policy: TimingPolicy) -> float: ...
+
+    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
+        """Before the first worker: what is needed of the judge's own, built in the folder."""
+        ...
+
+    def furnish(self, worker: WorkerProcess) -> None:
+        """Lends a new worker what it keeps for its whole life."""
+        ...
+
+    def retire(self, worker: WorkerProcess) -> None:
+        """Takes it back when the worker is gone."""
+        ...
+
+    def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> Session: ...
+
+    def pool(self, row: Workload, seed: int) -> Pool: ...
+
+    def health(self) -> str | None:
+        """What is wrong with the device now, if anything."""
+        ...
+
+    def is_busy(self) -> bool:
+        """Whether somebody works on it while the judge's workers stand still."""
         ...
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
@@ -40,13 +92,28 @@ class Device(Protocol):
         ...
 
 
+CPU_FACTOR = 40  # over a row's fewest bytes
+
+
+class DeviceFull(EnvironmentProblem):
+    """The device has no memory left for what the judge must lend."""
+
+
 class CpuDevice:
     """The processors of this machine."""
 
     name = "cpu"
+    shares_contents = False
+    deadline_s = 30.0
+    has_kernels = False
+    most_slots = 256
+    arena_bytes = 256 * 2**20
 
     def free_bytes(self) -> int:
         return available_memory()
+
+    def bytes_to_judge(self, row: Workload) -> int:
+        return max(CPU_FACTOR * row.bytes_min, 6 * self.arena_bytes)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -75,7 +142,13 @@ class CpuDevice:
         usable = sorted(os.sched_getaffinity(0))
         return usable[-1] if len(usable) > 1 else None
 
-    def fastest_seconds(self, moved_bytes: int, threads: int) -> float:
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def reads(self) -> tuple[Path, ...]:
+        return ()
+
+    def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
         """Two 64-byte loads and one 64-byte store a cycle at 6 GHz: beyond any core, in any of its caches."""
         return moved_bytes / (threads * 192 * 6e9)
 
@@ -96,6 +169,36 @@ class CpuDevice:
         finally:
             torch.set_num_threads(before)
 
+    def block_ms(self, policy: TimingPolicy) -> float:
+        return policy.block_ms
+
+    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
+        pass
+
+    def furnish(self, worker: WorkerProcess) -> None:
+        pass
+
+    def retire(self, worker: WorkerProcess) -> None:
+        pass
+
+    def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> Session:
+        from kernwright.judge.session import Session
+
+        return Session(worker, op, row, style, slots)
+
+    def pool(self, row: Workload, seed: int) -> Pool:
+        import torch
+
+        from kernwright.judge.content_pool import ContentPool
+
+        return ContentPool.for_row(row, torch.Generator().manual_seed(seed))
+
+    def health(self) -> str | None:
+        return None
+
+    def is_busy(self) -> bool:
+        return False
+
 
 def available_memory() -> int:
     """Host memory that can be had without pushing anyone else out, in bytes."""
@@ -107,7 +210,9 @@ def find_device(name: str) -> Device:
     if name == "cpu":
         return CpuDevice()
     if re.fullmatch(r"cuda(:\d+)?", name):
-        raise EnvironmentProblem(f"device {name} is not there: this version judges on a CPU", "use --device cpu")
+        from kernwright.judge.cuda.device import CudaDevice
+
+        return CudaDevice(name)
     raise EnvironmentProblem(f"{name!r} is not a device", "use cpu, cuda or cuda:N")
 
 

@@ -101,7 +101,10 @@ class OutputProblem(SideProblem):
 class RowCall:
     """How one side is called on one row: the same wrapper for both sides, whatever each needs inside."""
 
-    def __init__(self, side: dict[str, Any], function: Callable[..., Any], row: dict[str, Any]) -> None:
+    def __init__(
+        self, side: dict[str, Any], function: Callable[..., Any], row: dict[str, Any], device: str = "cpu"
+    ) -> None:
+        self.device = device
         self.outputs = [ConcreteTensor.model_validate(spec) for spec in row["outputs"]]
         self.scalars: dict[str, Any] = row["scalars"]
         self.style = row["style"]
@@ -134,9 +137,12 @@ class RowCall:
             return self._into(len(self.outputs))
         write = self._into(len(self.outputs))
         shapes = [(t.shape, t.strides, getattr(torch, t.torch_dtype_name)) for t in self.outputs]
+        device = self.device
 
         def allocate_and_write(arguments: Arguments) -> list[Tensor]:
-            outputs = [torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in shapes]
+            outputs = [
+                torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype in shapes
+            ]
             write([*arguments, *outputs])
             return outputs
 
@@ -156,7 +162,11 @@ class RowCall:
             return lambda a: function(*a[:-1], **scalars, out=a[-1])
         return lambda a: function(*a[:-outputs], **scalars, out=tuple(a[-outputs:]))
 
-    def check_outputs(self, result: Any, device: str) -> list[Tensor]:
+    @staticmethod
+    def not_a_tensor(found: Any, number: int = 0) -> OutputProblem:
+        return OutputProblem(f"output {number} is a {type(found).__name__}, not a plain torch.Tensor")
+
+    def check_outputs(self, result: Any) -> list[Tensor]:
         """Every returned object is a plain tensor of the row's shape, dtype, strides and device."""
         if not self.outputs:
             return []  # an op that works in place: whatever a call returns is not looked at
@@ -166,8 +176,8 @@ class RowCall:
             raise OutputProblem(f"returned {got} where the op gives {len(self.outputs)} tensor(s)")
         for number, (tensor, spec) in enumerate(zip(tensors, self.outputs, strict=True)):
             if type(tensor) is not Tensor:
-                raise OutputProblem(f"output {number} is a {type(tensor).__name__}, not a plain torch.Tensor")
-            wanted = (tuple(spec.shape), getattr(torch, spec.torch_dtype_name), device)
+                raise self.not_a_tensor(tensor, number)
+            wanted = (tuple(spec.shape), getattr(torch, spec.torch_dtype_name), self.device)
             got_ = (tuple(tensor.shape), tensor.dtype, tensor.device.type)
             if got_ != wanted:
                 raise OutputProblem(

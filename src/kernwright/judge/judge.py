@@ -10,23 +10,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-import torch
-
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cases import Case, cases_for
+from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
 from kernwright.judge.decision import overall
-from kernwright.judge.device import Device
+from kernwright.judge.device import Device, DeviceFull
 from kernwright.judge.headline import headline_of, reasons_of
-from kernwright.judge.inputs import ContentPool, Inputs
+from kernwright.judge.inputs import Inputs
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
-from kernwright.judge.session import Outputs, Session, WrongBehaviour, bytes_per_slot
+from kernwright.judge.session import DeviceBusy, Outputs, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew, NotLoaded, Side
-from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for
+from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.tasks.baseline import Baseline
@@ -35,8 +34,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 CALL_DEADLINE_S = 120.0
-MEMORY_FACTOR = 40  # judge's copies, float64 oracles and three sides' slots, over a row's fewest bytes
-ARENA_BYTES = 256 * 2**20
+HOARD_BYTES = 2**30
 
 
 class Progress(Protocol):
@@ -63,6 +61,7 @@ class Judgement:
     writer: RunWriter
     progress: Progress
     quick: bool = False
+    census: bool = False
     seeded: bool = False
     states: list[RowState] = field(default_factory=list)
 
@@ -70,9 +69,9 @@ class Judgement:
         self.chance = random.Random(self.provenance.seed)
         self.states = [RowState(row) for row in self.rows]
 
-    def _pool(self, row: Workload) -> ContentPool:
+    def _pool(self, row: Workload) -> Pool:
         """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
-        return ContentPool.for_row(row, torch.Generator().manual_seed(self.chance.getrandbits(32)))
+        return self.device.pool(row, self.chance.getrandbits(32))
 
     def run(self) -> Verdict:
         """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted."""
@@ -86,6 +85,9 @@ class Judgement:
         except Exception as cause:
             self.writer.append("abandoned", {"cause": f"{type(cause).__name__}: {cause}"})
             raise
+        if trouble := self.device.health():
+            self.writer.append("abandoned", {"cause": trouble})
+            raise EnvironmentProblem(trouble, "nothing of this run counts; start it again")
         self.provenance.state_after = self.device.state()
         self.provenance.finished = _now()
         verdict = self._verdict(interrupted)
@@ -107,6 +109,8 @@ class Judgement:
                 for state in pending:
                     self._time(crew, state, number)
                     self.progress.step(state.row.id)
+                if number == 0 and self.census:
+                    self._take_census(crew, pending)
             finally:
                 crew.dismiss()
             self._refuse_changed_files(seal)
@@ -126,14 +130,12 @@ class Judgement:
 
     def _assemble(self) -> Crew:
         try:
-            crew = Crew(self.sides, self.policy.threads, self.device.worker_processor())
+            crew = Crew(self.sides, self.policy.threads, self.device)
         except (WorkerFailed, WorkerCheated) as failed:
             raise EnvironmentProblem(
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
             ) from None
-        self.provenance.isolation = {"workers": crew.workers["candidate"].isolation} | {
-            name: wall for name, wall in self.provenance.isolation.items() if name != "workers"
-        }
+        self.provenance.isolation |= _walls_of(crew)
         return crew
 
     # Correctness
@@ -185,7 +187,7 @@ class Judgement:
             if session is None or session.row is not case.row:
                 if session is not None:
                     session.close()
-                session = Session(worker, op, case.row, style, slots=1)
+                session = self.device.open_session(worker, op, case.row, style, slots=1)
             try:
                 session.prepare()
                 session.fill(0, inputs)
@@ -219,9 +221,24 @@ class Judgement:
                 ) from None
             state.condemn(fault.cause)
             self._respawn(crew)
+        except DeviceFull as full:
+            self._blame_for_memory(crew, state, full)
+        except DeviceBusy as busy:
+            self._respawn(crew)
+            if self.device.is_busy():
+                raise EnvironmentProblem(f"{self.device.name} is in use by others: {busy}", "wait for them") from None
+            state.condemn(WorkerCheated("kept the device busy while it stood still, in other sides' time"))
         finally:
             for session in sessions.values():
                 session.close()
+
+    def _blame_for_memory(self, crew: Crew, state: RowState, full: DeviceFull) -> None:
+        """To be called where the judge found no memory: a candidate that holds it all has failed, not the machine."""
+        before = self.device.free_bytes()
+        self._respawn(crew)
+        if self.device.free_bytes() < before + HOARD_BYTES:
+            raise full
+        state.condemn(WorkerFailed("left no memory on the device for the judge and the other sides"))
 
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
@@ -233,18 +250,21 @@ class Judgement:
             sessions[side] = self._open(crew, side, row, state.slots)
             self._warm(side, sessions[side], pool)
         eager = state.report.errors or self._eager_errors(row, pool)
-        timing = RowTiming(op, row, sessions, pool, self.chance, eager)
-        timing.measure_protocol()
-        if reason := timing.open_loops():
-            state.unavailable["device"] = reason
+        timing = RowTiming(
+            op, row, sessions, pool, self.chance, eager, self.device.open_session, self.device.shares_contents
+        )
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
             if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
                 continue  # the rounds after the first look are there to decide
+            if metric == "device" and (reason := timing.open_loops()):
+                state.unavailable["device"] = reason
+                continue
+            timing.begin(metric)
             audited = self.chance.randrange(self.policy.quads_of(metric)) if metric == self.policy.decides else None
             for quad in range(self.policy.quads_of(metric)):
                 if quad == audited:
-                    timing.audit(self.task)
+                    timing.audit(self.task, metric)
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started
         self._audit_neighbour(timing, state.row)
@@ -254,34 +274,31 @@ class Judgement:
         if cases:
             timing.audit_neighbour(self.task, self.chance.choice(cases))
 
-    def _eager_errors(self, row: Workload, pool: ContentPool) -> dict[str, ErrorFigures]:
+    def _eager_errors(self, row: Workload, pool: Pool) -> dict[str, ErrorFigures]:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))
         return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
 
     def _open(self, crew: Crew, side: SideName, row: Workload, slots: int) -> Session:
         op = self.task.op_of(row)
         try:
-            return Session(crew.worker(side, op.name), op, row, "returns", slots)
+            return self.device.open_session(crew.worker(side, op.name), op, row, "returns", slots)
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(side, cause) from cause
 
-    def _warm(self, side: SideName, session: Session, pool: ContentPool) -> None:
-        """Touches every slot and lets the allocator grow to a block's outputs, so that no timed block pays for it."""
-        for slot in range(session.slots):
-            session.fill(slot, pool.draw(session.op, session.row))
+    def _warm(self, side: SideName, session: Session, pool: Pool) -> None:
         try:
-            session.worker.run_block(list(range(session.slots)), len(session.output_specs), CALL_DEADLINE_S)
-        except (WorkerFailed, WorkerCheated) as cause:
+            warm_up(session, pool)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
 
-    def _slots(self, crew: Crew, state: RowState, pool: ContentPool) -> int:
+    def _slots(self, crew: Crew, state: RowState, pool: Pool) -> int:
         """Blocks of a length that both sides can be measured with: between the slower and the faster one's."""
         seconds: list[float] = []
         for side in ("baseline", "candidate"):
             session = self._open(crew, side, state.row, 2)
             try:
                 seconds.append(call_seconds(session, pool))
-            except (WorkerFailed, WorkerCheated) as cause:
+            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 raise SideFault(side, cause) from cause
             finally:
                 session.close()
@@ -289,9 +306,10 @@ class Judgement:
         baseline_s, candidate_s = seconds
         return slots_for(
             math.sqrt(baseline_s * min(baseline_s, candidate_s)),
-            bytes_per_slot(state.row, "returns"),
-            self.policy,
-            ARENA_BYTES,
+            max(bytes_per_slot(state.row, "returns"), bytes_of_outputs(state.row)),
+            self.device.block_ms(self.policy),
+            self.device.arena_bytes,
+            self.device.most_slots,
         )
 
     def _respawn(self, crew: Crew) -> None:
@@ -301,6 +319,21 @@ class Judgement:
             raise EnvironmentProblem(
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
             ) from None
+
+    def _take_census(self, crew: Crew, states: Sequence[RowState]) -> None:
+        """Which kernels each side launches: seen in a pass of its own, when these workers have nothing left to time."""
+        for state in states:
+            for side in ("baseline", "candidate") if self.device.has_kernels and state.fault is None else ():
+                try:
+                    session = self._open(crew, side, state.row, 1)
+                    try:
+                        session.fill(0, self._pool(state.row).draw(session.op, session.row))
+                        state.kernels[side] = session.census()
+                    finally:
+                        session.close()
+                except (SideFault, WorkerFailed, WorkerCheated) as fault:
+                    state.reasons.append(f"no census of the {side}'s kernels: {fault}")
+                    return  # whatever became of that worker, the next round has new ones
 
     # Records
 
@@ -341,10 +374,19 @@ class Judgement:
         )
 
 
+def _walls_of(crew: Crew) -> dict[str, object]:
+    """The candidate's walls, and the baseline's where it lacks one that the candidate has, or the other way round."""
+    walls: dict[str, object] = {"workers": crew.workers["candidate"].isolation}
+    baseline = crew.workers["baseline"].isolation
+    if baseline.get("missing") != crew.workers["candidate"].isolation.get("missing"):
+        walls["baseline"] = baseline
+    return walls
+
+
 def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
     free = device.free_bytes()
     for row in rows:
-        if (need := max(MEMORY_FACTOR * row.bytes_min, 6 * ARENA_BYTES)) > free:
+        if (need := device.bytes_to_judge(row)) > free:
             raise EnvironmentProblem(
                 f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
                 f"{free / 2**30:.1f} GiB are free on {device.name}",

@@ -1,4 +1,7 @@
-"""Where the tensors of a row's slots lie in one shared buffer: each apart from the next, guards in between."""
+"""Where the tensors of a row's slots lie in one shared buffer: each apart from the next, guards in between.
+
+Every slot has the same plan, one pitch after the other, so one strided view reaches a tensor in all slots at once.
+"""
 
 from __future__ import annotations
 
@@ -31,32 +34,56 @@ class Placement:
 
 @dataclass(frozen=True)
 class Layout:
-    """Every tensor of every slot, and the guard zones around them."""
+    """The plan of a slot, how often it is repeated, and the guard zones around its tensors."""
 
-    slots: tuple[dict[str, Placement], ...]
-    guards: tuple[tuple[int, int], ...]
-    size: int
+    plan: dict[str, Placement]
+    gaps: tuple[tuple[int, int], ...]  # guards within a slot: offset and length
+    pitch: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.count * self.pitch + GUARD_BYTES
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The guard behind the last slot."""
+        return self.count * self.pitch, self.size
+
+    @property
+    def guards(self) -> list[tuple[int, int]]:
+        """Every guard zone from start to end; neighbours are one."""
+        zones: list[tuple[int, int]] = []
+        steps = [(slot * self.pitch + offset, length) for slot in range(self.count) for offset, length in self.gaps]
+        for start, length in [*steps, (self.tail[0], GUARD_BYTES)]:
+            if zones and zones[-1][1] == start:
+                zones[-1] = (zones[-1][0], start + length)
+            else:
+                zones.append((start, start + length))
+        return zones
+
+    def place(self, slot: int, name: str) -> Placement:
+        placed = self.plan[name]
+        return Placement(name, placed.tensor, slot * self.pitch + placed.offset)
 
 
 def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> Layout:
-    position = 0
-    guards: list[tuple[int, int]] = []
-    placed: list[dict[str, Placement]] = []
-    for _ in range(slots):
-        slot: dict[str, Placement] = {}
-        for name, tensor in tensors.items():
-            start = _aligned(position + GUARD_BYTES)
-            guards.append((position, start))
-            slot[name] = Placement(name, tensor, start)
-            position = start + tensor.span_bytes
-        placed.append(slot)
-    end = _aligned(position + GUARD_BYTES)
-    guards.append((position, end))
-    return Layout(tuple(placed), tuple(guards), end)
+    end = 0
+    gaps: list[tuple[int, int]] = []
+    plan: dict[str, Placement] = {}
+    for name, tensor in tensors.items():
+        start = _aligned(end + GUARD_BYTES)
+        gaps.append((end, start - end))
+        plan[name] = Placement(name, tensor, start)
+        end = start + tensor.span_bytes
+    pitch = _aligned(end)
+    if pitch > end:
+        gaps.append((end, pitch - end))
+    return Layout(plan, tuple(gaps), pitch, slots)
 
 
 def slot_bytes(tensors: Mapping[str, ConcreteTensor]) -> int:
-    return sum(t.span_bytes + GUARD_BYTES + ALIGNMENT for t in tensors.values())
+    return lay_out(tensors, 1).pitch
 
 
 def _aligned(position: int) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.confine import hide_judge
@@ -21,6 +23,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
+from kernwright.judge.worker_process import DEVICE_DEADLINE_S
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -43,6 +46,8 @@ class JudgeRequest:
     against_itself: bool = False
     ledger: Path | None = None
     wait_s: float = 0.0
+    census: bool = True
+    deadline_s: float = DEVICE_DEADLINE_S
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
@@ -65,11 +70,13 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         sources=source_hashes(task, candidate),
         device=request.device,
     )
-    with device_lock(request.device, request.wait_s), scratch_folder() as scratch, _disk_trouble():
+    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _machine_trouble():
+        device.begin(rows, scratch / "judge")
+        device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline"),
-            "again": baseline_side(baseline, task, scratch / "baseline"),
+            "again": baseline_side(baseline, task, scratch / "again"),
             "candidate": (
                 candidate_side(candidate, scratch / "candidate", request.device)
                 if candidate and not request.against_itself
@@ -98,15 +105,20 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 writer=writer,
                 progress=progress,
                 quick=request.quick,
+                census=request.census and not request.quick,
                 seeded=request.seed is not None,
             ).run()
 
 
 @contextlib.contextmanager
-def _disk_trouble() -> Iterator[None]:
-    """A full disk or a folder that turned read-only ends the run with its cause; the ledger keeps what it has."""
+def _machine_trouble() -> Iterator[None]:
+    """A full disk, a full GPU or a read-only folder ends the run with its cause; the ledger keeps what it has."""
     try:
         yield
+    except torch.OutOfMemoryError as error:
+        raise EnvironmentProblem(
+            f"the device is out of memory: {str(error).splitlines()[0][:200]}", "choose smaller rows with --rows"
+        ) from error
     except OSError as error:
         raise EnvironmentProblem(
             f"the machine refused: {error}", "free space or memory, or set TMPDIR; what was recorded is intact"

@@ -12,7 +12,7 @@ from kernwright.judge.device import Device
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.statistics import Interval, signed_rank_interval
 from kernwright.judge.timing import Sample, WrongOutput
-from kernwright.judge.verdict import GOOD, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -34,6 +34,7 @@ class RowState:
     fault: Outcome | None = None
     reasons: list[str] = field(default_factory=list)
     decided: bool = False
+    kernels: dict[str, list[Kernel]] = field(default_factory=dict)
 
     @property
     def pending(self) -> bool:
@@ -103,6 +104,7 @@ class RowState:
             errors={name: figures.as_record() for name, figures in self.report.errors.items()},
             cases=self.report.cases,
             deterministic=self.report.deterministic if self.report.cases else None,
+            kernels=self.kernels,
             bytes_min=self.row.bytes_min,
             copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
             samples=samples_blob,
@@ -117,7 +119,8 @@ class RowState:
         deciding = metrics.get(policy.decides)
         if not isinstance(deciding, MetricResult):
             return "inconclusive", [*reasons, deciding.unavailable if deciding else "not timed"]
-        fastest = device.fastest_seconds(self.row.bytes_min, policy.threads) * 1e6
+        working_set = self.row.bytes_min * (self.slots or 1)
+        fastest = device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6
         if deciding.candidate_us < fastest:
             return "tampered", [
                 *reasons,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.worker_user import end_processes_of, is_worker_user
 
 PREFIX = "kernwright-scratch-"
 
@@ -22,6 +23,8 @@ def scratch_folder() -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
     except OSError as error:
         raise EnvironmentProblem(f"no scratch folder below {root}: {error}", "free some space, or set TMPDIR") from None
+    if os.geteuid() == 0:
+        folder.chmod(0o711)  # workers are other users then: they may pass, each to the folder that is its own
     try:
         yield folder
     finally:
@@ -33,4 +36,13 @@ def _sweep(root: Path) -> None:
     for left in root.glob(f"{PREFIX}*"):
         owner = left.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            _end_workers(left)
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _end_workers(folder: Path) -> None:
+    """A worker dies with its judge, but not what it had started: that runs as the owner of its scratch folder."""
+    if os.geteuid() == 0:
+        for scratch in folder.glob("*/scratch"):
+            if is_worker_user(owner := scratch.lstat().st_uid):
+                end_processes_of(owner)

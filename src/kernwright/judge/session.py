@@ -5,24 +5,37 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernwright.judge.arena import Arena
 from kernwright.judge.inputs import Inputs
-from kernwright.judge.layout import lay_out, slot_bytes
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerCheated, WorkerProcess
+from kernwright.judge.layout import Layout, lay_out, slot_bytes
+from kernwright.judge.verdict import Kernel
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, Block, WorkerCheated, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
+MOST_KERNELS = 200
 
 
 class WrongBehaviour(Exception):
     """The call broke a rule of the op: it wrote where it must not, or handed out memory twice."""
+
+
+class DeviceBusy(Exception):
+    """Somebody's work is on the device while every worker stands still."""
+
+
+class OutputsMoved(Exception):
+    """A block left outputs where they were not expected. Where they are is known now; the block does not count."""
+
+    side: Any = None
 
 
 def bytes_per_slot(row: Workload, style: Style) -> int:
@@ -30,14 +43,22 @@ def bytes_per_slot(row: Workload, style: Style) -> int:
     return slot_bytes(tensors)
 
 
+def bytes_of_outputs(row: Workload) -> int:
+    return sum(spec.span_bytes for spec in row.concrete_outputs().values())
+
+
 class Session:
     """Fill, run, read back. Every read is from a stopped worker."""
+
+    block_deadline_s = 120.0
+    outputs_may_move = False  # whether the judge must know beforehand where a block leaves its outputs
+    loop_takes_all_slots = False  # whether `device` can only run every slot, in the order of its making
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
         self.worker, self.op, self.row, self.style = worker, op, row, style
         self.output_specs = row.concrete_outputs()
         tensors = row.concrete_inputs() | (self.output_specs if style == "writes" else {})
-        self.arena = Arena.create(lay_out(tensors, slots))
+        self.arena = self._make_arena(lay_out(tensors, slots))
         self._contents: dict[int, Inputs] = {}
         self._image: Tensor | None = None
         try:
@@ -46,34 +67,50 @@ class Session:
             self.close()
             raise
 
+    def _make_arena(self, layout: Layout) -> Arena:
+        return Arena.create(layout)
+
     def _open(self) -> None:
         names = [parameter.name for parameter in self.op.tensor_parameters]
         wanted = [*names, *(self.output_specs if self.style == "writes" else ())]
-        slots = [
-            [slot[name].as_message() if name in slot else None for name in wanted] for slot in self.arena.layout.slots
-        ]
+        layout = self.arena.layout
         row = {
             "inputs": names,
             "outputs": [spec.model_dump() for spec in self.output_specs.values()],
             "scalars": self.op.scalar_defaults | self.row.scalars,
             "style": self.style,
         }
-        message = {"do": "open_row", "bytes": self.arena.layout.size, "slots": slots, "row": row}
+        message = {
+            "do": "open_row",
+            "bytes": layout.size,
+            "slots": layout.count,
+            "pitch": layout.pitch,
+            "plan": [layout.plan[name].as_message() if name in layout.plan else None for name in wanted],
+            "row": row,
+        }
         self.worker.request(message, BUILD_DEADLINE_S, (self.arena.descriptor,))
 
     @property
     def slots(self) -> int:
-        return len(self.arena.layout.slots)
+        return self.arena.layout.count
+
+    @property
+    def _changed_inputs(self) -> list[str]:
+        return [name for name in self.op.inplace if name in self.arena.layout.plan]
 
     def fill(self, slot: int, contents: Inputs) -> None:
         """New contents for a slot, its outputs poisoned. The worker stands still meanwhile."""
-        places = self.arena.layout.slots[slot]
         for name, content in contents.items():
-            self.arena.tensor(places[name]).copy_(content)
+            self.arena.tensor(slot, name).copy_(content)
         if self.style == "writes":
             for name in self.output_specs:
-                self.arena.poison(places[name])
+                self.arena.poison(slot, name)
         self._contents[slot] = contents
+
+    def fill_all(self, contents: Inputs) -> None:
+        """The same contents for every slot: to warm up with."""
+        for slot in range(self.slots):
+            self.fill(slot, contents)
 
     def open_loop(self) -> str | None:
         """Asks for the loop without Python that `device` is measured with; the reason where there is none."""
@@ -86,7 +123,7 @@ class Session:
         if self.style == "writes":
             for slot in self._contents:
                 for name in self.output_specs:
-                    self.arena.poison(self.arena.layout.slots[slot][name])
+                    self.arena.poison(slot, name)
         self._contents.clear()
 
     def arm(self) -> None:
@@ -94,38 +131,64 @@ class Session:
         if self.style == "returns" and not self.op.inplace:
             self._image = self.arena.bytes.clone()
 
+    def begin(self, metric: Metric) -> None:
+        """From here on blocks are of this metric."""
+
+    def ready(self) -> None:
+        """Right before the clock starts: whatever must be so on the device."""
+
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """One call by itself, with every rule looked at."""
         answer = self.worker.request({"do": "check", "slot": slot}, deadline_s)
-        pointers = answer.get("pointers")
-        if not isinstance(pointers, list) or not all(type(p) is int and 0 <= p < 2**64 for p in pointers):
-            raise WorkerCheated("answered a check with what no honest worker sends")
-        outputs = self.snapshot([slot], pointers)[0]
+        outputs = self.snapshot([slot], _believable_pointers(answer))[0]
         self.look_for_damage([slot])
+        return outputs
+
+    def event_ns(self) -> int:
+        """What the device's own events made of the last block, as the worker tells it: a diagnostic, never a time."""
+        answer = self.worker.request({"do": "events"}, 60.0)
+        return int(answer.get("ns") or 0)
+
+    def census(self, slot: int = 0) -> list[Kernel]:
+        """The kernels that a call launches, as the worker's profiler saw them. Reported, never relied on."""
+        answer = self.worker.request({"do": "census", "slot": slot}, BUILD_DEADLINE_S)
+        try:
+            return [Kernel.model_validate(kernel) for kernel in answer["kernels"]][:MOST_KERNELS]
+        except (KeyError, TypeError, ValueError):
+            raise WorkerCheated("answered the census with what no honest worker sends") from None
+
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        """One timed block and what it left, for the contents that were placed to look at."""
+        block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python)
+        outputs = self.snapshot(order, block.pointers)
+        self.look_for_damage(order)
+        if self._changed_inputs:
+            for slot in order:
+                self._contents.pop(slot, None)  # changed by its call, as it should be: the next look must not mind
+        return block, outputs
+
+    def outputs_of(self, left: Any, call: int) -> Outputs:
+        """One call's outputs, of what a block left."""
+        outputs: Outputs = left[call]
         return outputs
 
     def snapshot(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         """Copies of what the block left, in the order of its calls."""
         returned = self._written(order) if self.style == "writes" else self._returned(order, pointers)
         for slot, outputs in zip(order, returned, strict=True):
-            places = self.arena.layout.slots[slot]
-            outputs |= {name: self.arena.tensor(places[name]).clone() for name in self.op.inplace if name in places}
+            outputs |= {name: self.arena.tensor(slot, name).clone() for name in self._changed_inputs}
         return returned
 
     def _written(self, order: Sequence[int]) -> list[Outputs]:
-        places = self.arena.layout.slots
-        return [{name: self.arena.tensor(places[slot][name]).clone() for name in self.output_specs} for slot in order]
+        return [{name: self.arena.tensor(slot, name).clone() for name in self.output_specs} for slot in order]
 
     def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
-        specs = list(self.output_specs.items())
-        if len(pointers) != len(order) * len(specs):
-            raise WorkerCheated(f"left {len(pointers)} outputs where {len(order) * len(specs)} were asked for")
-        self._refuse_shared_memory(pointers, [spec.span_bytes for _, spec in specs])
+        self._refuse_shared_memory(order, pointers)
         snapshots: list[Outputs] = []
         remaining = iter(pointers)
         for _ in order:
             outputs: Outputs = {}
-            for name, spec in specs:
+            for name, spec in self.output_specs.items():
                 dtype = getattr(torch, spec.torch_dtype_name)
                 copy = torch.empty(spec.span_bytes // spec.item_bytes, dtype=dtype)
                 if copy.numel():
@@ -134,18 +197,24 @@ class Session:
             snapshots.append(outputs)
         return snapshots
 
-    def _refuse_shared_memory(self, pointers: Sequence[int], sizes: Sequence[int]) -> None:
+    def _refuse_shared_memory(self, order: Sequence[int], pointers: Sequence[int]) -> None:
         """Outputs of different calls, and inputs, must not be the same memory: a call returns what it computed."""
+        sizes = [spec.span_bytes for spec in self.output_specs.values()]
+        if len(pointers) != len(order) * len(sizes):
+            raise WorkerCheated(f"left {len(pointers)} outputs where {len(order) * len(sizes)} were asked for")
         spans = sorted((p, p + sizes[i % len(sizes)]) for i, p in enumerate(pointers))
         for (_, end), (start, _) in itertools.pairwise(spans):
             if start < end:
                 raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
+        self._refuse_aliases(spans)
+
+    def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
         for low, high in self._arena_mappings():
             if any(start < high and end > low for start, end in spans):
                 raise WrongBehaviour("an output aliases an input: outputs need memory of their own")
 
     def _arena_mappings(self) -> list[tuple[int, int]]:
-        maps = Path(f"/proc/{self.worker.pid}/maps").read_text()
+        maps = self.worker.mappings()
         found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*kernwright-arena", maps, flags=re.MULTILINE)
         return [(int(low, 16), int(high, 16)) for low, high in found]
 
@@ -157,23 +226,32 @@ class Session:
         broken = self.arena.broken_guard()
         if broken is not None:
             raise WrongBehaviour(f"wrote outside its outputs (canary at byte {broken} is gone)")
+        self._look_at_slots(order)
+
+    def _look_at_slots(self, order: Sequence[int]) -> None:
         for slot, contents in self._contents.items():
             for name, content in contents.items():
                 if name in self.op.inplace and slot in order:
                     continue
-                held = self.arena.tensor(self.arena.layout.slots[slot][name])
-                if not _same_bytes(held, content):
+                if not same_bytes(self.arena.tensor(slot, name), content):
                     raise WrongBehaviour(f"changed its input {name}")
         if self.style == "writes":
             for slot in set(self._contents) - set(order):
-                if not all(self.arena.is_poisoned(self.arena.layout.slots[slot][name]) for name in self.output_specs):
+                if not all(self.arena.is_poisoned(slot, name) for name in self.output_specs):
                     raise WorkerCheated("wrote an output that no call had asked for yet")
 
     def close(self) -> None:
         self.arena.close()
 
 
-def _same_bytes(held: Tensor, content: Tensor) -> bool:
+def _believable_pointers(answer: dict[str, Any]) -> list[int]:
+    pointers = answer.get("pointers")
+    if not isinstance(pointers, list) or not all(type(p) is int and 0 <= p < 2**64 for p in pointers):
+        raise WorkerCheated("answered a check with what no honest worker sends")
+    return pointers
+
+
+def same_bytes(held: Tensor, content: Tensor) -> bool:
     """Bit equality: NaN inputs must stay the NaN they were."""
     size = content.element_size()
     as_integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]

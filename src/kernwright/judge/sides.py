@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.device import Device
 from kernwright.judge.timing import SideName
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerFailed, WorkerProcess
 from kernwright.tasks.baseline import Baseline
@@ -14,12 +16,21 @@ from kernwright.tasks.task import Task
 
 
 class Side:
-    """A baseline or a candidate: a private folder with its sources, caches and builds, and its orders to a worker."""
+    """A baseline or a candidate: its orders to a worker, what the worker reads for them, and a scratch folder."""
 
-    def __init__(self, folder: Path, orders: dict[str, Any], environment: dict[str, str] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        orders: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        reads: Sequence[Path] = (),
+    ) -> None:
+        self.scratch = folder / "scratch"  # the worker's own; what lies beside it is not the worker's to change
         self.orders = orders
         self.environment = environment or {}
+        self.reads = tuple(reads)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o711)
 
     @property
     def style(self) -> Style:
@@ -31,7 +42,7 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path) -> Side:
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    return Side(folder, orders)
+    return Side(folder, orders, reads=[task.folder])
 
 
 def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
@@ -40,6 +51,11 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
         copy = folder / "sources" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(data)
+    needs_loop = candidate.file.language == "cpp" and device == "cpu"
+    loop = _native_loop(folder.parent / "loop") if needs_loop else None
+    reads = [folder / "sources", *([Path(loop).parent] if loop else [])]
+    for path in reads:
+        _open_to_all(path)
     return Side(
         folder,
         {
@@ -49,13 +65,20 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
             "file": candidate.entry_file,
             "function": candidate.entry_function,
             "build": candidate.file.build.model_dump(mode="json"),
-            "build_folder": str(folder / "build"),
+            "build_folder": str(folder / "scratch" / "build"),
             "style": candidate.style,
-            "loop": _native_loop(folder.parent / "loop") if candidate.file.language == "cpp" else None,
+            "loop": loop,
         },
         # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
         {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},
+        reads,
     )
+
+
+def _open_to_all(folder: Path) -> None:
+    """Readable, whatever the judge's umask: the worker may be another user."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else path.stat().st_mode | 0o444)
 
 
 def _native_loop(folder: Path) -> str:
@@ -78,8 +101,8 @@ class NotLoaded(WorkerFailed):
 class Crew:
     """The workers of one round: baseline, its twin, candidate. Any of them can be replaced when it falls over."""
 
-    def __init__(self, sides: dict[SideName, Side], threads: int, processor: int | None) -> None:
-        self.sides, self.threads, self.processor = sides, threads, processor
+    def __init__(self, sides: dict[SideName, Side], threads: int, device: Device) -> None:
+        self.sides, self.threads, self.device = sides, threads, device
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
         self.spawn(*sides)
@@ -89,10 +112,20 @@ class Crew:
         for name in names:
             self._loaded.pop(name, None)
             side = self.sides[name]
-            self.workers[name] = WorkerProcess(name, side.folder, self.threads, self.processor, side.environment)
+            environment = self.device.environment() | side.environment
+            self.workers[name] = WorkerProcess(
+                name,
+                side.scratch,
+                self.threads,
+                self.device.worker_processor(),
+                environment,
+                (*side.reads, *self.device.reads()),
+                device=self.device.name,
+            )
         try:
             for name in names:
                 self.workers[name].wait_ready()
+                self.device.furnish(self.workers[name])
         except BaseException:
             self.dismiss()
             raise
@@ -109,9 +142,15 @@ class Crew:
         return worker
 
     def respawn(self, name: SideName) -> None:
-        self.workers[name].kill()
+        self._end(name)
         self.spawn(name)
+
+    def _end(self, name: SideName) -> None:
+        self.workers[name].kill()
+        self.device.retire(self.workers[name])
 
     def dismiss(self) -> None:
         for worker in self.workers.values():
-            worker.kill()
+            worker.process.kill()  # all at once: a GPU's process takes its time to end
+        for name in self.workers:
+            self._end(name)

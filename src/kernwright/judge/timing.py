@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.judge.cases import Case, distributions_of
-from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.correctness import case_problems
-from kernwright.judge.inputs import ContentPool, Inputs
-from kernwright.judge.session import Outputs, Session, WrongBehaviour
-from kernwright.judge.watch import BlockExpectation
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed
+from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
 from kernwright.ops.definition import Op
-from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-Content = tuple[Inputs, BlockExpectation]
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
-BLOCK_DEADLINE_S = 120.0
-MOST_SLOTS = 256
+SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
+MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge looks further each time
+WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
@@ -71,18 +72,31 @@ class RowTiming:
     op: Op
     row: Workload
     sessions: dict[SideName, Session]
-    pool: ContentPool
+    pool: Pool
     chance: random.Random
-    eager: dict[str, ErrorFigures]
+    eager: EagerErrors
+    open_session: SessionOpener = Session
+    shares_contents: bool = False
     empty_block_ns: float = 0.0
 
-    def measure_protocol(self, repeats: int = 9) -> None:
-        """What a block of no calls costs: waking, answering, stopping. Taken off every side's blocks alike.
+    def begin(self, metric: Metric) -> None:
+        """From here on quads are of this metric.
 
-        It is measured on the baseline's twin, so nothing that a candidate does can move it.
+        First comes what a block of no calls costs: waking, answering, stopping. It is taken off every side's blocks
+        alike, and measured on the baseline's twin, so that nothing that a candidate does can move it.
         """
+        for side, session in self.sessions.items():
+            session.begin(metric)
+            if session.outputs_may_move:
+                try:
+                    warm_up(session, self.pool, metric)  # shows where this metric's outputs lie
+                except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
+                    raise SideFault(side, fault) from fault
+        self._measure_protocol()
+
+    def _measure_protocol(self) -> None:
         try:
-            self.empty_block_ns = empty_block_ns(self.sessions["again"], repeats)
+            self.empty_block_ns = empty_block_ns(self.sessions["again"])
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault("again", fault) from fault
 
@@ -111,20 +125,23 @@ class RowTiming:
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
         took. All sides are run again, on new contents: what was seen once proves nothing a second time.
         """
-        redone = 0
-        times, waited = self._half(metric, sides)
-        while waited and redone < MOST_REDONE:
-            times, waited = self._half(metric, sides)
-            redone += 1
-        return times, redone, waited
+        redone = moves = 0
+        while True:
+            try:
+                times, waited = self._half(metric, sides)
+                if not waited or redone >= MOST_REDONE:
+                    return times, redone, waited
+                redone += 1
+            except OutputsMoved as moved:
+                if (moves := moves + 1) > MOST_MOVES:
+                    raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
+                self._measure_protocol()  # there is more to read back now, for every side
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
-        """One block of every side. The candidate's contents are its own: what the others held would be no help."""
-        slots = next(iter(self.sessions.values())).slots
-        if metric == "wall":
-            slots = min(slots, WALL_CALLS)
-        calls = slots if slots < 4 else self.chance.randint(slots - slots // 4, slots)
-        shared, own = self._contents(slots), self._contents(slots)
+        """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
+        calls = self._calls(metric)
+        shared = self.pool.contents(self.op, self.row, calls, self.eager)
+        own = shared if self.shares_contents else self.pool.contents(self.op, self.row, calls, self.eager)
         times: dict[SideName, float] = {}
         waited = False
         for side in sides:
@@ -134,96 +151,103 @@ class RowTiming:
             times[side] = self._net(block.elapsed_ns, exchanges) / calls
         return times, waited
 
-    def _contents(self, count: int) -> list[Content]:
-        contents = [self.pool.draw(self.op, self.row) for _ in range(count)]
-        return [(c, BlockExpectation.of(self.op, self.row, c, self.eager)) for c in contents]
+    def _calls(self, metric: Metric) -> int:
+        """How many calls a block makes: a secret number, but for a graph, which knows only all of them."""
+        session = next(iter(self.sessions.values()))
+        most = min(session.slots, WALL_CALLS) if metric == "wall" else session.slots
+        if most < 4 or (metric == "device" and session.loop_takes_all_slots):
+            return most
+        return self.chance.randint(most - most // 4, most)
 
-    def _block(self, side: SideName, metric: Metric, calls: int, contents: list[Content]) -> Block:
-        """Which slots hold contents, which content lies in which, which are called, in which order: all secret."""
+    def _block(self, side: SideName, metric: Metric, calls: int, contents: Contents) -> Block:
+        """Which slots hold contents and which of them is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
-        chosen = self.chance.sample(range(session.slots), len(contents))
-        order = self.chance.sample(range(len(contents)), calls)
-        slots, expected = [chosen[i] for i in order], [contents[i][1] for i in order]
+        slots = self.chance.sample(range(session.slots), calls)
         try:
             if metric == "wall":
-                block = self._one_by_one(session, [(chosen[i], contents[i][0]) for i in order])
-            else:
-                for slot, (content, _) in zip(chosen, contents, strict=True):
-                    session.fill(slot, content)
-                session.arm()
-                block = session.worker.run_block(
-                    slots, len(session.output_specs), BLOCK_DEADLINE_S, with_python=metric == "stream"
-                )
-            self._verify(session, block, slots, expected)
+                return self._one_by_one(session, contents, slots)
+            contents.place(session, slots)
+            session.arm()
+            session.ready()
+            block, left = session.run(slots, with_python=metric == "stream")
+            self._verify(session, block, contents.problem(left))
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
+        except OutputsMoved as moved:
+            moved.side = side
+            raise
         return block
 
-    def _one_by_one(self, session: Session, calls: list[tuple[int, Inputs]]) -> Block:
+    def _one_by_one(self, session: Session, contents: Contents, slots: list[int]) -> Block:
         """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
         blocks = []
-        for slot, content in calls:
-            session.fill(slot, content)
-            blocks.append(session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S))
-        return Block(
-            sum(block.elapsed_ns for block in blocks),
-            sum(block.processor_ns for block in blocks),
-            sum(block.ready_ns for block in blocks),
-            tuple(pointer for block in blocks for pointer in block.pointers),
-        )
+        for number, slot in enumerate(slots):
+            contents.place(session, [slot], number)
+            session.ready()
+            block, left = session.run([slot])
+            self._verify(session, block, contents.problem(left, number))
+            blocks.append(block)
+        return Block.joined(blocks)
 
-    def _verify(self, session: Session, block: Block, slots: list[int], expected: list[BlockExpectation]) -> None:
-        outputs = self._collect(session, block, slots)
-        for number, (left, wanted) in enumerate(zip(outputs, expected, strict=True)):
-            if problem := wanted.problem(left):
-                raise WrongOutput(f"call {number + 1} of a timed block: {problem}")
-
-    def _collect(self, session: Session, block: Block, slots: list[int]) -> list[Outputs]:
-        """What a block left. Nobody may have helped with it, neither in the block nor while it is being read."""
+    def _verify(self, session: Session, block: Block, problem: str | None) -> None:
+        """Nobody may have helped with what a block left, neither in the block nor while it was read."""
         session.worker.refuse_helpers(block)
-        outputs = session.snapshot(slots, block.pointers)
-        session.look_for_damage(slots)
         session.worker.refuse_stirring()
-        return outputs
+        if problem:
+            raise WrongOutput(problem)
 
-    def audit(self, task: Task) -> None:
+    def audit(self, task: Task, metric: Metric) -> None:
         """A block of the candidate that looks like a timed one and is none: inputs of every kind, the full contract.
 
         Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here.
         """
         session = self.sessions["candidate"]
-        kinds = ["normal"] * session.slots
-        for slot in self.chance.sample(range(session.slots), min(session.slots, MOST_AUDITED)):
-            kinds[slot] = self.chance.choice(distributions_of(self.op))
-        cases = [Case(self.row, kind) for kind in kinds]
-        self._audit(task, session, cases, self.pool)
-
-    def _audit(self, task: Task, session: Session, cases: list[Case], pool: ContentPool) -> None:
-        try:
-            session.prepare()
-            contents = [pool.draw(self.op, case.row, case.distribution) for case in cases]
-            for slot, content in enumerate(contents):
-                session.fill(slot, content)
-            session.arm()
-            order = self.chance.sample(range(len(cases)), len(cases))
-            block = session.worker.run_block(order, len(session.output_specs), BLOCK_DEADLINE_S)
-            for slot, outputs in zip(order, self._collect(session, block, order), strict=True):
-                if problems := case_problems(task, cases[slot], contents[slot], outputs, pool):
-                    raise WrongOutput(f"in a run of calls: {problems[0]}")
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-            raise SideFault("candidate", fault) from fault
+        session.begin("stream")
+        order = self.chance.sample(range(session.slots), self._calls("stream"))
+        kinds = {
+            call: Case(self.row, self.chance.choice(distributions_of(self.op)))
+            for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
+        }
+        self._audit(task, session, order, kinds)
+        session.begin(metric)
 
     def audit_neighbour(self, task: Task, case: Case) -> None:
         """A run of calls at another size, on a worker that has seen all of the timed ones."""
         try:
-            session = Session(self.sessions["candidate"].worker, self.op, case.row, "returns", 2)
+            session = self.open_session(self.sessions["candidate"].worker, self.op, case.row, "returns", 2)
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault("candidate", fault) from fault
         try:
-            self._audit(task, session, [case, case], self.pool)
+            session.begin("stream")
+            self._audit(task, session, [1, 0], {0: case, 1: case})
         finally:
             session.close()
+
+    def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
+        """The calls in `cases` get contents of that kind; all others share one that nobody knows before reading it."""
+        for _ in range(MOST_MOVES + 1):
+            contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
+            try:
+                session.prepare()
+                session.fill_all(self.pool.draw(self.op, session.row))
+                for call, content in contents.items():
+                    session.fill(order[call], content)
+                session.arm()
+                session.ready()
+                block, left = session.run(order)
+                problems = [
+                    problem
+                    for call, case in cases.items()
+                    for problem in case_problems(task, case, contents[call], session.outputs_of(left, call), self.pool)
+                ]
+                self._verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
+                return
+            except OutputsMoved:
+                continue
+            except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+                raise SideFault("candidate", fault) from fault
+        raise SideFault("candidate", WorkerFailed(WANDERING))
 
     def _prepare(self, side: SideName) -> None:
         try:
@@ -236,25 +260,48 @@ class RowTiming:
         return max(elapsed_ns - exchanges * self.empty_block_ns, elapsed_ns * 0.05)
 
 
-def slots_for(call_s: float, bytes_per_slot: int, policy: TimingPolicy, memory: int) -> int:
+def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:
     """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
-    wanted = math.ceil(policy.block_ms / 1e3 / max(call_s, 1e-7))
+    wanted = math.ceil(block_ms / 1e3 / max(call_s, 1e-7))
     fit = memory // max(1, bytes_per_slot)
-    return max(2, min(wanted, fit, MOST_SLOTS))
+    return max(2, min(wanted, fit, most))
 
 
 def empty_block_ns(session: Session, repeats: int = 9) -> float:
     """What a block of no calls costs this session's worker."""
-    return statistics.median(session.worker.run_block([], 0, BLOCK_DEADLINE_S).elapsed_ns for _ in range(repeats))
+    session.prepare()
+    times = []
+    for _ in range(repeats):
+        session.ready()
+        times.append(session.run([])[0].elapsed_ns)
+    return statistics.median(times)
 
 
-def call_seconds(session: Session, pool: ContentPool, repeats: int = 3) -> float:
+def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
+    """Every slot called once: its memory touched, the allocator grown to a block's outputs, the side compiled."""
+    order = range(1) if metric == "wall" else range(session.slots)
+    contents = pool.draw(session.op, session.row)
+    for _ in range(MOST_MOVES + 1):
+        session.prepare()
+        session.fill_all(contents)
+        session.ready()
+        with contextlib.suppress(OutputsMoved):
+            session.run(order, with_python=metric != "device")
+            return
+    raise WorkerFailed(WANDERING)
+
+
+def call_seconds(session: Session, pool: Pool, repeats: int = 3) -> float:
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing."""
+    warm_up(session, pool)
     best = math.inf
-    for attempt in range(repeats + 1):
+    for attempt in range(repeats):
         slot = attempt % session.slots
         session.prepare()
         session.fill(slot, pool.draw(session.op, session.row))
-        block = session.worker.run_block([slot], len(session.output_specs), BLOCK_DEADLINE_S)
-        best = min(best, block.elapsed_ns) if attempt else best
+        session.ready()
+        with contextlib.suppress(OutputsMoved):
+            best = min(best, session.run([slot])[0].elapsed_ns)
+    if math.isinf(best):
+        raise WorkerFailed(WANDERING)
     return max(best - empty_block_ns(session), 1e3) / 1e9

@@ -34,6 +34,16 @@ class Unavailable(BaseModel):
     unavailable: str
 
 
+class Kernel(BaseModel):
+    """A kernel that one call of a side launches."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(max_length=300)
+    stream: int
+    count: int
+
+
 class RowVerdict(BaseModel):
     """One row: its verdict, why, and the evidence that this verdict has."""
 
@@ -49,6 +59,9 @@ class RowVerdict(BaseModel):
     )
     cases: int = Field(default=0, description="correctness cases that ran")
     deterministic: bool | None = None
+    kernels: dict[str, list[Kernel]] = Field(
+        default_factory=dict, description="per side, what a call launches: a pass of its own, as the worker saw it"
+    )
     bytes_min: int
     copy_us: float | None = Field(default=None, description="a copy of the same fewest bytes, in the same run")
     samples: str | None = Field(default=None, description="the blob that holds every block's time")

@@ -7,7 +7,6 @@ answers, the judge stops it, reads the outputs out of its memory and takes the t
 from __future__ import annotations
 
 import gc
-import mmap
 import os
 import socket
 import struct
@@ -17,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine, die_with
+from kernwright.judge.confine import confine, die_with, hold_processor
+from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
 
@@ -25,8 +25,9 @@ MOST_ERROR_TEXT = 4000
 class Worker:
     """Holds one side and the row that is open."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, place: Any) -> None:
         self.channel = channel
+        self.place = place
         self.side: dict[str, Any] = {}
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
@@ -34,18 +35,23 @@ class Worker:
         self.row_message: dict[str, Any] | None = None
         self.loop: Callable[[Any], list[Any]] | None = None
         self.slots: list[list[Any]] = []
-        self.memory: mmap.mmap | None = None
         self.kept: list[Any] = []
+        from torch import Tensor
+
+        self.tensor_type = Tensor
 
     def serve(self) -> None:
         from kernwright.judge.entry import SideProblem
 
         handlers = {
+            "attach": self.place.attach,
             "load": self.load,
             "open_row": self.open_row,
             "open_loop": self.open_loop,
             "prepare": self.prepare,
             "check": self.check,
+            "census": self.census,
+            "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
             tag, payload, descriptors = self.channel.receive_json_with_descriptors()
@@ -78,34 +84,33 @@ class Worker:
         from kernwright.tasks.tensor import TORCH_NAMES
 
         self.kept.clear()
-        self.slots, self.call = [], None
-        self.memory = mmap.mmap(descriptors[0], message["bytes"])
-        os.close(descriptors[0])
-        raw = torch.frombuffer(self.memory, dtype=torch.uint8)
+        self.slots, self.call, self.loop = [], None, None
+        raw = self.place.open(descriptors[0], message["bytes"])
 
-        def tensor(place: dict[str, Any] | None) -> Any:
+        def tensor(slot: int, place: dict[str, Any] | None) -> Any:
             if place is None:
                 return None
             dtype = getattr(torch, TORCH_NAMES[place["dtype"]])
             last = sum((n - 1) * s for n, s in zip(place["shape"], place["strides"], strict=True))
-            span = raw[place["offset"] : place["offset"] + (last + 1) * dtype.itemsize]
+            start = slot * message["pitch"] + place["offset"]
+            span = raw[start : start + (last + 1) * dtype.itemsize]
             return span.view(dtype).as_strided(place["shape"], place["strides"])
 
-        self.slots = [[tensor(place) for place in slot] for slot in message["slots"]]
+        self.slots = [[tensor(slot, place) for place in message["plan"]] for slot in range(message["slots"])]
         assert self.function is not None
         if message["row"] != self.row_message:  # a compiled row stays compiled while only its slots change
-            self.row_call = RowCall(self.side, self.function, message["row"])
+            self.row_call = RowCall(self.side, self.function, message["row"], self.place.device)
             self.row_message = message["row"]
         self.call = self.row_call.bind()
-        self.loop = None
         return {"ok": True}
 
     def open_loop(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
         """Makes the loop without Python over the open row's slots, if this side has one."""
-        from kernwright.judge.loops import NoLoop, loop_without_python
+        from kernwright.judge.loops import NoLoop
 
+        self.kept.clear()
         try:
-            self.loop = loop_without_python(self.side, self.row_call, self.slots)
+            self.loop = self.place.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
             return {"unavailable": str(reason)}
         except Exception as error:  # a metric that cannot be had is no reason to fail the side
@@ -115,35 +120,48 @@ class Worker:
     def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
         assert self.call is not None
-        result = self.call(self.slots[message["slot"]])
+        with self.place.calls():
+            result = self.call(self.slots[message["slot"]])
+        self.channel.send_json({"called": True})  # what was built is built: from here on only the device is slow
+        self.place.finish()
         if self.row_call.style == "writes":
             return {"pointers": []}
-        tensors = self.row_call.check_outputs(result, "cpu")
+        tensors = self.row_call.check_outputs(result)
         self.kept.append(tensors)
         return {"pointers": [tensor.data_ptr() for tensor in tensors]}
 
+    def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]])
+        return found
+
     def run(self, payload: bytes) -> None:
-        """One block: the calls that the judge asks for, in its order, then one answer."""
+        """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
         with_python, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
         first = len(kept)
-        if with_python:
-            for index in order:
-                kept.append(call(slots[index]))
-        else:
+        self.place.begin()
+        if not with_python and order:
             assert self.loop is not None
             kept += self.loop(order)
-        if self.row_call.style == "writes" or not self.row_call.outputs:
-            self.channel.send(DONE, b"")
-            return
+        elif order:
+            with self.place.calls():
+                for index in order:
+                    kept.append(call(slots[index]))
         pointers = array("Q")
-        for result in kept[first:]:
-            if type(result) is tuple or type(result) is list:
-                pointers.extend([tensor.data_ptr() for tensor in result])
-            else:
-                pointers.append(result.data_ptr())
+        if self.row_call.style != "writes" and self.row_call.outputs:
+            for result in kept[first:]:
+                pointers.extend(self.addresses(result))
+        self.place.finish()
         self.channel.send(DONE, pointers.tobytes())
+
+    def addresses(self, result: Any) -> list[int]:
+        """Where a call's outputs lie. Plain tensors only: anything else could still have its work to do."""
+        tensors = result if type(result) is tuple or type(result) is list else (result,)
+        for tensor in tensors:
+            if type(tensor) is not self.tensor_type:
+                raise self.row_call.not_a_tensor(tensor)
+        return [tensor.data_ptr() for tensor in tensors]
 
     def prepare(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
         """Before new contents arrive: lets go of the last block's outputs, so that the next finds warm memory."""
@@ -151,26 +169,36 @@ class Worker:
         return {"ok": True}
 
 
-def main() -> None:
-    descriptor, parent, processor, threads = (int(word) for word in sys.argv[1:5])
+def _open_windows() -> tuple[int, ...]:
+    """Our memory and its map: a judge without the right to look into another user's process has these from us."""
+    try:
+        return tuple(os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("mem", "maps"))
+    except OSError:
+        return ()
+
+
+def live(descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str) -> None:
+    """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
+    die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    dies = die_with(parent)
+    orders = Walls.from_argument(walls)
+    isolation = confine(orders, judge)
     import torch
 
-    import kernwright.judge.entry  # noqa: F401 - on all cores now, rather than on one core at the first row
+    from kernwright.judge.place import find_place
 
-    isolation = confine(dies, processor if processor >= 0 else None)
+    place = find_place(device)  # on all cores now, rather than on one core at the first row
+    hold_processor(orders, processor if processor >= 0 else None, isolation)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection inside one side's block would be charged to that side
-    channel.send_json({"ready": True, "isolation": isolation.as_message()})
+    windows = _open_windows()
+    channel.send_json({"ready": True, "isolation": isolation.as_message()}, windows)
+    for window in windows:
+        os.close(window)
     try:
-        Worker(channel).serve()
+        Worker(channel, place).serve()
     except ChannelClosed:
         sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

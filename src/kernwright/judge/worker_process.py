@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import random
 import select
@@ -17,27 +18,35 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from kernwright.judge import procfs
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
+from kernwright.judge.walls import Walls, import_folders
+from kernwright.judge.worker_user import end_processes_of, owners_of
+from kernwright.judge.zygote_process import NoZygote, zygote_for, zygote_pids
 
 START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
+DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 STOP_DEADLINE_S = 10.0
 DYING_S = 0.5
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
+SPARE_PROCESSORS = 4
+SPIN_S = 0.5
 LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block shorter than this
 MOST_TEXT = 4000
-PR_SET_CHILD_SUBREAPER = 36
+INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _libc = ctypes.CDLL(None, use_errno=True)
 _workers: set[int] = set()
 
@@ -98,6 +107,7 @@ class Block:
     """One timed block as the judge saw it."""
 
     elapsed_ns: int
+    running_ns: int  # until the worker stood still: what followed was the judge's doing
     processor_ns: int
     ready_ns: int
     pointers: tuple[int, ...]
@@ -106,7 +116,18 @@ class Block:
     def waiting_ns(self) -> int:
         """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
         each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
-        return max(0, min(self.ready_ns, self.elapsed_ns - self.processor_ns))
+        return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one."""
+        return cls(
+            sum(block.elapsed_ns for block in blocks),
+            sum(block.running_ns for block in blocks),
+            sum(block.processor_ns for block in blocks),
+            sum(block.ready_ns for block in blocks),
+            tuple(pointer for block in blocks for pointer in block.pointers),
+        )
 
 
 class WorkerProcess:
@@ -119,30 +140,39 @@ class WorkerProcess:
         threads: int,
         processor: int | None,
         environment: Mapping[str, str] | None = None,
+        reads: Sequence[Path] = (),
+        walls_off: Mapping[str, str] | None = None,
+        device: str = "cpu",
     ) -> None:
         self.label = label
+        self.device_deadline_s = DEVICE_DEADLINE_S
+        # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
+        self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
-        scratch.mkdir(parents=True, exist_ok=True)
+        self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
         # A worker's orphans become ours: they cannot hide from us. Asked for each time, since no fork inherits it.
-        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._known = set(_children(os.getpid()))  # whoever uses the judge may have children of their own
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._known = set(procfs.living_children(os.getpid()))  # whoever uses the judge may have children of their own
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self._log = scratch / "output.log"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable, "-P", "-m", "kernwright.judge.worker", str(theirs.fileno()), str(os.getpid()),
-                    str(-1 if processor is None else processor), str(threads),
-                ],
-                env=_environment(scratch, threads) | dict(environment or {}),
-                cwd=scratch,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )  # fmt: skip
+        # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
+        self._kills_for_memory = _kills_for_memory()
+        own = _environment(scratch, threads) | dict(environment or {})
+        orders: dict[str, int | str] = {
+            "processor": -1 if processor is None else processor,
+            "threads": threads,
+            "walls": self.walls.as_argument(),
+            "device": device,
+        }
+        try:
+            self.process = zygote_for(threads, _zygote_environment(threads)).fork(
+                theirs.fileno(), self._log.fileno(), own, scratch, orders
+            )
+        except NoZygote as reason:
+            raise WorkerFailed(f"did not start: {reason}") from None
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
@@ -150,19 +180,23 @@ class WorkerProcess:
         self._block_s = 0.0
         self._helpers: list[int] = []
         self.isolation: dict[str, Any] = {}
+        self._windows: list[int] = []
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def wait_ready(self) -> None:
-        answer = self._receive_object(START_DEADLINE_S)
+        answer, self._windows = self._receive_first(START_DEADLINE_S)
         self.isolation = answer.get("isolation", {})
+        if self.isolation.get("processors") == "any":
+            self.processor = None  # it could not be pinned, so it cannot have left its place either
         self._stop()
         self._note_standstill()
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
+        self._refuse_movement()
         self._resume()
         try:
             self.channel.send_json(message, descriptors)
@@ -172,30 +206,50 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         answer = self._receive_object(deadline_s)
+        if answer.keys() == {"called"}:
+            answer = self._receive_object(self.device_deadline_s)
         self._stop()
         self._note_standstill()
         if "error" in answer:
             raise WorkerFailed(_printable(answer["error"]), _printable(answer.get("kind", "")))
         return answer
 
-    def run_block(self, order: Sequence[int], outputs: int, deadline_s: float, with_python: bool = True) -> Block:
-        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it."""
+    def run_block(
+        self,
+        order: Sequence[int],
+        outputs: int,
+        deadline_s: float,
+        with_python: bool = True,
+        secure: Callable[[], None] | None = None,
+    ) -> Block:
+        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
+
+        `secure` takes the outputs into the judge's keeping before the clock stops, where a stopped worker alone does
+        not show that its work is over.
+        """
         payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
-        used, waited = self._processor_ns(), self._waited_ns()
+        self._refuse_movement()
+        used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
         start = _clock_ns()
         pointers = self._exchange(payload, deadline_s)
         self._stop()
+        running = _clock_ns() - start
+        if secure is not None:
+            secure()
         elapsed = _clock_ns() - start
-        used, waited = self._processor_ns() - used, self._waited_ns() - waited
+        used, waited = self._processor_ns() - used, procfs.run_delay_ns(self.pid) - waited
         self._note_standstill()
         self._block_s = elapsed / 1e9
-        return Block(elapsed, used, waited, self._pointers(pointers, len(order) * outputs))
+        return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
             self._resume()
             self.channel.send(RUN, payload)
-            self._look_for_helpers()
+            if self.spins:
+                self.channel.await_first_byte(deadline_s)
+            else:
+                self._look_for_helpers()
             tag, answer = self.channel.receive(deadline_s)
         except TimeoutError:
             self.kill()
@@ -207,7 +261,10 @@ class WorkerProcess:
         if tag != DONE:
             self._stop()
             self._note_standstill()
-            raise WorkerFailed(_printable(_object_or_cheat(answer).get("error", "an answer of another kind")))
+            said = _object_or_cheat(answer)
+            raise WorkerFailed(
+                _printable(said.get("error", "an answer of another kind")), _printable(said.get("kind", ""))
+            )
         return answer
 
     def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
@@ -237,9 +294,38 @@ class WorkerProcess:
         _libc.process_vm_readv.restype = ctypes.c_ssize_t
         with _watchdog.guarding(self.pid):
             got = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+        if got < 0 and ctypes.get_errno() == errno.EPERM and self._windows:
+            got = self._read_through_window(address, local)
         if got != size:
             reason = os.strerror(ctypes.get_errno()) if got < 0 else f"{got} of {size} bytes"
             raise WorkerFailed(f"an output at {address:#x} cannot be read: {reason}")
+
+    def _read_through_window(self, address: int, local: _Span) -> int:
+        """For a judge that may not look into another user's process: by the descriptor that the worker opened on its
+        own memory before foreign code ran. Slower, as the kernel copies twice."""
+        target = memoryview((ctypes.c_char * local.length).from_address(local.base)).cast("B")
+        done = 0
+        while done < local.length:
+            try:
+                count = os.preadv(self._windows[0], [target[done:]], address + done)
+            except OSError as error:
+                ctypes.set_errno(error.errno or errno.EIO)
+                return -1
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def mappings(self) -> str:
+        """The kernel's list of what lies where in the worker's memory."""
+        try:
+            return Path(f"/proc/{self.pid}/maps").read_text()
+        except PermissionError:
+            if not self._windows:
+                raise
+            with open(os.dup(self._windows[1]), encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+                maps.seek(0)
+                return maps.read()
 
     def _processor_ns(self) -> int:
         """Processor time of all the worker's threads so far, from the kernel's own clock of that process."""
@@ -247,12 +333,12 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.elapsed_ns * CORE_SLACK + LEAST_SLACK_NS:
-            share = block.processor_ns / block.elapsed_ns
+        if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + LEAST_SLACK_NS:
+            share = block.processor_ns / block.running_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
-        if self._orphans():
+        if any(procfs.is_alive(pid) for pid in self._strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
         if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
@@ -269,63 +355,100 @@ class WorkerProcess:
 
     def _note_standstill(self) -> None:
         """Waits until the last thread has left its processor, and keeps the processor time used until then."""
-        for thread in Path(f"/proc/{self.pid}/task").glob("*/syscall"):
+        for thread in procfs.threads(self.pid):
             with contextlib.suppress(OSError):
-                thread.read_bytes()  # the kernel answers for a stopped thread only once it is off its processor
+                procfs.read(
+                    f"/proc/{self.pid}/task/{thread}/syscall"
+                )  # the kernel answers for a stopped thread only once it is off its processor
         self._stood_ns = self._processor_ns()
 
     def _affinities(self) -> list[set[int]]:
         found = []
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
+        for thread in procfs.threads(self.pid):
             with contextlib.suppress(ProcessLookupError):
-                found.append(os.sched_getaffinity(int(task.name)))
+                found.append(os.sched_getaffinity(thread))
         return found
-
-    def _waited_ns(self) -> int:
-        """Time that the worker's threads were ready to run and had no processor, from the kernel."""
-        total = 0
-        for stat in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
-            with contextlib.suppress(OSError):
-                total += int(stat.read_text().split()[1])
-        return total
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
         found: list[int] = []
-        waiting = _children(self.pid)
+        # Once it is buried, its number may be another's.
+        waiting = procfs.living_children(self.pid) if self.process.returncode is None else []
         while waiting:
             pid = waiting.pop()
             found.append(pid)
-            waiting += _children(pid)
-        return found + self._orphans()
+            waiting += procfs.living_children(pid)
+        return found + [pid for pid in self._orphans() if procfs.is_alive(pid)]
 
     def _orphans(self) -> list[int]:
-        return [pid for pid in _children(os.getpid()) if pid not in self._known and pid not in _workers]
+        """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
+        user = self.walls.user
+        return self._strangers() if user is None else [pid for pid in self._strangers() if _belongs_to(pid, user)]
+
+    def _strangers(self) -> list[int]:
+        """Children of the judge that it never asked for."""
+        ours = self._known | _workers | zygote_pids()
+        return [pid for pid in procfs.children(os.getpid()) if pid not in ours]
 
     def log_tail(self) -> str:
-        try:
-            data = self._log.read_bytes()[-2000:]
-        except OSError:
+        if self._log.closed:
             return ""
+        size = os.fstat(self._log.fileno()).st_size
+        data = os.pread(self._log.fileno(), 2000, max(0, size - 2000))
         return _printable(data.decode(errors="replace").strip())
 
     def kill(self) -> None:
+        """Ends the worker and all that it started, whether or not it is still there itself."""
+        user = self.walls.user
+        ended = self._end_family() if user is None else set()
         if self.process.poll() is None:
-            for pid in self.descendants():
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)  # an orphan that we adopted is ours to bury; a grandchild is not
-            try:
-                os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                self.process.kill()
+            self.process.kill()
             self.process.wait()
-        _workers.discard(self.pid)  # whoever is given this number next is no worker
+        if user is not None:
+            end_processes_of(user)
+        # Orphans are ours to bury; unburied, they count towards their user's limit on processes.
+        _bury(ended if user is None else self._orphans())
+        _workers.discard(self.pid)
         self.channel.connection.close()
+        self._log.close()
+        while self._windows:
+            os.close(self._windows.pop())
+
+    def _end_family(self) -> set[int]:
+        """Stops the worker and its descendants until no new one turns up, then ends them all. Those that stand still
+        count towards the limit on processes, so that a fork bomb comes to an end."""
+        stopped: set[int] = set()
+        ended: set[int] = set()
+        deadline = time.monotonic() + STOP_DEADLINE_S
+        while time.monotonic() < deadline:
+            alive = self.descendants() + ([self.pid] if self.process.returncode is None else [])
+            new = set(alive) - stopped
+            if not new:
+                break
+            _signal_all(new, signal.SIGSTOP)
+            stopped |= new
+        while stopped and time.monotonic() < deadline:
+            _signal_all(stopped, signal.SIGKILL)
+            ended |= stopped
+            if self.process.returncode is None:
+                self.process.wait()
+            stopped = set(self.descendants())
+        return ended - {self.pid}
+
+    def _receive_first(self, deadline_s: float) -> tuple[dict[str, Any], list[int]]:
+        """The greeting, from a worker in which only the judge's own code has run."""
+        with self._telling_what_went_wrong(deadline_s):
+            _, payload, descriptors = self.channel.receive_json_with_descriptors(deadline_s=deadline_s)
+            return as_object(payload), descriptors
 
     def _receive_object(self, deadline_s: float) -> dict[str, Any]:
-        try:
+        with self._telling_what_went_wrong(deadline_s):
             return self.channel.receive_json(deadline_s)
+
+    @contextlib.contextmanager
+    def _telling_what_went_wrong(self, deadline_s: float) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError:
             self.kill()
             raise WorkerFailed(f"hung: no answer within {deadline_s:.0f} s") from None
@@ -333,6 +456,21 @@ class WorkerProcess:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
             raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+
+    def _refuse_movement(self) -> None:
+        """Before a stopped worker is resumed: it must not have been so by anyone else, such as a timer of its own. The
+        kernel reports to a parent when a child goes on, and when it stands still once more."""
+        if not self._stopped:
+            return
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        except ChildProcessError:
+            raise WorkerFailed(self._post_mortem()) from None
+        if pid and (os.WIFCONTINUED(status) or os.WIFSTOPPED(status)):
+            raise WorkerCheated("went on while it was to stand still")
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            raise WorkerFailed(self._post_mortem())
 
     def _resume(self) -> None:
         if self._stopped:
@@ -354,6 +492,11 @@ class WorkerProcess:
 
     def _wait_stopped(self) -> int:
         """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
+        end = time.monotonic() + SPIN_S
+        while self.spins and time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
+            if pid:
+                return status
         with _watchdog.guarding(self.pid):
             _, status = os.waitpid(self.pid, os.WUNTRACED)
         return status
@@ -365,6 +508,8 @@ class WorkerProcess:
             self.kill()
             return "closed the judge's pipe and went on running"
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        if code == -signal.SIGKILL and _kills_for_memory() > self._kills_for_memory:
+            how += ", the machine was out of memory"
         tail = self.log_tail().splitlines()[-1:]
         return f"crashed: {how}" + (f" ({tail[0][:300]})" if tail else "")
 
@@ -379,20 +524,32 @@ def _printable(text: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text)[:MOST_TEXT])
 
 
-def _children(pid: int) -> list[int]:
-    """A process's living children, of all its threads; the dead are no help to anyone."""
-    found: list[int] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in listed.read_text().split()]
-    return [child for child in found if _is_alive(child)]
-
-
-def _is_alive(pid: int) -> bool:
+def _belongs_to(pid: int, user: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
+        return user in owners_of(pid)
+    except ProcessLookupError:
         return False
+
+
+def _signal_all(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _bury(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):  # a child of somebody else's
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _kills_for_memory() -> int:
+    """How often the kernel has killed a process because memory ran out, since the machine started."""
+    try:
+        words = Path("/proc/vmstat").read_text().split()
+    except OSError:
+        return 0
+    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
 
 def _object_or_cheat(payload: bytes) -> dict[str, Any]:
@@ -402,27 +559,34 @@ def _object_or_cheat(payload: bytes) -> dict[str, Any]:
         raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
 
 
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
-    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
-    package = str(Path(__file__).resolve().parents[2])
-    inherited = [part for part in sys.path if part and Path(part).is_dir()]
+def _zygote_environment(threads: int) -> dict[str, str]:
+    """What libraries read once, when they are loaded."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return kept | {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *inherited])),
+        "PYTHONPATH": os.pathsep.join(import_folders()),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TRITON_CACHE_DIR": str(scratch / "triton"),
-        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
         # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
         # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
         "MIMALLOC_PURGE_DELAY": "-1",
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
+    }
+
+
+def _environment(scratch: Path, threads: int) -> dict[str, str]:
+    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    return _zygote_environment(threads) | {
+        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
+        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "LOGNAME": "worker",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
     }

@@ -125,8 +125,10 @@ def row_cells(row: RowVerdict, metric: Metric) -> tuple[str, ...] | str:
             return "not timed"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """A noise band; a run of very few blocks has one beyond all measure."""
+    if share is None:  # a quick run's headline has none
+        return "not known"
     return f"±{100 * share:.1f} %" if share < 10 else "unbounded"
 
 

@@ -276,7 +276,12 @@ def magnitude(value: float) -> str:
     return f"{value:,.{places}f}"
 
 
-def interval_text(interval: tuple[float, float]) -> str:
-    """Both ends; the judge writes an interval that it could not bound as one from 0, or to a thousand million."""
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """Both ends; the judge writes an interval that it could not bound as one from 0, or to a thousand million.
+
+    A quick run's headline has none.
+    """
+    if interval is None:
+        return "coarse"
     low, high = interval
     return "unbounded" if low <= 0 or not high < 1e9 else f"{magnitude(low)} – {magnitude(high)}"

@@ -1,0 +1,391 @@
+"""How good is the judge on a GPU? Every figure of it that the project shows comes from here.
+
+    python benchmarks/bench_judge_gpu.py aa --verdicts 1000   rows called faster or slower when both sides are the same
+    python benchmarks/bench_judge_gpu.py injected             small slowdowns detected, speedups reported
+    python benchmarks/bench_judge_gpu.py clock                the judge's clock against CUDA events
+    python benchmarks/bench_judge_gpu.py row                  one row with the default policy, workers warm
+    python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
+    python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
+
+The rows are naps: a kernel that spins for a known time, then one that doubles a small tensor. Each part keeps its
+records in a ledger of its own below --out and counts from there, so an interrupted run goes on where it stopped.
+Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import typer
+from figures import note, page
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.cli.console import Bar, err
+from kernwright.judge.device import find_device
+from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.verdict import Verdict
+from kernwright.tasks.catalog import find_task
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
+DEFAULT_OUT = Path(".kernwright/bench_gpu")
+NAPS_US = (2, 3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 400, 500)
+
+DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
+
+from torch import Tensor
+
+from kernwright.ops.definition import define
+
+
+@define(outputs=["y"], activations=["x"])
+def nap(x: Tensor, *, ns: int = 1000) -> Tensor:
+    """2 x"""
+    return x * 2
+'''
+BASELINES = '''"""Sides that nap for as long as the row says, or a known share longer."""
+import torch
+
+CYCLES_PER_NS = 1.98
+
+
+def _napping(factor, more_ns=0.0):
+    def run(x, *, ns):
+        torch.cuda._sleep(int((ns * factor + more_ns) * CYCLES_PER_NS))
+        return x * 2
+
+    return run
+
+
+def steady(op):
+    return _napping(1.0)
+
+
+def half_again(op):
+    return _napping(1.5)
+'''
+TASK = """
+name = "naps"
+title = "Kernels of known duration"
+origin = "made up for the benchmark of the judge"
+definitions = "definitions.py"
+
+[tolerance]
+fp32 = {{ atol = 1e-6, rtol = 1e-6 }}
+
+[timing]
+decides = "{decides}"
+"""
+
+
+def write_task(folder: Path, decides: str) -> Path:
+    place = folder / f"naps_{decides}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "task.toml").write_text(TASK.format(decides=decides))
+    (place / "definitions.py").write_text(DEFINITIONS)
+    (place / "baselines.py").write_text(BASELINES)
+    tensor = {"shape": ["N"], "dtype": "fp32"}
+    rows = [
+        {
+            "id": f"nap_{us}us", "op": "nap", "set": "production", "axes": {"N": 16384}, "inputs": {"x": tensor},
+            "outputs": {"y": tensor}, "scalars": {"ns": us * 1000}, "bytes_min": 2 * 4 * 16384,
+        }
+        for us in NAPS_US
+    ]  # fmt: skip
+    (place / "workloads.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return place
+
+
+def write_candidate(folder: Path, name: str, source: str) -> Path:
+    place = folder / "candidates" / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "candidate.toml").write_text('op = "nap"\nlanguage = "python"\nentry = "kernel.py:nap"\n')
+    (place / "kernel.py").write_text(source)
+    return place
+
+
+def napping(folder: Path, name: str, factor: float, more_ns: float) -> Path:
+    source = BASELINES + f"\n\nnap = _napping({factor}, {more_ns})\n"
+    return write_candidate(folder, name, source)
+
+
+def _judge(**wanted: Any) -> Verdict:
+    with Bar() as bar:
+        verdict = judge(JudgeRequest(device="cuda", wait_s=600.0, **wanted), bar)
+    if verdict.interrupted:
+        raise typer.Exit(2)
+    return verdict
+
+
+def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
+    """Rows of the finished, full verdicts of a ledger on today's task."""
+    if not ledger.exists():
+        return []
+    digest = find_task(str(task)).digest
+    bodies = [record.body for record in Ledger(ledger).all_records() if record.kind == "verdict"]
+    return [row for body in bodies if body["evidence"] and body["task_digest"] == digest for row in body["rows"]]
+
+
+def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
+    note(folder, part, figures, find_device("cuda").describe())
+
+
+def _share(rows: list[dict[str, Any]], *outcomes: str) -> float:
+    return sum(row["verdict"] in outcomes for row in rows) / max(1, len(rows))
+
+
+@app.command()
+def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, folder: Out = DEFAULT_OUT) -> None:
+    """Both sides the same: how many rows are called faster or slower?"""
+    task = write_task(folder, "stream")
+    ledger = folder / "aa"
+    end = time.monotonic() + (60 * minutes or float("inf"))
+    started = time.monotonic()
+    before = len(_rows(ledger, task))
+    while (done := len(_rows(ledger, task))) < verdicts and time.monotonic() < end:
+        err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
+        _judge(task=str(task), candidate=None, baseline="steady", against_itself=True, rows=rows, ledger=ledger,
+               census=False)  # fmt: skip
+    found = _rows(ledger, task)
+    wrong = [row for row in found if row["verdict"] in ("faster", "slower")]
+    figures = {
+        "row-verdicts": len(found),
+        "called faster or slower": len(wrong),
+        "share": _share(found, "faster", "slower"),
+        "which": dict(Counter(row["id"] for row in wrong)),
+        "same": _share(found, "same"),
+        "inconclusive": _share(found, "inconclusive"),
+        "seconds a row-verdict": (time.monotonic() - started) / max(1, len(found) - before),
+    }
+    for metric in ("stream", "device", "wall"):
+        results = [row["metrics"][metric] for row in found if "outcome" in row["metrics"].get(metric, {})]
+        if results:
+            figures[f"{metric}: called faster or slower"] = sum(r["outcome"] in ("faster", "slower") for r in results)
+            figures[f"{metric}: median noise band"] = statistics.median(r["noise_band"] for r in results)
+    _note(folder, "A/A", figures)
+
+
+@app.command()
+def injected(
+    repeats: int = 3, long_rows: str = "nap_[2-9][0-9]*us", short_rows: str = "nap_[2-8]us", folder: Out = DEFAULT_OUT
+) -> None:
+    """A known slowdown and a known speedup of the kernels: detected? reported right?"""
+    task = write_task(folder, "device")
+    plans = [
+        (folder / "slow_share", napping(folder, "three_percent_slower", 1.03, 0), "steady", long_rows),
+        (folder / "slow_tail", napping(folder, "half_a_microsecond_slower", 1.0, 500), "steady", short_rows),
+        (folder / "fast", napping(folder, "as_fast_as_steady", 1.0, 0), "half_again", long_rows),
+    ]
+    for ledger, candidate, baseline, pattern in plans:
+        wanted = repeats * sum(1 for _ in _matching(task, pattern))
+        while len(_rows(ledger, task)) < wanted:
+            _judge(task=str(task), candidate=candidate, baseline=baseline, rows=pattern, ledger=ledger, census=False)
+    share, tail, sped = (_rows(ledger, task) for ledger, *_ in plans)
+    ratios = [(row["metrics"]["device"]["ratio"], _true_speedup(row)) for row in sped]
+    _note(
+        folder,
+        "injected differences",
+        {
+            "rows of 20 us and more, 3 % slower": len(share),
+            "of these called slower": _share(share, "slower"),
+            "outcomes": dict(Counter(row["verdict"] for row in share)),
+            "rows under 10 us, 0.5 us slower": len(tail),
+            "called slower": _share(tail, "slower"),
+            "outcomes under 10 us": dict(Counter(row["verdict"] for row in tail)),
+            "rows with a nap 1.5 times as long on the baseline's side": len(sped),
+            "called faster": _share(sped, "faster"),
+            "reported over true speedup, least": min(r / true for r, true in ratios),
+            "reported over true speedup, most": max(r / true for r, true in ratios),
+            "within 2 %": sum(abs(r / true - 1) <= 0.02 for r, true in ratios) / len(ratios),
+        },
+    )
+
+
+def _matching(task: Path, pattern: str) -> Iterator[str]:
+    yield from (row.id for row in find_task(str(task)).select(pattern))
+
+
+def _true_speedup(row: dict[str, Any]) -> float:
+    """What was injected: half the nap, over the candidate's own time (the nap and the kernel after it)."""
+    nap = float(row["id"].removeprefix("nap_").removesuffix("us"))
+    return 1 + 0.5 * nap / row["metrics"]["device"]["candidate_us"]
+
+
+@app.command()
+def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, repeats: int = 15) -> None:
+    """The judge's clock around a block of graph replay, against events that the worker records inside it."""
+    from kernwright.judge.scratch import scratch_folder
+    from kernwright.judge.sides import Crew, baseline_side
+    from kernwright.judge.timing import empty_block_ns, warm_up
+    from kernwright.tasks.baseline import find_baseline
+
+    task = find_task(str(write_task(folder, "device")))
+    device = find_device("cuda")
+    (row,) = task.select(f"nap_{nap_us}us")
+    calls = round(block_ms * 1000 / nap_us)
+    with scratch_folder() as scratch:
+        device.begin((row,), scratch / "judge")
+        side = baseline_side(find_baseline(task, "steady"), task, scratch / "baseline")
+        crew = Crew({"baseline": side}, 1, device)
+        try:
+            session = device.open_session(crew.worker("baseline", "nap"), task.op_of(row), row, "returns", calls)
+            session.open_loop()
+            session.begin("device")
+            warm_up(session, device.pool(row, 1), "device")
+            empty = empty_block_ns(session)
+            shares = []
+            for _ in range(repeats):
+                session.prepare()
+                session.ready()
+                block, _ = session.run(range(calls), with_python=False)
+                events_ns = session.event_ns()
+                shares.append((block.elapsed_ns - empty) / events_ns)
+            session.close()
+        finally:
+            crew.dismiss()
+    _note(
+        folder,
+        "clock",
+        {
+            "calls a block": calls,
+            "judge's clock over events, median": statistics.median(shares),
+            "least": min(shares),
+            "most": max(shares),
+            "an empty block, us": empty / 1e3,
+        },
+    )
+
+
+class Stopwatch:
+    """Adds up the phases of a judgement with one row, each from its announcement to its step: workers start between."""
+
+    def __init__(self) -> None:
+        self.seconds, self._started = 0.0, 0.0
+
+    def phase(self, what: str, steps: int) -> None:
+        self._started = time.monotonic()
+
+    def step(self, note: str) -> None:
+        self.seconds += time.monotonic() - self._started
+
+
+@app.command()
+def row(folder: Out = DEFAULT_OUT, pattern: str = "plain_s7904_d4096_row-bf16", repeats: int = 3) -> None:
+    """Seconds that a real row takes with the default policy once workers are warm: correctness, all metrics, rounds."""
+    seconds = []
+    for _ in range(repeats):
+        watch = Stopwatch()
+        candidate = Path(__file__).resolve().parents[1] / "examples" / "candidates" / "fused_triton"
+        request = JudgeRequest(
+            task="norm_scale_shift", candidate=candidate, rows=pattern, device="cuda", ledger=folder / "row",
+            wait_s=600.0, census=False,
+        )  # fmt: skip
+        verdict = judge(request, watch)
+        seconds.append(watch.seconds)
+    result = verdict.rows[0].metrics["device"].model_dump()
+    _note(
+        folder,
+        "row",
+        {
+            "row": pattern,
+            "candidate's kernel, us": result.get("candidate_us"),
+            "seconds, median": statistics.median(seconds),
+            "seconds, each": [round(value, 2) for value in seconds],
+            "verdict": verdict.verdict,
+        },
+    )
+
+
+FAULTS = {
+    "illegal address": """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _stray(y, far):
+    tl.store(y + far, 1.0)
+
+
+def nap(x, *, ns):
+    y = torch.empty_like(x)
+    _stray[(1,)](y, 2**44)
+    return y
+""",
+    "hang": """
+import torch
+
+
+def nap(x, *, ns):
+    torch.cuda._sleep(10**15)
+    return x * 2
+""",
+    "out of memory": """
+import torch
+
+
+def nap(x, *, ns):
+    hoard = []
+    while True:
+        hoard.append(torch.empty(2**31, dtype=torch.uint8, device=x.device))
+""",
+}
+
+
+@app.command()
+def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
+    """A candidate that ruins its context, and after each an honest one: is the first `failed`, the second right?"""
+    task = write_task(folder, "device")
+    honest = napping(folder, "honest", 1.0, 0.0)
+    figures: dict[str, Any] = {}
+    for name, source in FAULTS.items():
+        faulty = write_candidate(folder, name.replace(" ", "_"), source)
+        ended, after, reasons = Counter[str](), Counter[str](), Counter[str]()
+        for number in range(times):
+            fields = {"task": str(task), "baseline": "steady", "rows": "nap_20us", "ledger": folder / "faults",
+                      "census": False, "deadline_s": 3.0}  # fmt: skip
+            verdict = _judge(candidate=faulty, **fields)
+            ended[verdict.verdict] += 1
+            reasons[verdict.rows[0].reasons[0][:90]] += 1
+            after[_judge(candidate=honest, quick=True, **fields).rows[0].verdict] += 1
+            err.print(f"{name}: {number + 1} of {times}", highlight=False)
+        figures |= {
+            name: dict(ended),
+            f"honest after {name}": dict(after),
+            f"said of {name}": dict(reasons.most_common(2)),
+        }
+    _note(folder, "faults", figures)
+
+
+@app.command()
+def short(folder: Out = DEFAULT_OUT) -> None:
+    """A little of everything."""
+    clock(folder=folder)
+    row(folder=folder, repeats=1)
+    injected(folder=folder, repeats=1)
+    faults(folder=folder, times=1)
+    aa(folder=folder, verdicts=18)
+
+
+COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}
+
+
+@app.command("page")
+def write_page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures_gpu.md")) -> None:
+    """Writes the recorded figures as a page."""
+    page(folder, target, "Figures of the judge on a GPU", "benchmarks/bench_judge_gpu.py", COMMANDS)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

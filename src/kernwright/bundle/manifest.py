@@ -1,0 +1,88 @@
+"""Manifest: what a bundle holds, where it came from, and whether all of it is still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.bundle.files import digest_of, named_files
+from kernwright.bundle.target import Target
+from kernwright.errors import KernwrightError
+
+MANIFEST = "bundle.json"
+
+
+class Package(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    version: str
+    group: Literal["core", "tests", "more"]
+    wheel: str | None = Field(description="file name; None for Kernwright itself, which is copied")
+    sha256: str = Field(description="of the wheel; of the copied files for Kernwright itself")
+    bytes: int = Field(description="unpacked")
+    entries: list[str] = Field(description="top-level names that it brought")
+    left_out: list[str] = Field(default_factory=list, description="patterns of files that are not needed to run")
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = Field(description="below the bundle; an entry for PYTHONPATH")
+    bytes: int
+    digest: str = Field(description="over the paths and the content of all its files")
+    packages: list[str]
+
+
+class Manifest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1] = 1
+    kernwright: str
+    date: str
+    target: Target
+    part_bytes: int | None
+    packages: list[Package]
+    parts: list[Part]
+
+    @property
+    def core_bytes(self) -> int:
+        return sum(package.bytes for package in self.packages if package.group == "core")
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    def search_path(self, folder: Path) -> list[Path]:
+        """What PYTHONPATH must hold."""
+        return [folder / part.folder for part in self.parts]
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a bundle; None where there is none that can be read."""
+    try:
+        return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def part_digest(folder: Path) -> str:
+    files = named_files(folder)
+    files.pop(MANIFEST, None)  # which holds the digest
+    return digest_of(files)
+
+
+def check_bundle(folder: Path) -> Manifest:
+    """The manifest of a bundle that is all there and unchanged; anything else is an error."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise KernwrightError(f"{folder} is no bundle: it has no readable {MANIFEST}", "make one: `kernwright bundle`")
+    for part in manifest.parts:
+        place = folder / part.folder
+        if not place.is_dir():
+            raise KernwrightError(f"{place} is missing", "carry every part of the bundle over")
+        if part_digest(place) != part.digest:
+            raise KernwrightError(f"{place} is not what was bundled: a file is missing or changed", "carry it again")
+    return manifest

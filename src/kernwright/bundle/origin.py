@@ -1,0 +1,36 @@
+"""Origin: Kernwright's own files, from a checkout, an installed package or another bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernwright.bundle.files import named_files
+
+TASKS = "_tasks"  # as the built package names them
+CONSTRAINTS = "_constraints.txt"
+
+
+def package_folder() -> Path:
+    return Path(__file__).resolve().parents[1]
+
+
+def constraints() -> Path | None:
+    """The versions that the tests ran with."""
+    places = [root / "constraints.txt" for root in _checkout()] + [package_folder() / CONSTRAINTS]
+    return next((place for place in places if place.is_file()), None)
+
+
+def own_files() -> dict[str, Path]:
+    """Each file that makes Kernwright importable and its tasks known: its name below a bundle, and where it is."""
+    files = {f"kernwright/{name}": path for name, path in named_files(package_folder()).items()}
+    for root in _checkout():
+        files |= {f"kernwright/{TASKS}/{name}": path for name, path in named_files(root / "tasks").items()}
+    if found := constraints():
+        files[f"kernwright/{CONSTRAINTS}"] = found
+    return files
+
+
+def _checkout() -> list[Path]:
+    """The checkout's root, if the package is imported from one."""
+    source = package_folder().parent
+    return [source.parent] if source.name == "src" and (source.parent / "pyproject.toml").is_file() else []

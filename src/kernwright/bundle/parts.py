@@ -1,0 +1,65 @@
+"""Parts: a bundle cut into folders of a given size, each an entry for PYTHONPATH of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernwright.errors import KernwrightError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass
+class Load:
+    """Packages that travel together, and the folders that they were unpacked to."""
+
+    names: list[str]
+    folders: list[Path]
+    bytes: int
+    regular: set[str] = field(default_factory=set)  # importable names that must be in one place
+
+
+def parse_size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None or int(match[1]) == 0:
+        raise KernwrightError(f"--part-size {text}: that is no size", "write it as in 48M")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def pack(loads: list[Load], limit: int | None) -> list[list[Load]]:
+    """Whole packages into as few parts as the largest-first rule finds; all into one without a limit."""
+    if limit is None:
+        return [loads]
+    parts: list[list[Load]] = []
+    for load in sorted(_inseparable(loads), key=lambda load: (-load.bytes, load.names)):
+        if load.bytes > limit:
+            least = -(-load.bytes // (1 << 20))
+            raise KernwrightError(
+                f"{' with '.join(load.names)} alone is {load.bytes / (1 << 20):.1f} MiB, more than a part may be",
+                f"give --part-size {least}M or more",
+            )
+        roomy = (part for part in parts if sum(other.bytes for other in part) + load.bytes <= limit)
+        part = next(roomy, None)
+        if part is None:
+            parts.append([load])
+        else:
+            part.append(load)
+    return parts
+
+
+def _inseparable(loads: list[Load]) -> list[Load]:
+    """Python looks for a package that has an __init__.py in one folder only: those who share one stay together."""
+    joined: list[Load] = []
+    for load in loads:
+        kin = [other for other in joined if other.regular & load.regular]
+        joined = [other for other in joined if other not in kin]
+        merged = Load([], [], 0)
+        for each in (*kin, load):
+            merged = Load(
+                merged.names + each.names, merged.folders + each.folders,
+                merged.bytes + each.bytes, merged.regular | each.regular,
+            )  # fmt: skip
+        joined.append(merged)
+    return joined

@@ -1,0 +1,136 @@
+"""Wheel: a package's archive, unpacked so that it can be imported from a plain folder.
+
+No file of it lands outside that folder, and each is compared with the hash that the wheel itself records.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import fnmatch
+import hashlib
+import io
+import stat
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from kernwright.bundle.pin import Pin, canonical
+from kernwright.errors import KernwrightError
+
+# Left out because nothing that Kernwright runs reads it. The headers and libraries that a native candidate is built
+# with stay: tvm-ffi's copies of dlpack and of its own headers are below include/, and its Python core is linked with
+# libtvm_ffi_testing.so, whatever that name says.
+LEFT_OUT = {
+    "apache-tvm-ffi": ("tvm_ffi/3rdparty/*", "tvm_ffi/src/*", "tvm_ffi/cython/*"),
+    "nvidia-ml-py": ("example.py",),
+    "pydantic-core": ("*/sboms/*",),
+    # Highlighting: pytest and rich show Python and diffs. 250 other languages are most of the package.
+    "pygments": ("pygments/lexers/*",),
+}  # fmt: skip
+KEPT = {
+    "pygments": tuple(
+        f"pygments/lexers/{name}.py"
+        for name in ("__init__", "_mapping", "special", "python", "diff", "shell", "data", "configs", "c_cpp")
+    ),
+}
+_SCRIPT_START = b"#!python"
+_PORTABLE_START = b"#!/usr/bin/env python3"
+
+
+def unpack(wheel: Path, pin: Pin, folder: Path) -> list[str]:
+    """Unpack into ``folder``; returns the patterns of what was left out."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = _members(archive, wheel)
+            hashes = _recorded_hashes(archive, _dist_info(members, pin, wheel), wheel)
+            for name, member in members.items():
+                data = archive.read(member)
+                _check(name, data, hashes, wheel)
+                if (place := _place(name)) and not _is_left_out(place, pin):
+                    _write(folder / place, data, _mode(member, place))
+    except (zipfile.BadZipFile, EOFError, UnicodeDecodeError, NotImplementedError) as error:
+        raise _bad(wheel, f"is no sound wheel: {error}") from error
+    return list(LEFT_OUT.get(pin.name, ()))
+
+
+def _bad(wheel: Path, problem: str) -> KernwrightError:
+    return KernwrightError(f"{wheel.name}: {problem}", "do not use it; delete it and download it again")
+
+
+def _members(archive: zipfile.ZipFile, wheel: Path) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        # What the archive's bytes say: ZipInfo's own name is already tidied.
+        name = member.orig_filename
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or ":" in parts[0]:
+            raise _bad(wheel, f"{name!r} would land outside the bundle")
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise _bad(wheel, f"{name!r} is a link or another special file")
+        if member.is_dir():
+            continue
+        if name in members:
+            raise _bad(wheel, f"{name!r} stands in it twice")
+        members[name] = member
+    return members
+
+
+def _dist_info(members: dict[str, zipfile.ZipInfo], pin: Pin, wheel: Path) -> str:
+    folders = {name.partition("/")[0] for name in members if name.partition("/")[0].endswith(".dist-info")}
+    name, _, version = next(iter(folders), "").removesuffix(".dist-info").partition("-")
+    if len(folders) != 1 or canonical(name) != pin.name or version != pin.version.replace("-", "_"):
+        raise _bad(wheel, f"is not {pin}: it holds {', '.join(sorted(folders)) or 'no .dist-info'}")
+    return folders.pop()
+
+
+def _recorded_hashes(archive: zipfile.ZipFile, dist_info: str, wheel: Path) -> dict[str, str]:
+    try:
+        text = archive.read(f"{dist_info}/RECORD").decode()
+    except KeyError:
+        raise _bad(wheel, "has no RECORD of its files") from None
+    return {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) >= 2}
+
+
+def _check(name: str, data: bytes, hashes: dict[str, str], wheel: Path) -> None:
+    if name.endswith((".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")):
+        return
+    method, _, expected = hashes.get(name, "").partition("=")
+    if method not in ("sha256", "sha384", "sha512"):
+        raise _bad(wheel, f"{name!r} has no usable hash in its RECORD")
+    found = base64.urlsafe_b64encode(hashlib.new(method, data).digest()).rstrip(b"=").decode()
+    if found != expected:
+        raise _bad(wheel, f"{name!r} is not what its RECORD says")
+
+
+def _place(name: str) -> str | None:
+    """Where a file belongs below the bundle, or None for what only an installation could use."""
+    top, _, rest = name.partition("/")
+    if not top.endswith(".data"):
+        return name
+    scheme, _, path = rest.partition("/")
+    if scheme in ("purelib", "platlib"):
+        return path or None
+    return f"bin/{path}" if scheme == "scripts" and path else None
+
+
+def _is_left_out(place: str, pin: Pin) -> bool:
+    if "__pycache__" in place.split("/"):
+        return True
+    if any(fnmatch.fnmatchcase(place, kept) for kept in KEPT.get(pin.name, ())):
+        return False
+    return any(fnmatch.fnmatchcase(place, pattern) for pattern in LEFT_OUT.get(pin.name, ()))
+
+
+def _mode(member: zipfile.ZipInfo, place: str) -> int:
+    executable = place.startswith("bin/") or member.external_attr >> 16 & stat.S_IXUSR
+    return 0o755 if executable else 0o644
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == "bin" and data.startswith(_SCRIPT_START):
+        data = _PORTABLE_START + data[len(_SCRIPT_START) :]
+    with path.open("xb") as stream:  # a second file of that name, from another scheme, is a fault
+        stream.write(data)
+    path.chmod(mode)

@@ -1,0 +1,125 @@
+"""Contents on a GPU: a whole half's inputs in one draw, its oracle in few kernels, its outputs compared together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from kernwright.judge.contents import EagerErrors
+from kernwright.judge.contract import same_bits
+from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
+from kernwright.judge.watch import BlockExpectation, Bound, watching_precision
+from kernwright.ops.definition import Op
+from kernwright.tasks.tensor import ConcreteTensor
+from kernwright.tasks.workload import Workload
+
+CHUNK_BYTES = 2**30  # of the widened inputs: the oracle's chain holds several tensors of that size at a time
+
+
+@dataclass(frozen=True)
+class StackedContents:
+    """Numbered contents along the first axis, and what each call must give."""
+
+    op: Op
+    row: Workload
+    inputs: dict[str, Tensor]
+    expected: dict[str, Tensor]
+    eager: EagerErrors
+
+    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
+        session.place({name: tensor[first : first + len(slots)] for name, tensor in self.inputs.items()}, slots)
+
+    def problem(self, outputs: Any, first: int = 0) -> str | None:
+        for name, expected in self.expected.items():
+            wanted = expected[first : first + outputs.calls]
+            for call in self._doubtful(name, outputs, wanted):
+                if problem := self._closely(first + call, name, outputs.value(name, call)):
+                    return f"call {first + call + 1} of a timed block: {problem}"
+        return None
+
+    def _doubtful(self, name: str, outputs: Any, wanted: Tensor) -> list[int]:
+        """Calls whose output needs a closer look: most are as near as the eager chain itself."""
+        if self.op.contract == "exact":
+            return [call for call in range(len(wanted)) if not same_bits(outputs.value(name, call), wanted[call])]
+        bound = Bound.around(wanted, self.row_dtype(name), self.eager[name])
+        furthest, rms = outputs.distances(name, bound.centre)
+        close = (furthest <= bound.anywhere[0]) & (rms <= bound.anywhere[1])
+        return [int(call) for call in (~close).nonzero().flatten().tolist()]
+
+    def row_dtype(self, name: str) -> torch.dtype:
+        return getattr(torch, self.row.results(self.op.inplace)[name].torch_dtype_name)  # type: ignore[no-any-return]
+
+    def _closely(self, number: int, name: str, value: Tensor) -> str | None:
+        inputs = {own: tensor[number] for own, tensor in self.inputs.items()}
+        return BlockExpectation.of(self.op, self.row, inputs, self.eager).problem({name: value})
+
+
+@dataclass
+class CudaContentPool:
+    """Contents drawn on the device, straight in the row's dtypes."""
+
+    generator: Generator
+
+    @classmethod
+    def seeded(cls, seed: int, device: int) -> CudaContentPool:
+        return cls(Generator(device=f"cuda:{device}").manual_seed(seed))
+
+    def draw(self, op: Op, row: Workload, distribution: str = "normal") -> Inputs:
+        return draw_inputs(op, row, distribution, self._noise, self.generator)
+
+    def _noise(self, tensor: ConcreteTensor) -> Tensor:
+        return torch.randn(tensor.shape, generator=self.generator, device=self.generator.device)
+
+    def contents(self, op: Op, row: Workload, count: int, eager: EagerErrors) -> StackedContents:
+        inputs = {name: self._stack(op, name, tensor, count) for name, tensor in row.concrete_inputs().items()}
+        widened = 8 * sum(t.elements for t in (row.concrete_inputs() | row.concrete_outputs()).values())
+        chunk = max(1, min(count, CHUNK_BYTES // max(1, widened)))
+        return StackedContents(op, row, inputs, _expected(op, row, inputs, count, chunk), eager)
+
+    def _stack(self, op: Op, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
+        dtype = getattr(torch, tensor.torch_dtype_name)
+        shape = (count, *tensor.shape)
+        if not dtype.is_floating_point:
+            return whole_numbers(shape, dtype, self.generator)
+        noise = torch.randn(shape, generator=self.generator, device=self.generator.device, dtype=dtype)
+        return noise if name in op.activations else noise.mul_(MODULATION_SPREAD)
+
+
+def _expected(op: Op, row: Workload, inputs: dict[str, Tensor], count: int, chunk: int) -> dict[str, Tensor]:
+    expected: dict[str, Tensor] = {}
+    for start in range(0, count, chunk):
+        some = {name: tensor[start : start + chunk] for name, tensor in inputs.items()}
+        results = _together(op, row, some) if op.contract != "exact" else _one_by_one(op, row, some)
+        for name, part in results.items():
+            if name not in expected:
+                expected[name] = torch.empty((count, *part.shape[1:]), dtype=part.dtype, device=part.device)
+            expected[name][start : start + chunk] = part
+    return expected
+
+
+def _together(op: Op, row: Workload, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The oracle of a chunk in one pass. A chain that cannot be batched is run call by call."""
+    names = list(inputs)
+    scalars = op.scalar_defaults | row.scalars
+    precision = watching_precision(op, row)
+
+    def oracle(*tensors: Tensor) -> dict[str, Tensor]:
+        return op.results(dict(zip(names, tensors, strict=True)), scalars, precision=precision)
+
+    try:
+        return torch.vmap(oracle)(*inputs.values())
+    except (RuntimeError, ValueError):
+        return _one_by_one(op, row, inputs, precision)
+
+
+def _one_by_one(
+    op: Op, row: Workload, inputs: dict[str, Tensor], precision: torch.dtype | None = None
+) -> dict[str, Tensor]:
+    scalars = op.scalar_defaults | row.scalars
+    count = len(next(iter(inputs.values())))
+    results = [op.results({n: t[i] for n, t in inputs.items()}, scalars, precision=precision) for i in range(count)]
+    return {name: torch.stack([result[name] for result in results]) for name in results[0]}

@@ -1,0 +1,194 @@
+"""CudaDevice: one NVIDIA GPU under the judge."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.cuda import driver
+from kernwright.judge.cuda.contents import CudaContentPool
+from kernwright.judge.cuda.nvml import Nvml
+from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, build_pool
+from kernwright.judge.cuda.session import CudaSession
+from kernwright.judge.worker_process import WorkerProcess
+from kernwright.ops.definition import Op
+from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import TimingPolicy
+from kernwright.tasks.workload import Workload
+
+BUDGET_SHARE = (
+    20  # three arenas, three regions, contents, oracle, picture and copies: each at most this part of the GPU
+)
+MOST_BUDGET = 8 * 2**30
+SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
+GPU_FACTOR = 30  # all that judging a row takes, likewise
+MOST_SLOTS = 1024
+CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
+CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
+
+
+class CudaDevice:
+    """Judge-owned memory, the state of clocks, and the limits that no kernel passes."""
+
+    shares_contents = True  # what one process holds on the device, no other can read
+    deadline_s = 30.0
+    has_kernels = True
+    most_slots = MOST_SLOTS
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.index = torch.device(name).index or 0
+        self._refuse_what_is_not_there()
+        self.name = f"cuda:{self.index}"
+        torch.cuda.set_device(self.index)
+        torch.zeros(1, device="cuda")
+        self.nvml = Nvml(torch.cuda.get_device_properties(self.index))
+        self.keeper = Keeper(self.index)
+        self._regions: dict[int, Region] = {}
+        self._region_bytes = 0
+        self.arena_bytes = min(MOST_BUDGET, self.free_bytes() // BUDGET_SHARE)
+
+    def _refuse_what_is_not_there(self) -> None:
+        if not torch.cuda.is_available():
+            raise EnvironmentProblem(
+                f"device {self.name} is not there: torch {torch.__version__} sees no CUDA device",
+                "use --device cpu, or a machine with an NVIDIA GPU and a torch that was built for it",
+            )
+        if self.index >= torch.cuda.device_count():
+            raise EnvironmentProblem(
+                f"device {self.name} is not there: this machine has {torch.cuda.device_count()}",
+                "use cuda:0 up to one less than that",
+            )
+        if not driver.attribute(self.index, driver.VMM_WITH_DESCRIPTORS):
+            raise EnvironmentProblem(
+                f"{self.name} cannot share memory by file descriptor", "update the driver; Pascal and later can"
+            )
+
+    def free_bytes(self) -> int:
+        return torch.cuda.mem_get_info(self.index)[0]
+
+    def bytes_to_judge(self, row: Workload) -> int:
+        return max(GPU_FACTOR * row.bytes_min, 10 * self.arena_bytes)
+
+    def describe(self) -> dict[str, Any]:
+        shown = torch.cuda.get_device_properties(self.index)
+        return {
+            "kind": "cuda",
+            "model": shown.name,
+            "capability": f"{shown.major}.{shown.minor}",
+            "processors": shown.multi_processor_count,
+            "memory_bytes": shown.total_memory,
+            "cache_bytes": shown.L2_cache_size,
+            "peak_bytes_per_s": self.peak_bytes_per_s,
+            "architecture": platform.machine(),
+            "kernel": platform.release(),
+            "host_processors": len(os.sched_getaffinity(0)),
+            **self.nvml.identity(),
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "load_1min": os.getloadavg()[0],
+            "free_bytes": self.free_bytes(),
+            **self.nvml.state(),
+        }
+
+    def worker_processor(self) -> int | None:
+        usable = sorted(os.sched_getaffinity(0))
+        return usable[-1] if len(usable) > 1 else None
+
+    def environment(self) -> dict[str, str]:
+        major, minor = torch.cuda.get_device_capability(self.index)
+        suffix = "a" if major >= 9 else ""  # the architecture's own instructions, as its kernels are built for
+        return {
+            "TVM_FFI_CUDA_ARCH_LIST": f"{major}.{minor}{suffix}",
+            "CUDA_CACHE_DISABLE": "1",  # the driver's compilations are nobody's to share
+            "CUDA_MODULE_LOADING": "EAGER",
+        }
+
+    def reads(self) -> tuple[Path, ...]:
+        return (self._pool_library.parent,)
+
+    @property
+    def peak_bytes_per_s(self) -> float:
+        """Both edges of the memory's clock over the whole bus."""
+        clock = driver.attribute(self.index, driver.MEMORY_CLOCK_KHZ) * 1e3
+        return 2 * clock * driver.attribute(self.index, driver.BUS_WIDTH_BITS) / 8
+
+    def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
+        cache = torch.cuda.get_device_properties(self.index).L2_cache_size
+        peak = self.peak_bytes_per_s * (1 if working_set > CACHE_FACTOR * cache else CACHE_SPEEDUP)
+        return moved_bytes / peak
+
+    def copy_seconds(self, moved_bytes: int, threads: int) -> float:
+        """Copies through more memory than the cache holds, replayed as a graph: no launches in between."""
+        size = max(16, moved_bytes // 2)
+        cache = torch.cuda.get_device_properties(self.index).L2_cache_size
+        pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
+        source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
+        target = torch.empty_like(source)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for number in range(pairs):
+                target[number].copy_(source[number])
+        times = []
+        for _ in range(5):
+            start, end = (
+                torch.Event(enable_timing=True, device=self.name),
+                torch.Event(enable_timing=True, device=self.name),
+            )
+            start.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize(self.index)
+            times.append(float(start.elapsed_time(end)) / 1e3 / pairs)
+        return sorted(times)[len(times) // 2]
+
+    def block_ms(self, policy: TimingPolicy) -> float:
+        return policy.gpu_block_ms
+
+    # What a judgement needs of it
+
+    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
+        largest = max(row.bytes_min for row in rows)
+        self._region_bytes = driver.rounded(
+            min(2 * self.arena_bytes + SCRATCH_FACTOR * largest + 2**28, self.free_bytes() // 5)
+        )
+        self._pool_library = build_pool(folder)
+
+    def furnish(self, worker: WorkerProcess) -> None:
+        self._regions[worker.pid] = Region(worker, self._region_bytes, self.index, self._pool_library)
+
+    def retire(self, worker: WorkerProcess) -> None:
+        """After the worker's end."""
+        region = self._regions.pop(worker.pid, None)
+        if region is not None:
+            region.close()
+
+    def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> CudaSession:
+        session = CudaSession(worker, op, row, style, slots, self._regions[worker.pid], self.keeper)
+        session.block_deadline_s = worker.device_deadline_s = self.deadline_s
+        return session
+
+    def pool(self, row: Workload, seed: int) -> CudaContentPool:
+        return CudaContentPool.seeded(seed, self.index)
+
+    def is_busy(self) -> bool:
+        return self.keeper.waits_ns() > BUSY_NS
+
+    def health(self) -> str | None:
+        """What is wrong with the judge's own context, if anything: a candidate must not have hurt it."""
+        try:
+            probe = torch.arange(2**16, device=self.name)
+            right = int((probe * 2 - probe).sum()) == 2**15 * (2**16 - 1)
+            torch.cuda.synchronize(self.index)
+        except RuntimeError as error:
+            return f"the GPU's context is broken: {str(error).splitlines()[0]}"
+        return None if right else "the GPU computes wrong sums"

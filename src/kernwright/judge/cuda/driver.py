@@ -1,0 +1,135 @@
+"""The few calls of the CUDA driver that torch does not offer: memory that travels between processes as a descriptor.
+
+A buffer made here is one physical allocation of its own. Its descriptor goes to a worker like any other open file, so
+neither another user nor a namespace stands in the way, and a worker sees that buffer and nothing beside it. (Handles of
+`cudaIpcGetMemHandle` would export whatever else shares the allocation, and need both ends in one namespace.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint64, c_ushort, c_void_p
+from functools import cache
+from typing import Any
+
+PINNED, DEVICE, POSIX_DESCRIPTOR, READ_WRITE = 1, 1, 1, 3
+GRANULARITY = 2 * 2**20  # of every NVIDIA GPU with virtual memory management
+MEMORY_CLOCK_KHZ, BUS_WIDTH_BITS, L2_BYTES = 36, 37, 38
+VMM_WITH_DESCRIPTORS = 103
+
+
+class CudaDriverError(Exception):
+    """A driver call failed; `name` is the driver's word for it."""
+
+    def __init__(self, call: str, name: str) -> None:
+        self.name = name
+        super().__init__(f"{call}: {name}")
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", c_int), ("id", c_int))
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = (
+        ("type", c_int),
+        ("requested", c_int),
+        ("location", _Location),
+        ("windows", c_void_p),
+        ("compression", c_ubyte),
+        ("rdma", c_ubyte),
+        ("usage", c_ushort),
+        ("reserved", c_ubyte * 4),
+    )
+
+
+class _Access(ctypes.Structure):
+    _fields_ = (("location", _Location), ("flags", c_int))
+
+
+@cache
+def _library() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    status = getattr(_library(), name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        _library().cuGetErrorName(status, byref(text))
+        raise CudaDriverError(name, (text.value or b"unknown").decode())
+
+
+def attribute(device: int, number: int) -> int:
+    value, handle = c_int(), c_int()
+    _call("cuInit", 0)
+    _call("cuDeviceGet", byref(handle), device)
+    _call("cuDeviceGetAttribute", byref(value), c_int(number), handle)
+    return value.value
+
+
+def reset_persisting_l2() -> None:
+    """Lines that somebody pinned in the cache become ordinary ones again."""
+    _call("cuCtxResetPersistingL2Cache")
+
+
+def rounded(size: int) -> int:
+    return -(-size // GRANULARITY) * GRANULARITY
+
+
+class LentMemory:
+    """A buffer on the device, mapped into this process; made here, or opened from a descriptor that came by the pipe.
+
+    The device's primary context must be current: use torch on that device first.
+    """
+
+    def __init__(self, handle: c_uint64, size: int, device: int, descriptor: int | None) -> None:
+        self.size, self.device, self.descriptor = size, device, descriptor
+        self._handle: c_uint64 | None = handle
+        self.address = 0
+        base = c_uint64()
+        _call("cuMemAddressReserve", byref(base), c_size_t(size), c_size_t(0), c_uint64(0), c_uint64(0))
+        try:
+            _call("cuMemMap", base, c_size_t(size), c_size_t(0), handle, c_uint64(0))
+        except CudaDriverError:
+            _call("cuMemAddressFree", base, c_size_t(size))
+            raise
+        self.address = base.value
+        access = _Access(_Location(DEVICE, device), READ_WRITE)
+        _call("cuMemSetAccess", base, c_size_t(size), byref(access), c_size_t(1))
+
+    @classmethod
+    def create(cls, size: int, device: int) -> LentMemory:
+        size = rounded(size)
+        properties = _Properties(type=PINNED, requested=POSIX_DESCRIPTOR, location=_Location(DEVICE, device))
+        handle, descriptor = c_uint64(), c_int()
+        _call("cuMemCreate", byref(handle), c_size_t(size), byref(properties), c_uint64(0))
+        try:
+            _call("cuMemExportToShareableHandle", byref(descriptor), handle, c_int(POSIX_DESCRIPTOR), c_uint64(0))
+            return cls(handle, size, device, descriptor.value)
+        except CudaDriverError:
+            _call("cuMemRelease", handle)
+            raise
+
+    @classmethod
+    def open(cls, descriptor: int, size: int, device: int) -> LentMemory:
+        handle = c_uint64()
+        _call("cuMemImportFromShareableHandle", byref(handle), c_void_p(descriptor), c_int(POSIX_DESCRIPTOR))
+        os.close(descriptor)
+        return cls(handle, rounded(size), device, None)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 3, "strides": None}
+
+    def close(self) -> None:
+        """Nothing may use the memory any more: neither a tensor nor a kernel in flight."""
+        if self._handle is None:
+            return
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        _call("cuMemUnmap", c_uint64(self.address), c_size_t(self.size))
+        _call("cuMemAddressFree", c_uint64(self.address), c_size_t(self.size))
+        _call("cuMemRelease", self._handle)
+        self._handle = None

@@ -1,0 +1,116 @@
+"""Inside a worker on a GPU: arenas by descriptor, outputs in memory that the judge lent, graphs, and a census."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.cuda.driver import LentMemory
+from kernwright.judge.entry import RowCall
+from kernwright.judge.loops import Loop, NoLoop
+
+PERSISTING_L2_LIMIT = 0x06  # cudaLimitPersistingL2CacheSize
+MOST_KERNELS = 200
+
+
+class CudaPlace:
+    """One GPU. A call's outputs come from torch's caching allocator, whose memory is the judge's region."""
+
+    def __init__(self, device: str) -> None:
+        self.device = "cuda"
+        self.index = torch.device(device).index or 0
+        torch.cuda.set_device(self.index)
+        self._spark = torch.zeros(32, device="cuda")
+        self._events = [torch.Event(enable_timing=True, device="cuda") for _ in range(2)]
+        torch.cuda.synchronize()
+        self._arena: LentMemory | None = None
+        self._pool: Any = None
+        self._allocator: Any = None
+        self._kept: tuple[Any, ...] = ()
+
+    def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        """From here on calls allocate in the region: what they return, the judge reads by itself."""
+        region = LentMemory.open(descriptors[0], message["bytes"], self.index)
+        library = ctypes.CDLL(message["pool"])
+        library.lend(ctypes.c_uint64(region.address), ctypes.c_uint64(region.size))
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(message["pool"], "allocate", "release")
+        self._kept = (region, library, allocator)
+        self._allocator = allocator
+        self._renew_pool()
+        return {"region": region.address}
+
+    def _renew_pool(self) -> None:
+        """Hands free memory back to the region: blocks that were cached for one stream serve no other."""
+        self._pool = None
+        gc.collect()
+        torch.cuda.empty_cache()
+        self._pool = torch.cuda.MemPool(self._allocator.allocator())
+
+    def open(self, descriptor: int, size: int) -> Tensor:
+        """The arena before this one goes: its tensors were let go of, and nothing runs between requests."""
+        torch.cuda.synchronize()
+        self._renew_pool()
+        if self._arena is not None:
+            self._arena.close()
+        self._arena = LentMemory.open(descriptor, size, self.index)
+        return torch.as_tensor(self._arena, device="cuda")
+
+    def calls(self) -> AbstractContextManager[Any]:
+        return torch.cuda.use_mem_pool(self._pool)
+
+    def begin(self) -> None:
+        """The first kernel after another process had the GPU pays for the switch; this one is everybody's first."""
+        self._spark.zero_()
+        self._events[0].record()
+
+    def finish(self) -> None:
+        self._events[1].record()
+        torch.cuda.synchronize()
+
+    def event_ns(self) -> int:
+        return round(float(self._events[0].elapsed_time(self._events[1])) * 1e6)
+
+    def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
+        """All slots' calls as one graph: no launch from the host between them."""
+        run = call.bind()
+        self._renew_pool()
+        with self.calls():
+            run(slots[0])  # whatever a first call sets up must not be captured
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        outputs: list[Any] = []
+        try:
+            with torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"):
+                outputs += [run(slot) for slot in slots]
+        except Exception as error:
+            torch.cuda.synchronize()
+            raise NoLoop(f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}") from None
+
+        def replay(order: Sequence[int]) -> list[Any]:
+            graph.replay()
+            return [outputs[index] for index in order]
+
+        return replay
+
+    def census(self, call: Any, slot: Sequence[Any]) -> dict[str, Any]:
+        from torch.profiler import ProfilerActivity, profile
+
+        with self.calls():
+            call(slot)
+            torch.cuda.synchronize()
+            with profile(activities=[ProfilerActivity.CUDA]) as seen:
+                call(slot)
+                torch.cuda.synchronize()
+        kernels: Counter[tuple[str, int]] = Counter()
+        for event in seen.profiler.kineto_results.events():
+            if event.device_type() == torch._C._autograd.DeviceType.CUDA:
+                kernels[event.name()[:200], event.device_resource_id()] += 1
+        listed = [{"name": name, "stream": stream, "count": count} for (name, stream), count in kernels.items()]
+        return {"kernels": listed[:MOST_KERNELS]}

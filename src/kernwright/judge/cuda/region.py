@@ -1,0 +1,137 @@
+"""Region: the memory that a worker's outputs live in. The judge owns it and reads it without asking anyone."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, rounded
+from kernwright.judge.device import DeviceFull
+from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
+from kernwright.tasks.tensor import ConcreteTensor
+
+BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: slices are about two milliseconds
+
+
+def build_pool(folder: Path) -> Path:
+    """Compiles the worker's end of a region, once a judgement."""
+    library = folder / "pool.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)  # a worker may be another user
+    source = Path(__file__).with_name("pool.cc")
+    command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise EnvironmentProblem(f"no C++ compiler: {error}", "install one (c++)") from None
+    if done.returncode:
+        raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "mend the C++ compiler")
+    library.chmod(0o755)
+    return library
+
+
+class Region:
+    """One worker's, for its whole life."""
+
+    def __init__(self, worker: WorkerProcess, size: int, device: int, pool: Path) -> None:
+        try:
+            self.memory = LentMemory.create(size, device)
+        except CudaDriverError as error:
+            raise DeviceFull(
+                f"no {size / 2**30:.1f} GiB on the GPU for a worker's outputs: {error}",
+                "free the GPU's memory, or choose smaller rows with --rows",
+            ) from None
+        self.bytes: Tensor = torch.as_tensor(self.memory, device=f"cuda:{device}")
+        assert self.memory.descriptor is not None
+        message = {"do": "attach", "bytes": self.memory.size, "pool": str(pool)}
+        answer = worker.request(message, 60.0, (self.memory.descriptor,))
+        base = answer.get("region")
+        self.base = base if type(base) is int else 0
+
+    def offsets(self, pointers: Sequence[int], sizes: Sequence[int]) -> list[int]:
+        """Where outputs lie in the region. An address means nothing else here: a wrong one reads a wrong output."""
+        offsets = [pointer - self.base for pointer in pointers]
+        for number, offset in enumerate(offsets):
+            if not 0 <= offset <= self.memory.size - sizes[number % len(sizes)]:
+                raise WorkerFailed(
+                    "an output lies outside the memory that torch hands out: return tensors that torch allocated "
+                    "during the call"
+                )
+        return offsets
+
+    def close(self) -> None:
+        torch.cuda.synchronize(self.bytes.device)
+        del self.bytes
+        self.memory.close()
+
+
+class Keeper:
+    """Where the judge puts a worker's outputs before the clock stops.
+
+    It copies the same window of every side's region, so that its own time is the same for all of them.
+    """
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self._windows: dict[str, int] = {}
+        self._row: object = None
+        self.metric = "stream"
+        self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
+        self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
+
+    def begin(self, row: object) -> None:
+        """Another row, another window: it grows to what that row's sides use."""
+        if row != self._row:
+            self._row, self._windows = row, {}
+
+    @property
+    def window(self) -> int:
+        """How much of a region is copied: a call by itself leaves less than a block of them."""
+        return self._windows.get(self.metric, 0)
+
+    def reaches(self, end: int, region: Region) -> bool:
+        """Whether a span that ends here was inside the window; where not, the next one has room for it and more."""
+        if end <= self.window:
+            return True
+        roomy = rounded(end if self.window == 0 else 2 * end)
+        self._windows[self.metric] = min(roomy, region.memory.size)
+        return False
+
+    def secure(self, region: Region) -> None:
+        if self._buffer.numel() < self.window:
+            self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{self.device}")
+            self._buffer = torch.empty(self.window, dtype=torch.uint8, device=f"cuda:{self.device}")
+        self._buffer[: self.window].copy_(region.bytes[: self.window])
+        torch.cuda.synchronize(self.device)
+
+    def waits_ns(self) -> int:
+        """How long a tiny kernel takes; the best of a few, for the host has hiccups of its own."""
+        best = 2**62
+        for _ in range(5):
+            start = time.perf_counter_ns()
+            self._spark.fill_(1)
+            torch.cuda.synchronize(self.device)
+            best = min(best, time.perf_counter_ns() - start)
+            if best < BUSY_NS:
+                break
+        return best
+
+    def as_elements(self, spec: ConcreteTensor) -> Tensor:
+        """All of it as the numbers that such a tensor holds."""
+        return self._buffer.view(getattr(torch, spec.torch_dtype_name))
+
+    def view(self, offset: int, spec: ConcreteTensor) -> Tensor:
+        return view_of(self._buffer, offset, spec)
+
+
+def view_of(memory: Tensor, offset: int, spec: ConcreteTensor) -> Tensor:
+    dtype = getattr(torch, spec.torch_dtype_name)
+    return memory[offset : offset + spec.span_bytes].view(dtype).as_strided(spec.shape, spec.strides)

@@ -1,0 +1,221 @@
+"""CudaSession: the same fill, run and read back, on a GPU.
+
+A stopped process says nothing about the device: what it launched runs on. So the judge takes the outputs into its own
+memory before its clock stops. Work that was put off either comes too late to be in that copy, or holds the copy up and
+is paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.arena import Arena
+from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
+from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
+from kernwright.judge.device import DeviceFull
+from kernwright.judge.inputs import Inputs
+from kernwright.judge.layout import Layout
+from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
+from kernwright.judge.worker_process import Block, WorkerProcess
+from kernwright.ops.definition import Op
+from kernwright.tasks.candidate import Style
+from kernwright.tasks.policy import Metric
+from kernwright.tasks.tensor import ConcreteTensor
+from kernwright.tasks.workload import Workload
+
+FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
+
+
+@dataclass(frozen=True)
+class LeftOutputs:
+    """What a block left, in the judge's memory: outputs by where they lie, changed inputs by slot."""
+
+    keeper: Keeper
+    specs: Mapping[str, ConcreteTensor]
+    offsets: Sequence[int]
+    changed: Mapping[str, Tensor]
+    order: Sequence[int]
+
+    @property
+    def calls(self) -> int:
+        return len(self.order)
+
+    def value(self, name: str, call: int) -> Tensor:
+        if name in self.changed:
+            return self.changed[name][self.order[call]]
+        return self.keeper.view(self._offset(name, call), self.specs[name])
+
+    def _offset(self, name: str, call: int) -> int:
+        return self.offsets[call * len(self.specs) + list(self.specs).index(name)]
+
+    def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest and the RMS distance of each call's output from its oracle."""
+        if name not in self.changed and self.specs[name].is_contiguous:
+            from kernwright.judge.cuda.distance import distances
+
+            spec = self.specs[name]
+            starts = [self._offset(name, call) // spec.item_bytes for call in range(self.calls)]
+            return distances(self.keeper.as_elements(spec), starts, centre)
+        away = [(self.value(name, call) - centre[call]).flatten() for call in range(self.calls)]
+        norms = [[torch.linalg.vector_norm(d, order) for d in away] for order in (math.inf, 2)]
+        return torch.stack(norms[0]), torch.stack(norms[1]) / math.sqrt(max(1, centre[0].numel()))
+
+
+class CudaSession(Session):
+    """One worker with one row open, in memory that the judge lent it."""
+
+    block_deadline_s = 30.0
+    outputs_may_move = True
+    loop_takes_all_slots = True
+
+    def __init__(
+        self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int, region: Region, keeper: Keeper
+    ) -> None:
+        self.region, self.keeper = region, keeper
+        self._left: list[tuple[int, int]] = []
+        self._placed: tuple[dict[str, Tensor], Tensor] | None = None
+        keeper.begin(row.id)
+        self._flush = _flush_buffer(keeper.device)
+        super().__init__(worker, op, row, style, slots)
+
+    def _make_arena(self, layout: Layout) -> Arena:
+        try:
+            memory = LentMemory.create(layout.size, self.keeper.device)
+        except CudaDriverError as error:
+            raise DeviceFull(
+                f"no {layout.size / 2**30:.1f} GiB on the GPU for a row's inputs: {error}",
+                "free the GPU's memory, or choose smaller rows with --rows",
+            ) from None
+        assert memory.descriptor is not None
+        held = torch.as_tensor(memory, device=f"cuda:{self.keeper.device}")[: layout.size]
+        return Arena(layout, memory.descriptor, held, memory.close)
+
+    def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:
+        """Contents into slots, all of them in one copy a tensor."""
+        where = self._index(slots)
+        for name, content in contents.items():
+            self.arena.stacked(name).index_copy_(0, where, content)
+        self._placed = (contents, where)
+
+    def fill_all(self, contents: Inputs) -> None:
+        for name, content in contents.items():
+            self.arena.stacked(name).copy_(content)
+        self._contents = dict.fromkeys(range(self.slots), contents)
+
+    def _index(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(list(numbers), device=self.arena.bytes.device)
+
+    def prepare(self) -> None:
+        """What the last block returned is free memory now; it is poisoned, whoever gets it next."""
+        super().prepare()
+        self._placed = None
+        from kernwright.judge.cuda.distance import poison
+
+        by_size: dict[int, list[int]] = {}
+        for start, end in self._left:
+            by_size.setdefault(end - start, []).append(start)
+        for size, starts in by_size.items():
+            if size >= 4:
+                poison(self.region.bytes, starts, size - size % 4)
+        self._left = []
+
+    def begin(self, metric: Metric) -> None:
+        self.keeper.metric = metric
+
+    def ready(self) -> None:
+        """Right before a block: caches cold, nothing pinned in them, nobody else on the device."""
+        reset_persisting_l2()
+        self._flush.fill_(1)
+        torch.cuda.synchronize(self.keeper.device)
+        if (waited := self.keeper.waits_ns()) > BUSY_NS:
+            raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
+
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, LeftOutputs]:
+        changed: dict[str, Tensor] = {}
+
+        def secure() -> None:
+            changed.update({name: self.arena.stacked(name).clone() for name in self._changed_inputs})
+            self.keeper.secure(self.region)
+
+        block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
+        sizes = [spec.span_bytes for spec in self.output_specs.values()]
+        if sizes:
+            self._refuse_shared_memory(order, block.pointers)
+        offsets = self.region.offsets(block.pointers, sizes)
+        self._left = [(offset, offset + sizes[n % len(sizes)]) for n, offset in enumerate(offsets)]
+        if not self.keeper.reaches(max((end for _, end in self._left), default=0), self.region):
+            raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
+        self.look_for_damage(order)
+        return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
+
+    def outputs_of(self, left: Any, call: int) -> Outputs:
+        return {name: left.value(name, call) for name in (*self.output_specs, *self._changed_inputs)}
+
+    def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Outputs lie in the region or are refused; inputs lie elsewhere."""
+
+    def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
+        """For a call by itself: its outputs straight out of the region."""
+        self._refuse_shared_memory(order, pointers)
+        specs = self.output_specs
+        offsets = iter(self.region.offsets(pointers, [spec.span_bytes for spec in specs.values()]))
+        return [
+            {name: view_of(self.region.bytes, next(offsets), spec).clone() for name, spec in specs.items()}
+            for _ in order
+        ]
+
+    def look_for_damage(self, order: Sequence[int]) -> None:
+        image, self._image = self._image, None
+        if image is not None and torch.equal(image.view(torch.int64), self.arena.bytes.view(torch.int64)):
+            return
+        super().look_for_damage(order)
+
+    def _look_at_slots(self, order: Sequence[int]) -> None:
+        if self._placed is None:
+            if not all(self._is_whole(name, order) for name in self.arena.layout.plan if name not in self.output_specs):
+                super()._look_at_slots(order)  # says which it was
+            return
+        contents, where = self._placed
+        asked = torch.isin(where, self._index(order)) if order else torch.zeros_like(where, dtype=torch.bool)
+        for name, content in contents.items():
+            looked_at = ~asked if name in self.op.inplace else torch.ones_like(asked)
+            held = self.arena.stacked(name).index_select(0, where[looked_at])
+            if not same_bytes(held, content[looked_at]):
+                raise WrongBehaviour(f"changed its input {name}")
+
+    def _is_whole(self, name: str, order: Sequence[int]) -> bool:
+        """Whether every slot still holds the one content that was put into all of them."""
+        some = next(iter(self._contents.values()), None)
+        if some is None:
+            return True
+        if name in self.op.inplace or any(other is not some for other in self._contents.values()):
+            return False
+        held = (
+            self.arena.stacked(name)[list(self._contents)]
+            if len(self._contents) < self.slots
+            else (self.arena.stacked(name))
+        )
+        return same_bytes(held, some[name].expand_as(held))
+
+    def close(self) -> None:
+        torch.cuda.synchronize(self.keeper.device)
+        self._placed = self._image = None
+        release = self.arena.release
+        self.arena.bytes = torch.empty(0)
+        release()
+
+
+_flush_buffers: dict[int, Tensor] = {}
+
+
+def _flush_buffer(device: int) -> Tensor:
+    if device not in _flush_buffers:
+        cache = torch.cuda.get_device_properties(device).L2_cache_size
+        _flush_buffers[device] = torch.empty(FLUSH_FACTOR * cache, dtype=torch.uint8, device=f"cuda:{device}")
+    return _flush_buffers[device]

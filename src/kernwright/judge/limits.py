@@ -1,0 +1,52 @@
+"""Limits: how much memory, disk, descriptors and processes a worker may have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+MOST_FILE_BYTES = 2 * 2**30
+MOST_DESCRIPTORS = 1024
+MOST_PROCESSES = 256  # and threads
+MEMORY_SHARE = 0.7
+
+
+def limit_resources() -> str:
+    """Memory is limited for each process by itself; where they use the machine up together, they are the ones to go."""
+    memory = int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_DATA, memory)
+    _lower(resource.RLIMIT_FSIZE, MOST_FILE_BYTES)
+    _lower(resource.RLIMIT_NOFILE, MOST_DESCRIPTORS)
+    goes_first = ""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the worker goes, not the judge
+        goes_first = ", first to go when memory runs out"
+    return (
+        f"{memory >> 30} GiB of memory a process, files of {MOST_FILE_BYTES >> 30} GiB, "
+        f"{MOST_DESCRIPTORS} descriptors, no core dumps{goes_first}"
+    )
+
+
+def limit_processes(beyond: int = 0) -> None:
+    """The kernel counts a user's processes and threads; `beyond` is how many of them are not the worker's."""
+    _lower(resource.RLIMIT_NPROC, MOST_PROCESSES + beyond)
+
+
+def threads_of(user: int) -> int:
+    """Processes and threads that a user has now."""
+    count = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if folder.stat().st_uid == user:
+                    count += len(list((folder / "task").iterdir()))
+    return count
+
+
+def _lower(which: int, most: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(which, (most, most))

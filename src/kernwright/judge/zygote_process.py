@@ -1,0 +1,119 @@
+"""The judge's handle on the zygote, and on the workers that it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernwright.judge.channel import Channel, ChannelClosed, ChannelGarbled
+
+START_DEADLINE_S = 120.0
+FORK_DEADLINE_S = 30.0
+
+
+class NoZygote(Exception):
+    """The zygote did not start, or does not answer."""
+
+
+class ForkedProcess:
+    """A worker, forked elsewhere and adopted: what `subprocess.Popen` is to a process that one started."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0005
+        while self.poll() is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class Zygote:
+    """One process that forks workers with a given number of threads."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self.process = subprocess.Popen(
+            [
+                # Nothing from the folder it stands in, nor from the one it calls home.
+                sys.executable, "-P", "-s", "-m", "kernwright.judge.zygote", str(theirs.fileno()), str(os.getpid()),
+            ],
+            env=dict(environment), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            pass_fds=(theirs.fileno(),), start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        try:
+            self._answer(START_DEADLINE_S)
+        except NoZygote:
+            self.end()
+            raise
+
+    def _answer(self, deadline_s: float) -> dict[str, Any]:
+        try:
+            return self._channel.receive_json(deadline_s)
+        except (TimeoutError, ChannelClosed, ChannelGarbled):
+            self._log.seek(0)
+            last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise NoZygote(last[0] if last else "no answer") from None
+
+    def fork(
+        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, orders: Mapping[str, Any]
+    ) -> ForkedProcess:
+        """A new worker. The orders are what `worker.live` takes beside its end of the pipe."""
+        message = {"environment": dict(environment), "folder": str(folder), "orders": dict(orders)}
+        try:
+            self._channel.send_json(message, (worker_end, log))
+        except ChannelClosed:
+            raise NoZygote("it is gone") from None
+        return ForkedProcess(int(self._answer(FORK_DEADLINE_S)["pid"]))
+
+    def end(self) -> None:
+        self._channel.connection.close()
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
+
+_zygotes: dict[tuple[int, int, str], Zygote] = {}
+
+
+def zygote_for(threads: int, environment: Mapping[str, str]) -> Zygote:
+    """This process's zygote; a new one where there is none, or where it died, or where modules are found elsewhere."""
+    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""))
+    known = _zygotes.get(key)
+    if known is None or known.process.poll() is not None:
+        known = _zygotes[key] = Zygote(environment)
+    return known
+
+
+def zygote_pids() -> set[int]:
+    return {zygote.process.pid for zygote in _zygotes.values()}

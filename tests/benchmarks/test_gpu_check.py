@@ -1,0 +1,224 @@
+"""The GPU check's procedure, tried without a GPU: steps, deadlines, and an archive whatever happens."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks" / "gpu_check.py"
+
+GOOD_TESTS = """
+import pytest
+@pytest.mark.gpu
+def test_one(): ...
+@pytest.mark.gpu
+@pytest.mark.skip(reason="needs two GPUs")
+def test_two(): ...
+def test_that_needs_no_gpu(): assert False
+"""
+BAD_TESTS = "import pytest\n@pytest.mark.gpu\ndef test_wrong(): assert 1 == 2\n"
+SLOW_TESTS = """
+import pathlib, subprocess, time, pytest
+@pytest.mark.gpu
+def test_quick(): ...
+@pytest.mark.gpu
+def test_endless():
+    child = subprocess.Popen(["sleep", "1000"])
+    pathlib.Path({pid!r}).write_text(str(child.pid))
+    time.sleep(1000)
+"""
+# Two ledgers, as a benchmark with two parts leaves them, and its figures.
+BENCHMARK = """
+import json, pathlib, sys
+from kernwright.campaign.ledger import Ledger
+assert sys.argv[1:3] == ["short", "--out"]
+out = pathlib.Path(sys.argv[3])
+for part in ("aa", "rows"):
+    ledger = Ledger(out / part)
+    with ledger.open_run({"part": part}) as run:
+        run.append("sample", {"raw": "blob:" + ledger.blobs.write(part.encode())})
+(out / "figures.json").write_text('{"A/A": {"figures": {"share": 0.25, "odd": NaN}}}')
+"""
+
+
+@pytest.fixture(scope="module")
+def gpu_check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gpu_check", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gpu_check"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(tmp_path: Path, tests: str, benchmark: str | None = None, *words: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_it.py").write_text(tests)
+    if benchmark is not None:
+        (tmp_path / "bench.py").write_text(benchmark)
+    command = [
+        sys.executable, SCRIPT, "--allow-cpu", "--out", tmp_path / "out", "--tests", tmp_path / "test_it.py",
+        "--benchmark", tmp_path / "bench.py", "--bundle", tmp_path / "none", *words,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+
+def kernwright(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernwright", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def imported(tmp_path: Path) -> list[dict[str, object]]:
+    """The archive through the real command line: taken in, verified, shown."""
+    ledger = tmp_path / "home"
+    taken = kernwright("ledger", "import", tmp_path / "out" / "evidence.tar.gz", "--ledger", ledger)
+    assert taken.returncode == 0, taken.stderr
+    checked = kernwright("ledger", "verify", "--ledger", ledger)
+    assert checked.returncode == 0 and "sound" in checked.stdout, checked.stdout
+    lines = kernwright("ledger", "show", "--json", "--ledger", ledger).stdout.splitlines()
+    runs = [json.loads(line)["run"] for line in lines]
+    shown = [kernwright("ledger", "show", name, "--json", "--ledger", ledger).stdout for name in runs]
+    return [json.loads(line) for text in shown for line in text.splitlines()]
+
+
+def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
+    done = run(tmp_path, GOOD_TESTS, BENCHMARK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed, 0 failed, 1 skipped" in done.stdout and "A/A: share: 0.25" in done.stdout
+    records = imported(tmp_path)
+    assert {record["body"].get("part") for record in records if record["kind"] == "run"} == {"aa", "rows", None}
+    (summary,) = (record["body"] for record in records if record["kind"] == "gpu_check")
+    assert summary["tests"]["skip reasons"] == {"needs two GPUs": 1}
+    assert [step["status"] for step in summary["steps"]] == ["passed", "passed"]
+    assert summary["libraries"]["torch"] and summary["sources"] and summary["device"] is None
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["tests"] == summary["tests"]
+    # Few files, so that they can be fetched from a machine that hands out only a few.
+    assert len(list((tmp_path / "out").rglob("*"))) <= 6
+
+
+def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> None:
+    done = run(tmp_path, BAD_TESTS)
+    assert done.returncode == 1
+    assert "assert 1 == 2" in done.stdout, "the end of the log is shown"
+    (summary,) = (record["body"] for record in imported(tmp_path) if record["kind"] == "gpu_check")
+    assert summary["tests"]["failed"] == 1 and "test_wrong" in summary["tests"]["failures"][0]
+    assert [step["status"] for step in summary["steps"]] == ["failed", "absent"]
+
+
+@pytest.mark.parametrize("tests", ["def test_other(): ...", GOOD_TESTS.replace("def test_one", "def one")])
+def test_no_test_is_no_pass(gpu_check: ModuleType, tmp_path: Path, tests: str) -> None:
+    (tmp_path / "test_it.py").write_text(tests)
+    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
+    assert (outcome.status, outcome.detail, counts["passed"]) == ("failed", "no test ran", 0)
+    assert not outcome.good
+
+
+def test_a_failed_benchmark_fails_the_check(tmp_path: Path) -> None:
+    done = run(tmp_path, GOOD_TESTS, BENCHMARK + "\nsys.exit(3)\n")
+    assert done.returncode == 1
+    assert len([record for record in imported(tmp_path) if record["kind"] == "sample"]) == 2
+
+
+def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(
+    gpu_check: ModuleType, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
+    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 10.0)
+    assert outcome.status == "overran" and not outcome.good
+    assert (counts["passed"], counts["failed"]) == (1, 0)
+    assert not _alive(int(pid.read_text()))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_process_that_ignores_the_request_is_killed(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_check, "GRACE_S", 0.2)
+    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)"
+    outcome = gpu_check.run_step("stubborn", [sys.executable, "-c", code], dict(os.environ), tmp_path / "log", 1.0)
+    assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
+
+
+def test_a_damaged_ledger_is_left_out_and_said(gpu_check: ModuleType, tmp_path: Path) -> None:
+    from kernwright.campaign.ledger import Ledger
+
+    for name in ("good", "bad"):
+        with Ledger(tmp_path / "work" / name).open_run({"part": name}):
+            pass
+    (path,) = (tmp_path / "work" / "bad" / "runs").iterdir()
+    path.write_text(path.read_text().replace("bad", "BAD"))
+    summary = {"device": None, "libraries": {}}
+    (problem,) = gpu_check.gather(tmp_path / "work", summary, tmp_path / "evidence.tar.gz")
+    assert problem.startswith("bad: ")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "evidence.tar.gz").rename(tmp_path / "out" / "evidence.tar.gz")
+    assert {record["body"].get("part") for record in imported(tmp_path)} == {"good", None}
+
+
+def test_ctrl_c_still_leaves_the_archive(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
+    command = [
+        sys.executable, SCRIPT, "--allow-cpu", "--out", tmp_path / "out", "--tests", tmp_path / "test_it.py",
+        "--bundle", tmp_path / "none",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not pid.exists() and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 1
+    assert any(record["kind"] == "gpu_check" for record in imported(tmp_path))
+
+
+def test_without_a_device_it_says_so(gpu_check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "PROBE", 'print(\'{"missing": [], "device": null}\')')
+    with pytest.raises(gpu_check.CannotRun, match="no CUDA device"):
+        gpu_check.look_around(dict(os.environ), 60.0, False)
+    monkeypatch.setattr(gpu_check, "PROBE", 'print(\'{"missing": ["pydantic"], "device": null}\')')
+    with pytest.raises(gpu_check.CannotRun, match="lacks pydantic"):
+        gpu_check.look_around(dict(os.environ), 60.0, True)
+    monkeypatch.setattr(gpu_check, "PROBE", "raise OSError('libcudart.so: no such file')")
+    with pytest.raises(gpu_check.CannotRun, match="libcudart"):
+        gpu_check.look_around(dict(os.environ), 60.0, True)
+
+
+def test_the_checkout_comes_before_the_bundle_and_a_wrong_bundle_is_refused(
+    gpu_check: ModuleType, tmp_path: Path
+) -> None:
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    manifest = {"target": {"python": here}, "parts": [{"folder": "part-1"}, {"folder": "part-2"}]}
+    for name in ("part-1", "part-2/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    path = tmp_path / "bundle.json"
+    path.write_text(json.dumps(manifest))
+    places = gpu_check.search_path(tmp_path)
+    assert places == [ROOT / "src", tmp_path / "part-1", tmp_path / "part-2"]
+    environment = gpu_check.environment(places)
+    assert environment["PYTHONPATH"].startswith(os.pathsep.join(map(str, places)))
+    assert environment["PATH"].endswith(str(tmp_path / "part-2" / "bin"))
+    (tmp_path / "part-1").rmdir()
+    for text, said in (
+        (json.dumps(manifest), "part-1 is missing"),
+        (json.dumps(manifest | {"target": {"python": "3.7"}}), r"for Python 3\.7"),
+        ("{", "cannot be read"),
+    ):
+        path.write_text(text)
+        with pytest.raises(gpu_check.CannotRun, match=said):
+            gpu_check.search_path(tmp_path)
+    assert gpu_check.search_path(tmp_path / "none") == [ROOT / "src"]

@@ -1,0 +1,43 @@
+"""Distances, against a naive twin. On a machine without a GPU Triton's interpreter runs the kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import math, torch
+from kernwright.judge.cuda.distance import distances
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+CASES = (torch.bfloat16, torch.float32, 20_000), (torch.float32, torch.float64, 8192), (torch.float16, torch.float32, 7)
+for dtype, wide, elements in CASES:
+    memory = torch.randn(6 * elements + 64, device=device).to(dtype)
+    starts = [5 * elements, 16, 2 * elements]
+    values = torch.stack([memory[s : s + elements] for s in starts])
+    centre = values.to(wide) + torch.randn(3, elements, device=device, dtype=wide) * 0.01
+    furthest, rms = distances(memory, starts, centre)
+    away = (values.to(wide) - centre).double()
+    torch.testing.assert_close(furthest.double(), away.abs().amax(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(rms, away.square().mean(1).sqrt(), rtol=1e-5, atol=0)
+    memory[starts[1] + 3] = math.nan
+    furthest, rms = distances(memory, starts, centre)
+    assert math.isinf(furthest[1]) and not torch.isfinite(furthest).all() and math.isfinite(furthest[0])
+print("checked")
+"""
+
+
+def test_distances_agree_with_a_naive_twin() -> None:
+    pytest.importorskip("triton")
+    environment = os.environ | {"TRITON_INTERPRET": "1"} if not _has_gpu() else dict(os.environ)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.strip() == "checked", done.stderr[-2000:]
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
