@@ -513,7 +513,7 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     try:
-        with pytest.raises(WorkerCheated, match="processes of its own"):
+        with pytest.raises(WorkerCheated, match="left a process running"):
             worker.refuse_helpers(block)
     finally:
         session.close()
