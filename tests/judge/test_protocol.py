@@ -253,16 +253,17 @@ def test_both_sides_pay_for_their_outputs_memory() -> None:
 def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
     """Too few calls a block would time the clock and the pipe."""
     for call_s in (1e-6, 1e-5, 1e-4):
-        slots = slots_for(call_s, 1024, POLICY, 2**28)
+        slots = slots_for(call_s, 1024, POLICY.block_ms, 2**28, 256)
         assert slots == 256 or slots * call_s >= 0.9 * POLICY.block_ms / 1e3
-    assert slots_for(1.0, 1024, POLICY, 2**28) == 2, "one call would leave nothing to choose from in secret"
+    least = slots_for(1.0, 1024, POLICY.block_ms, 2**28, 256)
+    assert least == 2, "one call would leave nothing to choose from in secret"
 
 
 def test_time_that_the_machine_took_is_not_the_sides() -> None:
     """Ready without a processor is waiting; asleep is not, whatever a side would like."""
-    assert Block(elapsed_ns=1000, processor_ns=600, ready_ns=400, pointers=()).waiting_ns == 400
-    assert Block(elapsed_ns=1000, processor_ns=600, ready_ns=0, pointers=()).waiting_ns == 0
-    assert Block(elapsed_ns=1000, processor_ns=1000, ready_ns=900, pointers=()).waiting_ns == 0
+    assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=600, ready_ns=400, pointers=()).waiting_ns == 400
+    assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=600, ready_ns=0, pointers=()).waiting_ns == 0
+    assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=1000, ready_ns=900, pointers=()).waiting_ns == 0
 
 
 def test_a_busy_machine_is_told(state: RowState) -> None:

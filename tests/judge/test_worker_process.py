@@ -21,7 +21,7 @@ import torch
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
-from kernwright.judge.worker_process import Block, StrayProcess, WorkerCheated, WorkerFailed, WorkerProcess, _Span
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess, _Span
 from kernwright.judge.worker_user import processes_of, why_no_other_user
 from kernwright.tasks.task import Task, load_task
 
@@ -513,7 +513,7 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
     try:
-        with pytest.raises(StrayProcess, match="left a process running"):
+        with pytest.raises(WorkerCheated, match="left a process running"):
             worker.refuse_helpers(block)
     finally:
         session.close()

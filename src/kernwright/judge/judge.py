@@ -20,6 +20,7 @@ from kernwright.judge.decision import overall
 from kernwright.judge.device import Device, DeviceFull
 from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.inputs import Inputs
+from kernwright.judge.interrupt import Interrupt
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
@@ -68,6 +69,7 @@ class Judgement:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.provenance.seed)
         self.states = [RowState(row) for row in self.rows]
+        self.interrupt = Interrupt()
 
     def _pool(self, row: Workload) -> Pool:
         """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
@@ -79,7 +81,8 @@ class Judgement:
         self.provenance.started = _now()
         self.provenance.state_before = self.device.state()
         try:
-            self._rounds()
+            with self.interrupt.listening():
+                self._rounds()
         except KeyboardInterrupt:
             interrupted = True
         except Exception as cause:
@@ -265,6 +268,7 @@ class Judgement:
             for quad in range(self.policy.quads_of(metric)):
                 if quad == audited:
                     timing.audit(self.task, metric)
+                self.interrupt.heed()
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started
         self._audit_neighbour(timing, state.row)

@@ -1,0 +1,40 @@
+"""Interrupt: a request to stop that cannot get lost.
+
+Python raises KeyboardInterrupt wherever it happens to be. In a destructor or a callback from C it is printed and
+forgotten, and a judgement would go on for minutes. So the request is also kept, and asked for between quads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Interrupt:
+    """Whether somebody asked to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def heed(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[Interrupt]:
+        """Keeps requests while it lasts; only a program's first thread is told of any."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
