@@ -144,7 +144,7 @@ def run_step(name: str, command: list[str], env: dict[str, str], log: Path, seco
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=_heed_interrupts,
         )  # fmt: skip
         try:
             process.wait(max(1.0, seconds))
@@ -194,6 +194,11 @@ def count_tests(report: Path) -> dict[str, Any]:
         "passed": total - wrong - broken - skipped, "failed": wrong + broken, "skipped": skipped,
         "failures": failures[:50], "skip reasons": dict(reasons),
     }  # fmt: skip
+
+
+def _heed_interrupts() -> None:
+    """A program that a shell started in the background ignores Ctrl-C, and so would the steps, which are ended by it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_tests(tests: Path, env: dict[str, str], out: Path, seconds: float) -> tuple[Outcome, dict[str, Any]]:
