@@ -197,7 +197,7 @@ def count_tests(report: Path) -> dict[str, Any]:
 
 
 def _heed_interrupts() -> None:
-    """A program that a shell started in the background ignores Ctrl-C, and so would the steps, which are ended by it."""
+    """A program that a shell started in the background ignores Ctrl-C; the steps, which are ended by it, must not."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,8 +1,8 @@
 """Interrupt: a request to stop that cannot get lost.
 
 Python raises KeyboardInterrupt wherever it happens to be. In a destructor or a callback from C it is printed and
-forgotten, and a judgement would go on for minutes. So the request is also kept, and asked for between quads. It is heeded
-in a program that a shell started in the background, too: Python itself would ignore it there.
+forgotten, and a judgement would go on for minutes. So the request is also kept, and asked for between quads. It is
+heeded in a program that a shell started in the background, too: Python itself would ignore it there.
 """
 
 from __future__ import annotations
