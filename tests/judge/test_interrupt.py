@@ -38,4 +38,7 @@ def test_whoever_listened_before_listens_again() -> None:
 
 
 def test_nobody_asked_and_nothing_happens() -> None:
-    Interrupt().heed()
+    interrupt = Interrupt()
+    with interrupt.listening():
+        interrupt.heed()
+    assert not interrupt.asked

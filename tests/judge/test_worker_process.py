@@ -735,7 +735,8 @@ def test_an_honest_worker_uses_no_processor_time_while_it_is_stopped(bench: Benc
     session = bench.open("honest")
     for _ in range(200):
         session.worker.run_block([1, 0], 1, 30.0)
-        session.worker.refuse_stirring()
+        session.worker.refuse_stirring()  # raises if a nanosecond of it was used
+        assert state_of(session.worker.pid) == "T"
     session.close()
 
 

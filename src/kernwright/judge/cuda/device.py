@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import time
@@ -22,9 +23,8 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload
 
-BUDGET_SHARE = (
-    20  # three arenas, three regions, contents, oracle, picture and copies: each at most this part of the GPU
-)
+# Three arenas, three regions, contents, oracle, picture and copies: each at most this part of the GPU.
+BUDGET_SHARE = 20
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 30  # all that judging a row takes, likewise
@@ -65,6 +65,9 @@ class CudaDevice:
                 f"device {self.name} is not there: this machine has {torch.cuda.device_count()}",
                 "use cuda:0 up to one less than that",
             )
+        if importlib.util.find_spec("triton") is None:
+            raise EnvironmentProblem("the judge compares outputs on a GPU with Triton, which is not here",
+                                     "pip install 'kernwright[gpu]'")  # fmt: skip
         if not driver.attribute(self.index, driver.VMM_WITH_DESCRIPTORS):
             raise EnvironmentProblem(
                 f"{self.name} cannot share memory by file descriptor", "update the driver; Pascal and later can"

@@ -1,6 +1,6 @@
 """Distance: how far each call's output lies from its oracle, in one pass over both and with no copy in between.
 
-Bytes an element: the output's own and four (or eight) of the oracle's. A check in eager torch moves five times as many.
+Bytes an element: the output's own and four (or eight) of the oracle's.
 """
 
 from __future__ import annotations

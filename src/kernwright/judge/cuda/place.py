@@ -16,7 +16,6 @@ from kernwright.judge.cuda.driver import LentMemory
 from kernwright.judge.entry import RowCall
 from kernwright.judge.loops import Loop, NoLoop
 
-PERSISTING_L2_LIMIT = 0x06  # cudaLimitPersistingL2CacheSize
 MOST_KERNELS = 200
 
 
