@@ -131,14 +131,14 @@ def test_drawing_up_an_expectation_leaves_in_place_inputs_alone(tiny_folder: Pat
 
 
 def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: Path) -> None:
-    """The row's bound comes from one draw; on another the eager chain may err ten times as much."""
+    """The row's bound comes from one draw; on another the eager chain may err far more."""
     task = find_task("norm_scale_shift")
     (row,) = task.select("smoke_res_s96_d3072_gtok-fp32_wb_scl-bf16")
     op = task.op_of(row)
     pool = ContentPool.for_row(row, torch.Generator().manual_seed(11))
     inputs = pool.draw(op, row)
     known = expected_outputs(op, row, inputs)
-    lucky = {n: ErrorFigures(0, 0, e.eager_max / 10, e.eager_rms / 10) for n, e in known.items()}
+    lucky = {n: ErrorFigures(0, 0, e.eager_max / 1000, e.eager_rms / 1000) for n, e in known.items()}
     wanted = BlockExpectation.of(op, row, inputs, lucky)
     eager = {name: e.eager for name, e in known.items()}
     assert wanted.problem(eager) is None
