@@ -36,7 +36,17 @@ def is_prime(n: int) -> bool:
 
 def test_the_frozen_size_meets_every_distribution(row: Workload) -> None:
     frozen = [case.distribution for case in cases_for(OP, row, ("S", "D")) if case.row is row]
-    assert frozen == list(DISTRIBUTIONS)
+    assert frozen == [name for name in DISTRIBUTIONS if name != "bare"], "with one activation there is nothing to bare"
+
+
+def test_the_first_of_several_activations_is_also_met_bare(row: Workload) -> None:
+    op: Op = define(outputs=["y"], activations=["x", "w"])(axpy)
+    assert [case.distribution for case in cases_for(op, row, ())] == list(DISTRIBUTIONS)
+
+
+def test_rows_of_a_grid_are_their_own_neighbours(row: Workload) -> None:
+    grid = row.model_copy(update={"set": "grid"})
+    assert all(case.row is grid for case in cases_for(OP, grid, ("S", "D")))
 
 
 def test_an_op_that_hides_nan_is_not_asked_to_show_it(row: Workload) -> None:

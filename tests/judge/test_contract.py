@@ -208,3 +208,14 @@ def test_a_small_case_is_held_to_what_is_known_of_the_chain() -> None:
     known = ErrorFigures(0.0, 0.0, 2.5e-7, 2.5e-7)
     assert compare(value, lucky.at_least(known), "close", tolerance).problem is None
     assert compare(value + 1e-5, lucky.at_least(known), "close", tolerance).problem
+
+
+def test_a_tolerance_alone_asks_for_no_bits_and_no_eager_accuracy() -> None:
+    oracle = torch.full((4,), 2.0, dtype=torch.float64)
+    expected = Expected.of(oracle, oracle.float())
+    tolerance = Tolerance(atol=0.01, rtol=0.0)
+    near, far, missing = oracle.float() + 0.009, oracle.float() + 0.011, oracle.float() * math.nan
+    assert compare(near, expected, "close", tolerance).problem
+    assert compare(near, expected, "tolerance", tolerance).problem is None
+    assert "outside atol 0.01" in str(compare(far, expected, "tolerance", tolerance).problem)
+    assert "NaN" in str(compare(missing, expected, "tolerance", tolerance).problem)

@@ -132,3 +132,27 @@ def test_modulation_stays_near_zero_and_masks_are_yes_or_no(make_row: Callable[.
         contents = drawn.draw(OP, row, distribution)
         assert 0.3 < float(contents["w"].std()) < 0.7
         assert set(contents["mask"].flatten().tolist()) == {0, 1}
+
+
+def lookup(x: Tensor, table: Tensor, positions: Tensor) -> Tensor:
+    return x + table[positions]
+
+
+def test_row_numbers_reach_every_row_of_their_table_and_none_beyond(make_row: Callable[..., Any]) -> None:
+    op: Op = define(outputs=["y"], activations=["x"], indices={"positions": "table"})(lookup)
+    inputs = {
+        "x": {"shape": [40, 3], "dtype": "fp32"},
+        "table": {"shape": [7, 3], "dtype": "fp32"},
+        "positions": {"shape": [40], "dtype": "i64"},
+    }
+    row = Workload.model_validate(make_row("r", "lookup", inputs, {"y": {"shape": [40, 3], "dtype": "fp32"}}))
+    drawn = [pool(row, seed).draw(op, row)["positions"] for seed in range(20)]
+    assert {int(value) for positions in drawn for value in positions} == set(range(7))
+
+
+def test_bare_leaves_the_first_activation_and_quietens_the_others(make_row: Callable[..., Any]) -> None:
+    op: Op = define(outputs=["y"], activations=["x", "w"])(gather)
+    row = workload(make_row)
+    drawn = pool(row).draw(op, row, "bare")
+    assert 0.8 < float(drawn["x"].std()) < 1.2
+    assert 0 < float(drawn["w"].std()) < 0.01

@@ -145,3 +145,21 @@ def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: P
     off = {name: value.clone() for name, value in eager.items()}
     off["y"].view(-1)[7] += 8 * known["y"].eager_max
     assert "y is wrong in 1 of" in str(wanted.problem(off))
+
+
+def test_a_baseline_may_round_in_its_own_way_and_no_more() -> None:
+    """An exact op: a candidate owes the bits, a trusted side the tolerance."""
+    task = find_task("residual_gate_add")
+    row = next(row for row in task.select("smoke") if row.op == "residual_gate")
+    op = task.op_of(row)
+    inputs = ContentPool.for_row(row, torch.Generator().manual_seed(1)).draw(op, row)
+    expected = BlockExpectation.of(op, row, inputs, {})
+    once = (inputs["residual"].float() + inputs["update"].float() * inputs["gate"].float()).to(torch.bfloat16)
+    tolerances = {"out": task.tolerance_for("bf16")}
+    assert "differs in its bits" in str(expected.problem({"out": once}))
+    assert expected.problem({"out": once}, tolerances) is None
+    wrong = once.clone()
+    wrong[0, 0, 0] += 1
+    assert "in 1 of" in str(expected.problem({"out": wrong}, tolerances))
+    wrong[0, 0, 0] = math.nan
+    assert expected.problem({"out": wrong}, tolerances)

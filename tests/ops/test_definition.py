@@ -10,9 +10,12 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from kernwright.errors import BadFile
-from kernwright.ops.definition import define, ops_in
+from kernwright.judge.content_pool import ContentPool
+from kernwright.ops.definition import Op, define, ops_in
 from kernwright.ops.registry import ops_from_file, shipped_ops
 from kernwright.ops.rounding import wide
+from kernwright.tasks.catalog import find_task, list_tasks
+from kernwright.tasks.workload import Workload
 
 
 def scaled(x: Tensor, w: Tensor | None = None, *, factor: float = 2.0, mode: str = "plain") -> Tensor:
@@ -30,6 +33,12 @@ def test_the_signature_is_the_schema() -> None:
     assert [(p.name, p.optional) for p in op.tensor_parameters] == [("x", False), ("w", True)]
     assert op.scalar_defaults == {"factor": 2.0, "mode": "plain"}
     assert ops_in({"a": op, "b": 3, "c": scaled}) == {"scaled": op}
+
+
+@pytest.mark.parametrize("indices", [{"stranger": "x"}, {"w": "stranger"}])
+def test_indices_name_parameters_and_pick_from_parameters(indices: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match=r"indices names \['stranger'\]"):
+        define(outputs=["y"], activations=["x"], indices=indices)(scaled)
 
 
 @pytest.mark.parametrize("field", ["activations", "inplace"])
@@ -81,23 +90,54 @@ def test_the_oracle_is_float64_and_leaves_whole_numbers_alone() -> None:
     assert value.item() == float(torch.tensor(0.2, dtype=torch.bfloat16))
 
 
-@pytest.mark.parametrize("name", sorted(shipped_ops()))
+def smallest_rows() -> dict[str, tuple[Op, Workload]]:
+    """The smallest smoke row of each op that ships."""
+    found: dict[str, tuple[Op, Workload]] = {}
+    for task in (find_task(name) for name in list_tasks()):
+        for row in sorted(task.select("smoke"), key=lambda row: -row.bytes_min):
+            found[row.op] = (task.op_of(row), row)
+    return found
+
+
+ROWS = smallest_rows()
+
+
+def test_every_op_that_ships_has_a_row() -> None:
+    assert set(ROWS) == set(shipped_ops())
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
 def test_shipped_oracles_never_round_to_float32(name: str) -> None:
     """Inputs that are one float32 make two oracles: nothing on the way narrows them."""
-    op = shipped_ops()[name]
-    generator = torch.Generator().manual_seed(3)
-    inputs = {p.name: torch.randn(1, 4, 32, generator=generator).double() for p in op.tensor_parameters}
-    for scalars in ({"norm_type": "layer"}, {"norm_type": "rms"}):
-        for weight in (None, torch.randn(32, generator=generator).double()):
-            given = inputs | {"weight": weight, "bias": weight}
-            if scalars["norm_type"] == "rms":
-                given["bias"] = None
-            first = op.oracle(given, scalars)
-            for moved in (n for n, t in given.items() if t is not None):
-                nudged = given[moved] * (1 + 1e-11)
-                assert torch.equal(nudged.float(), given[moved].float())
-                second = op.oracle(given | {moved: nudged}, scalars)
-                assert not all(torch.equal(a, b) for a, b in zip(first, second, strict=True)), (moved, scalars)
+    op, row = ROWS[name]
+    drawn = ContentPool.for_row(row, torch.Generator().manual_seed(3)).draw(op, row)
+    inputs = {n: t.double() * (1 + 1e-9) if t.is_floating_point() else t for n, t in drawn.items()}
+    scalars = op.scalar_defaults | row.scalars
+    first = op.results(inputs, scalars)
+    for moved in (n for n, t in inputs.items() if t.is_floating_point()):
+        nudged = inputs[moved] * (1 + 1e-13)
+        assert torch.equal(nudged.float(), inputs[moved].float())
+        second = op.results(inputs | {moved: nudged}, scalars)
+        assert not all(torch.equal(first[n], second[n]) for n in first), moved
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_shipped_references_give_what_their_rows_say(name: str) -> None:
+    """Shape, dtype and layout of every output, from inputs laid out as the row lays them out."""
+    op, row = ROWS[name]
+    drawn = ContentPool.for_row(row, torch.Generator().manual_seed(3)).draw(op, row)
+    inputs = {}
+    for n, spec in row.concrete_inputs().items():
+        inputs[n] = torch.empty_strided(spec.shape, spec.strides, dtype=drawn[n].dtype).copy_(drawn[n])
+    outputs = dict(zip(op.outputs, op.call(inputs, op.scalar_defaults | row.scalars), strict=True))
+    for n, spec in row.concrete_outputs().items():
+        assert (tuple(outputs[n].shape), str(outputs[n].dtype)) == (spec.shape, f"torch.{spec.torch_dtype_name}")
+        strides = [
+            (own, wanted)
+            for size, own, wanted in zip(spec.shape, outputs[n].stride(), spec.strides, strict=True)
+            if size > 1
+        ]
+        assert all(own == wanted for own, wanted in strides), n
 
 
 OPS_FILE = '''

@@ -138,3 +138,29 @@ def test_an_unknown_norm_is_refused() -> None:
     x = torch.zeros(1, 5, 4)
     with pytest.raises(ValueError, match="'batch'"):
         op.call({"x": x, "scale": x, "shift": x}, {"norm_type": "batch"})
+
+
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64, torch.bool])
+@pytest.mark.parametrize("residual", [False, True])
+def test_each_token_has_the_modulation_that_its_index_picks(residual: bool, index_dtype: torch.dtype) -> None:
+    sets = {
+        f"{name}{number}": draw(7 + number, B, D) * (2 + number)
+        for name in ("scale", "shift", "gate")
+        for number in (0, 1)
+    }
+    index = np.random.default_rng(11).integers(0, 2, size=(B, S))
+    x, held, opened = draw(12, B, S, D), draw(13, B, S, D), draw(14, B, S, D)
+    base = held + opened * x if residual else x
+    chosen = {
+        name: np.stack([[sets[f"{name}{index[b, s]}"][b] for s in range(S)] for b in range(B)])
+        for name in ("scale", "shift", "gate")
+    }
+    tensors = as_tensors(x=x, **sets, **({"residual": held, "residual_gate": opened} if residual else {}))
+    tensors["index"] = torch.from_numpy(index).to(index_dtype)
+    op = shipped_ops()["residual_norm_scale_shift_select" if residual else "norm_scale_shift_select"]
+    found = dict(zip(op.outputs, op.oracle(tensors, {"eps": 0.01}), strict=True))
+    wanted = naive(base, chosen["scale"], chosen["shift"], None, None, "layer", 0.01)
+    np.testing.assert_allclose(found["y"].numpy(), wanted, rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(found["gate_out"].numpy(), chosen["gate"])
+    if residual:
+        np.testing.assert_allclose(found["residual_out"].numpy(), base, rtol=1e-13, atol=1e-13)

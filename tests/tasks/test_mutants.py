@@ -63,12 +63,12 @@ def test_a_skipped_tail_is_wrong_in_the_tail_alone() -> None:
 def test_coarse_sums_are_coarse_and_nothing_else() -> None:
     row = small("plain_s18144_d3072_tok-fp32").resized({"D": 1000})
     op = TASK.op_of(row)
-    inputs = ContentPool.for_row(row, torch.Generator().manual_seed(5)).draw(op, row, "offset")
+    inputs = ContentPool.for_row(row, torch.Generator().manual_seed(5)).draw(op, row, "normal")
     coarse = next(m for m in mutants_of(op, row) if m.name == "low precision").behaviour(inputs)["y"]
     honest = right(op, row, inputs)["y"]
     oracle = op.oracle(inputs, op.scalar_defaults | row.scalars)[0]
-    assert (coarse.double() - oracle).square().mean() > 4 * (honest.double() - oracle).square().mean()
-    assert torch.nn.functional.cosine_similarity(coarse.double().flatten(), oracle.flatten(), dim=0) > 0.9
+    assert (coarse.double() - oracle).square().mean() > 2 * (honest.double() - oracle).square().mean()
+    assert torch.nn.functional.cosine_similarity(coarse.double().flatten(), oracle.flatten(), dim=0) > 0.999
 
 
 def test_one_term_is_dropped_for_every_input_but_the_data() -> None:

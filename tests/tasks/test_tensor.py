@@ -60,3 +60,39 @@ def test_axes_are_filled_in() -> None:
 def test_a_bad_tensor_is_refused(bad: dict[str, object]) -> None:
     with raises(ValidationError):
         TensorSpec.model_validate(bad)
+
+
+@mark.parametrize(
+    ("size", "wanted"), [("S", 6), ("S+T", 10), ("S*T", 24), ("T+2", 6), ("S*T+2", 26), ("S*2*T", 48), ("T+S*3", 22)]
+)
+def test_sizes_follow_from_axes(size: str, wanted: int) -> None:
+    spec = TensorSpec.model_validate({"shape": [size], "dtype": "fp32"})
+    assert spec.at({"S": 6, "T": 4}).shape == (wanted,)
+    assert spec.axes <= {"S", "T"}
+
+
+@mark.parametrize("size", ["2*S", "S+", "S-1", "S/2", "s", "S T", "+S", "__import__"])
+def test_sizes_are_sums_of_products_and_nothing_else(size: str) -> None:
+    with raises(ValidationError):
+        TensorSpec.model_validate({"shape": [size], "dtype": "fp32"})
+
+
+def test_channels_last_is_dense_at_every_size() -> None:
+    spec = TensorSpec.model_validate({"shape": [2, "C", 3, "H", 5], "dtype": "fp32", "layout": "channels_last"})
+    for axes in ({"C": 4, "H": 6}, {"C": 7, "H": 1}):
+        tensor = spec.at(axes)
+        assert tensor.strides == torch.empty(tensor.shape, memory_format=torch.channels_last_3d).stride()
+        assert tensor.span_bytes == tensor.bytes
+
+
+@mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"shape": [2, 3], "strides": [3]}, "2 sizes and 1 strides"),
+        ({"shape": [2, 3, 4], "strides": [12, 4, 1], "layout": "channels_last"}, "one of them"),
+        ({"shape": [2, 3], "layout": "channels_last"}, "fewer than three"),
+    ],
+)
+def test_strides_and_layouts_that_do_not_fit_are_refused(fields: dict[str, object], message: str) -> None:
+    with raises(ValidationError, match=message):
+        TensorSpec.model_validate({"dtype": "fp32"} | fields)

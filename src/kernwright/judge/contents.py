@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.inputs import Inputs
-from kernwright.judge.watch import BlockExpectation
+from kernwright.judge.watch import BlockExpectation, Tolerances
 from kernwright.ops.definition import Op
 from kernwright.tasks.workload import Workload
 
@@ -22,8 +22,11 @@ class Contents(Protocol):
         """Writes contents into the session's slots, from the numbered one on."""
         ...
 
-    def problem(self, outputs: Any, first: int = 0) -> str | None:
-        """What is wrong with the outputs that calls on these contents left, in the same order."""
+    def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
+        """What is wrong with the outputs that calls on these contents left, in the same order.
+
+        They are held to the op's contract, or to the tolerances given.
+        """
         ...
 
 
@@ -45,8 +48,8 @@ class ListedContents:
         for number, slot in enumerate(slots, first):
             session.fill(slot, self.items[number][0])
 
-    def problem(self, outputs: Any, first: int = 0) -> str | None:
+    def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
         for number, left in enumerate(outputs, first):
-            if problem := self.items[number][1].problem(left):
+            if problem := self.items[number][1].problem(left, tolerances):
                 return f"call {number + 1} of a timed block: {problem}"
         return None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernwright.judge.cases import Case, cases_for
 from kernwright.judge.contents import Pool
-from kernwright.judge.contract import ErrorFigures, Expected, Finding, compare
+from kernwright.judge.contract import ErrorFigures, Expected, Finding, Standard, compare
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.watch import MAX_SLACK, RMS_SLACK
 from kernwright.ops.definition import Op
@@ -34,23 +34,29 @@ class CorrectnessReport:
     cases: int = 0
 
 
-def check_row(task: Task, row: Workload, run: Runner, pool: Pool, *, quick: bool = False) -> CorrectnessReport:
-    """Runs the row's cases until one fails; `errors` are those of the frozen size with normal inputs."""
+def check_row(
+    task: Task, row: Workload, run: Runner, pool: Pool, *, quick: bool = False, standard: Standard | None = None
+) -> CorrectnessReport:
+    """Runs the row's cases until one fails; `errors` are those of the frozen size with normal inputs.
+
+    The standard is the op's contract unless another is asked for.
+    """
     op = task.op_of(row)
+    standard = standard or op.contract
     report = CorrectnessReport()
     frozen: dict[str, dict[str, ErrorFigures]] = {}  # by distribution
     for case in cases_for(op, row, task.file.neighbours, quick):
         inputs = pool.draw(op, case.row, case.distribution)
         outputs = run(case, inputs)
         report.cases += 1
-        figures = _judge_case(task, case, inputs, outputs, report, frozen.get(case.distribution))
+        figures = _judge_case(task, case, inputs, outputs, report, standard, frozen.get(case.distribution))
         frozen.setdefault(case.distribution, figures)
         if case.row is row and case.distribution == "normal":
             report.errors = figures
             again = run(case, inputs)
             report.deterministic = all(torch.equal(outputs[name], again[name]) for name in outputs)
             if not report.deterministic:
-                _judge_case(task, case, inputs, again, report)
+                _judge_case(task, case, inputs, again, report, standard)
         if report.problems:
             break
     return report
@@ -64,21 +70,24 @@ def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expecte
     return {name: Expected.of(oracles[name], eagers[name]) for name in oracles}
 
 
-def case_problems(task: Task, case: Case, inputs: Inputs, outputs: dict[str, Tensor], pool: Pool) -> list[str]:
+def case_problems(
+    task: Task, case: Case, inputs: Inputs, outputs: dict[str, Tensor], pool: Pool, standard: Standard | None = None
+) -> list[str]:
     """What is wrong with one call of many: the contract, with room for what differs from one draw to the next.
 
     The eager chain's largest error in one draw is partly luck: on a single row with a large offset it is that of one
     rounded mean. With many calls to look at, luck would tell; so a near miss is judged by the largest of several draws.
     """
     op = task.op_of(case.row)
+    standard = standard or op.contract
     specs = case.row.results(op.inplace)
     problems: list[str] = []
     for name, expected in expected_outputs(op, case.row, inputs).items():
         tolerance = task.tolerance_for(specs[name].dtype)
-        finding = compare(outputs[name], _roomy(expected), op.contract, tolerance)
-        if finding.problem and _is_near(finding, op):
+        finding = compare(outputs[name], _roomy(expected), standard, tolerance)
+        if finding.problem and standard == "close" and _is_near(finding):
             several = _by_several_draws(op, case, name, expected, pool)
-            finding = compare(outputs[name], _roomy(several), op.contract, tolerance)
+            finding = compare(outputs[name], _roomy(several), standard, tolerance)
         if finding.problem:
             problems.append(f"{name} {finding.problem} [{case.label}]")
     return problems
@@ -88,10 +97,10 @@ def _roomy(expected: Expected) -> Expected:
     return replace(expected, eager_max=MAX_SLACK * expected.eager_max, eager_rms=RMS_SLACK * expected.eager_rms)
 
 
-def _is_near(finding: Finding, op: Op) -> bool:
+def _is_near(finding: Finding) -> bool:
     """Whether an error may be the luck of one draw."""
     figures = finding.figures
-    return op.contract == "close" and figures.max_error <= NEAR * figures.eager_max
+    return figures.max_error <= NEAR * figures.eager_max
 
 
 def _by_several_draws(op: Op, case: Case, name: str, expected: Expected, pool: Pool) -> Expected:
@@ -108,6 +117,7 @@ def _judge_case(
     inputs: Inputs,
     outputs: dict[str, Tensor],
     report: CorrectnessReport,
+    standard: Standard,
     frozen: dict[str, ErrorFigures] | None = None,
 ) -> dict[str, ErrorFigures]:
     """Compares one case. `frozen`: the errors at the frozen size with inputs of the same kind.
@@ -122,7 +132,7 @@ def _judge_case(
         if frozen is not None:
             expected = expected.at_least(frozen[name])
         tolerance = task.tolerance_for(specs[name].dtype)
-        finding = compare(outputs[name], expected, op.contract, tolerance)
+        finding = compare(outputs[name], expected, standard, tolerance)
         figures[name] = finding.figures
         if finding.problem:
             report.problems.append(f"{name} {finding.problem} [{case.label}]")

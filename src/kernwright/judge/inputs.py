@@ -60,8 +60,13 @@ def _nonfinite(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tenso
     return planted
 
 
+def _faint(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
+    return noise * 1e-3
+
+
 DISTRIBUTIONS: dict[str, Distribution] = {
     "normal": _normal,
+    "bare": _normal,  # of the first activation; the others are faint, and hide nothing of what is done to it
     "offset": _offset,
     "tiny": _tiny,
     "mixed": _mixed,
@@ -71,9 +76,13 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 }
 
 
-def whole_numbers(shape: Sequence[int], dtype: torch.dtype, generator: Generator) -> Tensor:
-    """Indices choose between two tables, masks between yes and no."""
-    return torch.randint(0, 2, tuple(shape), generator=generator, device=generator.device).to(dtype)
+def whole_numbers(op: Op, row: Workload, name: str, generator: Generator, count: Sequence[int] = ()) -> Tensor:
+    """Row numbers of the table that the op picks from; else a choice between two sets, or between yes and no."""
+    inputs = row.concrete_inputs()
+    choices = inputs[op.indices[name]].shape[0] if name in op.indices else 2
+    shape = (*count, *inputs[name].shape)
+    dtype = getattr(torch, inputs[name].torch_dtype_name)
+    return torch.randint(0, choices, shape, generator=generator, device=generator.device).to(dtype)
 
 
 def draw_inputs(
@@ -84,9 +93,10 @@ def draw_inputs(
     for name, tensor in row.concrete_inputs().items():
         dtype = getattr(torch, tensor.torch_dtype_name)
         if not dtype.is_floating_point:
-            contents[name] = whole_numbers(tensor.shape, dtype, generator)
+            contents[name] = whole_numbers(op, row, name, generator)
         elif name in op.activations:
-            contents[name] = DISTRIBUTIONS[distribution](noise(tensor), dtype, generator).to(dtype)
+            draw = _faint if distribution == "bare" and name != op.activations[0] else DISTRIBUTIONS[distribution]
+            contents[name] = draw(noise(tensor), dtype, generator).to(dtype)
         else:
             contents[name] = (noise(tensor) * MODULATION_SPREAD).to(dtype)
     return contents

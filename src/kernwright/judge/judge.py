@@ -26,7 +26,7 @@ from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
 from kernwright.judge.session import DeviceBusy, Outputs, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew, NotLoaded, Side
-from kernwright.judge.timing import RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
+from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.tasks.baseline import Baseline
@@ -64,6 +64,7 @@ class Judgement:
     quick: bool = False
     census: bool = False
     seeded: bool = False
+    against_itself: bool = False
     states: list[RowState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -200,7 +201,9 @@ class Judgement:
                 raise
 
         try:
-            state.report = check_row(self.task, state.row, run, pool, quick=self.quick)
+            state.report = check_row(
+                self.task, state.row, run, pool, quick=self.quick, standard="tolerance" if self.against_itself else None
+            )
         finally:
             if session is not None:
                 session.close()
@@ -209,6 +212,7 @@ class Judgement:
             state.reasons += state.report.problems
         elif not state.report.deterministic:
             state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
+        state.decided = state.row.set == "grid"  # correctness was all that was asked of it
 
     # Time
 
@@ -254,7 +258,16 @@ class Judgement:
             self._warm(side, sessions[side], pool)
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(
-            op, row, sessions, pool, self.chance, eager, self.device.open_session, self.device.shares_contents
+            op,
+            row,
+            sessions,
+            pool,
+            self.chance,
+            eager,
+            {name: self.task.tolerance_for(spec.dtype) for name, spec in row.results(op.inplace).items()},
+            frozenset(self.sides) if self.against_itself else BASELINES,
+            self.device.open_session,
+            self.device.shares_contents,
         )
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:

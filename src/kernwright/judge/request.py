@@ -107,6 +107,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 quick=request.quick,
                 census=request.census and not request.quick,
                 seeded=request.seed is not None,
+                against_itself=named is None,
             ).run()
 
 

@@ -110,6 +110,9 @@ class RowState:
             samples=samples_blob,
         )
 
+    def _why_untimed(self) -> str:
+        return "correct; rows of the grid are not timed" if self.row.set == "grid" and self.decided else "not timed"
+
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, device: Device
     ) -> tuple[Outcome, list[str]]:
@@ -118,7 +121,7 @@ class RowState:
             return self.fault, reasons
         deciding = metrics.get(policy.decides)
         if not isinstance(deciding, MetricResult):
-            return "inconclusive", [*reasons, deciding.unavailable if deciding else "not timed"]
+            return "inconclusive", [*reasons, deciding.unavailable if deciding else self._why_untimed()]
         working_set = self.row.bytes_min * (self.slots or 1)
         fastest = device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6
         if deciding.candidate_us < fastest:

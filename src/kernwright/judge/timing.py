@@ -12,8 +12,10 @@ from typing import Literal
 
 from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
+from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
+from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
@@ -22,6 +24,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+BASELINES: frozenset[SideName] = frozenset({"baseline", "again"})
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
@@ -75,6 +78,8 @@ class RowTiming:
     pool: Pool
     chance: random.Random
     eager: EagerErrors
+    tolerances: Tolerances
+    trusted: frozenset[SideName] = BASELINES
     open_session: SessionOpener = Session
     shares_contents: bool = False
     empty_block_ns: float = 0.0
@@ -166,12 +171,12 @@ class RowTiming:
         slots = self.chance.sample(range(session.slots), calls)
         try:
             if metric == "wall":
-                return self._one_by_one(session, contents, slots)
+                return self._one_by_one(session, contents, slots, self._held_to(side))
             contents.place(session, slots)
             session.arm()
             session.ready()
             block, left = session.run(slots, with_python=metric == "stream")
-            self._verify(session, block, contents.problem(left))
+            self._verify(session, block, contents.problem(left, tolerances=self._held_to(side)))
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
         except OutputsMoved as moved:
@@ -179,14 +184,20 @@ class RowTiming:
             raise
         return block
 
-    def _one_by_one(self, session: Session, contents: Contents, slots: list[int]) -> Block:
+    def _held_to(self, side: SideName) -> Tolerances | None:
+        """A baseline may round in its own way, within the task's tolerance; a candidate keeps the contract."""
+        return self.tolerances if side in self.trusted else None
+
+    def _one_by_one(
+        self, session: Session, contents: Contents, slots: list[int], tolerances: Tolerances | None
+    ) -> Block:
         """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
         blocks = []
         for number, slot in enumerate(slots):
             contents.place(session, [slot], number)
             session.ready()
             block, left = session.run([slot])
-            self._verify(session, block, contents.problem(left, number))
+            self._verify(session, block, contents.problem(left, number, tolerances))
             blocks.append(block)
         return Block.joined(blocks)
 
@@ -226,6 +237,7 @@ class RowTiming:
 
     def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
         """The calls in `cases` get contents of that kind; all others share one that nobody knows before reading it."""
+        standard: Standard = "tolerance" if "candidate" in self.trusted else self.op.contract
         for _ in range(MOST_MOVES + 1):
             contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
             try:
@@ -239,7 +251,9 @@ class RowTiming:
                 problems = [
                     problem
                     for call, case in cases.items()
-                    for problem in case_problems(task, case, contents[call], session.outputs_of(left, call), self.pool)
+                    for problem in case_problems(
+                        task, case, contents[call], session.outputs_of(left, call), self.pool, standard
+                    )
                 ]
                 self._verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
                 return

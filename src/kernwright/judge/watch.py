@@ -7,6 +7,7 @@ correctness phase, taken from the same row's eager error, so a side that turns i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +16,13 @@ from torch import Tensor
 from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures, Expected, same_bits
 from kernwright.judge.inputs import Inputs
 from kernwright.ops.definition import Op
+from kernwright.tasks.task import Tolerance
 from kernwright.tasks.workload import Workload
 
 MAX_SLACK = 2.0  # the largest of many errors differs from one draw of inputs to the next
 RMS_SLACK = 1.25  # their mean hardly does
+
+Tolerances = Mapping[str, Tolerance]  # by output
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,19 @@ class Bound:
 class Bits:
     """An exact output: the eager chain's own bits."""
 
-    eager: Tensor
+    centre: Tensor
 
     def problem(self, value: Tensor) -> str | None:
-        return None if same_bits(value, self.eager) else "differs in its bits from the eager chain"
+        return None if same_bits(value, self.centre) else "differs in its bits from the eager chain"
+
+
+def beyond_tolerance(value: Tensor, centre: Tensor, tolerance: Tolerance) -> str | None:
+    within = (value - centre).abs() <= tolerance.atol + tolerance.rtol * centre.abs()  # false for NaN
+    within |= value == centre  # also where both are infinite
+    if bool(within.all()):
+        return None
+    strays = int((~within).sum())
+    return f"is outside atol {tolerance.atol}, rtol {tolerance.rtol} in {strays} of {within.numel()} elements"
 
 
 @dataclass(frozen=True)
@@ -96,9 +109,13 @@ class BlockExpectation:
             wanted = _bounds(op, row, oracles, eager)
         return cls(op, row, inputs, eager, wanted)
 
-    def problem(self, outputs: dict[str, Tensor]) -> str | None:
+    def problem(self, outputs: dict[str, Tensor], tolerances: Tolerances | None = None) -> str | None:
+        """`tolerances`: of a side that is held to these alone."""
         for name, value in outputs.items():
-            if problem := self.outputs[name].problem(value):
+            if tolerances is not None:
+                if problem := beyond_tolerance(value, self.outputs[name].centre, tolerances[name]):
+                    return f"{name} {problem}"
+            elif problem := self.outputs[name].problem(value):
                 return f"{name} {problem}" if self.op.contract == "exact" else second_look(self, outputs)
         return None
 

@@ -17,12 +17,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from kernwright.ops import rounding
+from kernwright.ops import norms, rotations, rounding
 from kernwright.tasks.digest import digest_of, source_text
 
 Reference = Callable[..., Tensor | tuple[Tensor, ...] | None]
 Contract = Literal["exact", "close"]
 Scalar = bool | int | float | str
+SHARED_WORDS = (rounding, norms, rotations)
 
 
 class TensorParameter(BaseModel):
@@ -46,6 +47,10 @@ class Op(BaseModel):
         min_length=1, description="tensors that carry data of any magnitude; the others modulate them"
     )
     inplace: tuple[str, ...] = Field(default=(), description="tensor arguments that a call changes")
+    indices: dict[str, str] = Field(
+        default_factory=dict,
+        description="tensors of row numbers, each with the table it picks from; others pick 0 or 1",
+    )
     propagates_nonfinite: bool = Field(
         default=True, description="a NaN or Inf in the input shows where the reference shows it"
     )
@@ -54,8 +59,8 @@ class Op(BaseModel):
     @model_validator(mode="after")
     def names_are_parameters(self) -> Op:
         known = {parameter.name for parameter in self.tensor_parameters}
-        for field in ("activations", "inplace"):
-            strangers = set(getattr(self, field)) - known
+        for field in ("activations", "inplace", "indices"):
+            strangers = {*getattr(self, field), *(self.indices.values() if field == "indices" else ())} - known
             if strangers:
                 raise ValueError(f"{field} names {sorted(strangers)}, which {self.name} does not take")
         if not self.outputs and not self.inplace:
@@ -81,8 +86,8 @@ class Op(BaseModel):
 
     @cached_property
     def digest(self) -> str:
-        """Covers the defining file and the shared rounding words: change either and it is another op."""
-        files = (inspect.getsourcefile(self.reference), rounding.__file__)
+        """Covers the defining file and the words that definitions share: change either and it is another op."""
+        files = (inspect.getsourcefile(self.reference), *(module.__file__ for module in SHARED_WORDS))
         described = self.model_dump(mode="json")
         return digest_of({"op": described, "sources": [source_text(Path(str(f))) for f in files]})
 
@@ -129,6 +134,7 @@ def define(
     activations: Sequence[str],
     contract: Contract = "close",
     inplace: Sequence[str] = (),
+    indices: Mapping[str, str] | None = None,
     propagates_nonfinite: bool = True,
 ) -> Callable[[Reference], Op]:
     """Turns a torch function into an Op that carries its name."""
@@ -140,6 +146,7 @@ def define(
             contract=contract,
             activations=tuple(activations),
             inplace=tuple(inplace),
+            indices=dict(indices or {}),
             propagates_nonfinite=propagates_nonfinite,
             reference=function,
         )

@@ -6,6 +6,7 @@ does, and it is the judge's own correctness check that must reject it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,16 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import Inputs
 from kernwright.ops.definition import Op
+from kernwright.tasks.tensor import ITEM_BYTES, TensorSpec
 from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
 Behaviour = Callable[[Inputs], Outputs]
+PARTIAL_SUMS = 128  # that a coarse sum rounds on its way, however long it is
+VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
     yield from _dropped_terms(op, row, right)
     yield Mutant("low precision", lambda i: _coarsely(right, i))
     yield Mutant("skipped tail (last row)", lambda i: _without_last_row(right(i)))
-    yield Mutant("skipped tail (last vector of an odd row)", lambda i: _without_odd_tail(right(i)))
+    if any(_may_end_in_part(tensor) for tensor in _result_specs(op, row)):
+        yield Mutant("skipped tail (last vector of an odd row)", lambda i: _without_odd_tail(right(i)))
     yield Mutant("stale output", _stale(right))
     yield from _wrong_broadcasts(op, row, right)
 
@@ -81,8 +87,9 @@ def _shifted(tensor: Tensor) -> Tensor:
 
 
 def _like_an_input(output: Tensor, inputs: Inputs) -> Tensor:
+    """An input handed on. An op that copies one has to be handed another, or it would be no mutant."""
     for tensor in inputs.values():
-        if tensor.shape == output.shape:
+        if tensor.shape == output.shape and not same_bits(tensor.to(output.dtype), output):
             return tensor.to(output.dtype)
     return next(iter(inputs.values())).flatten()[:1].expand(output.shape).to(output.dtype)
 
@@ -93,15 +100,33 @@ def _mean_of(output: Tensor) -> Tensor:
 
 
 def _without_last_row(outputs: Outputs) -> Outputs:
+    """The last row that holds anything: of a padded output the very last is zero by right."""
     for tensor in outputs.values():
-        tensor.reshape(-1, tensor.shape[-1])[-1].zero_()
+        filled = tensor.ne(0).any(-1).nonzero()
+        if len(filled):
+            tensor[tuple(filled[-1].tolist())] = 0
     return outputs
+
+
+def _result_specs(op: Op, row: Workload) -> list[TensorSpec]:
+    return [*row.outputs.values(), *(row.inputs[name] for name in op.inplace if name in row.inputs)]
+
+
+def _may_end_in_part(tensor: TensorSpec) -> bool:
+    """Whether a row of it can be no whole number of vectors. A head of 128 entries always is one."""
+    last = tensor.shape[-1]
+    steps = [last] if isinstance(last, int) else [_step(product) for product in last.split("+")]
+    return math.gcd(*steps) * ITEM_BYTES[tensor.dtype] % VECTOR_BYTES != 0
+
+
+def _step(product: str) -> int:
+    return math.prod(int(word) for word in product.split("*") if word.isdigit())
 
 
 def _without_odd_tail(outputs: Outputs) -> Outputs:
     """What a kernel of 16-byte vectors leaves when it forgets that a row may not be a whole number of them."""
     for tensor in outputs.values():
-        vector = max(1, 16 // tensor.element_size())
+        vector = VECTOR_BYTES // tensor.element_size()
         if rest := tensor.shape[-1] % vector:
             tensor[..., -rest:] = 0
     return outputs
@@ -141,25 +166,18 @@ class _CoarseSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
     seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        aten = torch.ops.aten
-        self.seen = self.seen or func in (aten.native_layer_norm.default, aten.mean.dim, aten.sum.dim_IntList)
-        if func is aten.native_layer_norm.default:
-            return _coarse_layer_norm(*args)
-        if func is aten.mean.dim:
-            x, dims, keep = args[0], args[1], args[2] if len(args) > 2 else False
-            return _coarse_sum(x, dims, keep) / _count(x, dims)
-        if func is aten.sum.dim_IntList:
-            return _coarse_sum(args[0], args[1], args[2] if len(args) > 2 else False)
-        return func(*args, **kwargs)
+        if coarse := _COARSE.get(func):
+            self.seen = True
+            return coarse(*args)
+        return func(*args, **(kwargs or {}))
 
 
-def _coarse_sum(x: Tensor, dims: Any, keep: bool) -> Tensor:
+def _coarse_sum(x: Tensor, dims: Any, keep: bool = False) -> Tensor:
     coarse = torch.bfloat16 if x.dtype in (torch.bfloat16, torch.float32, torch.float64) else torch.float16
     dims = [d % x.ndim for d in (dims if isinstance(dims, list | tuple) else [dims])]
     moved = x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
     partial = torch.zeros(moved.shape[:-1], dtype=coarse)
-    for chunk in torch.split(moved, 64, dim=-1):
+    for chunk in torch.split(moved, max(1, moved.shape[-1] // PARTIAL_SUMS), dim=-1):
         partial = (partial.to(x.dtype) + chunk.sum(-1)).to(coarse)
     total = partial.to(x.dtype)
     return total.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keep else total
@@ -170,6 +188,30 @@ def _count(x: Tensor, dims: Any) -> int:
     for d in dims if isinstance(dims, list | tuple) else [dims]:
         count *= x.shape[d]
     return count
+
+
+def _coarse_mean(x: Tensor, dims: Any, keep: bool = False) -> Tensor:
+    return _coarse_sum(x, dims, keep) / _count(x, dims)
+
+
+def _coarse_vector_norm(x: Tensor, order: float = 2, dims: Any = None, keep: bool = False) -> Tensor:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return _coarse_sum(wide.square(), list(range(x.ndim)) if dims is None else dims, keep).sqrt().to(x.dtype)
+
+
+def _coarse_group_norm(
+    x: Tensor, weight: Any, bias: Any, batch: int, channels: int, places: int, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    normed, mean, inverse = _coarse_layer_norm(
+        x.reshape(batch, groups, -1), (channels // groups * places,), None, None, eps
+    )
+    per_channel = (1, channels, *[1] * (x.ndim - 2))
+    value = normed.reshape(x.shape)
+    if weight is not None:
+        value = value * weight.reshape(per_channel)
+    if bias is not None:
+        value = value + bias.reshape(per_channel)
+    return value.to(x.dtype), mean, inverse
 
 
 def _coarse_layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,3 +226,12 @@ def _coarse_layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float
     if bias is not None:
         normed = normed + bias
     return normed.to(x.dtype), mean, inverse
+
+
+_COARSE: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.native_layer_norm.default: _coarse_layer_norm,
+    torch.ops.aten.native_group_norm.default: _coarse_group_norm,
+    torch.ops.aten.linalg_vector_norm.default: _coarse_vector_norm,
+    torch.ops.aten.mean.dim: _coarse_mean,
+    torch.ops.aten.sum.dim_IntList: _coarse_sum,
+}

@@ -14,12 +14,14 @@ from kernwright.ops.definition import Op
 from kernwright.ops.registry import ops_from_file, shipped_ops
 from kernwright.tasks.digest import digest_of
 from kernwright.tasks.files import read_jsonl, read_toml
+from kernwright.tasks.grid import Grid
 from kernwright.tasks.policy import TimingOverrides, TimingPolicy
 from kernwright.tasks.tensor import DType
 from kernwright.tasks.workload import RowSet, Workload
 
 TASK_FILE = "task.toml"
 ROWS_FILE = "workloads.jsonl"
+GRID_FILE = "grid.jsonl"
 BASELINES_FILE = "baselines.py"
 
 
@@ -57,6 +59,7 @@ class Task(BaseModel):
     file: TaskFile
     ops: dict[str, Op]
     rows: tuple[Workload, ...]
+    grids: tuple[Grid, ...] = ()
     policy: TimingPolicy
 
     @property
@@ -77,11 +80,17 @@ class Task(BaseModel):
                 "name": self.name,
                 "ops": {name: op.digest for name, op in self.ops.items()},
                 "rows": [row.model_dump(mode="json", exclude={"models", "sized_from"}) for row in self.rows],
+                "grids": [grid.model_dump(mode="json") for grid in self.grids],
                 "neighbours": list(self.file.neighbours),
                 "tolerance": {dtype: t.model_dump() for dtype, t in self.file.tolerance.items()},
                 "policy": self.policy.model_dump(),
             }
         )
+
+    @cached_property
+    def grid_rows(self) -> tuple[Workload, ...]:
+        """The combinations of the task's grids, written out: often thousands."""
+        return tuple(row for grid in self.grids for row in grid.rows(self.ops[grid.op].inplace))
 
     def op_of(self, row: Workload) -> Op:
         return self.ops[row.op]
@@ -94,7 +103,7 @@ class Task(BaseModel):
         wanted = pattern or default
         rows = tuple(
             row
-            for row in self.rows
+            for row in (self.rows if wanted in ("production", "smoke") else (*self.rows, *self.grid_rows))
             if (op is None or row.op == op)
             and (wanted == "all" or row.set == wanted or fnmatch.fnmatchcase(row.id, wanted))
         )
@@ -121,8 +130,23 @@ def load_task(folder: Path) -> Task:
             raise BadFile(where, "id", "is used twice", "give every row an id of its own")
         seen.add(row.id)
         _check_row(where, row, ops, file)
-    used = {row.op: ops[row.op] for row in rows}
-    return Task(folder=folder, file=file, ops=used, rows=rows, policy=TimingPolicy.resolved(file.timing))
+    grids = _read_grids(folder, ops, file)
+    used = {name: ops[name] for name in dict.fromkeys([*(row.op for row in rows), *(grid.op for grid in grids)])}
+    policy = TimingPolicy.resolved(file.timing)
+    return Task(folder=folder, file=file, ops=used, rows=rows, grids=grids, policy=policy)
+
+
+def _read_grids(folder: Path, ops: dict[str, Op], file: TaskFile) -> tuple[Grid, ...]:
+    if not (folder / GRID_FILE).exists():
+        return ()
+    grids = tuple(read_jsonl(folder / GRID_FILE, Grid, "write one JSON object a line; see CONTRIBUTING"))
+    for number, grid in enumerate(grids, 1):
+        where = f"{folder / GRID_FILE}: grid {number} ({grid.id})"
+        for dtype in grid.dtypes:
+            one = grid.model_copy(update={"dtypes": (dtype,)})
+            op = ops.get(grid.op)
+            _check_row(where, next(one.rows(op.inplace if op else ())), ops, file)
+    return grids
 
 
 def _check_row(where: str, row: Workload, ops: dict[str, Op], file: TaskFile) -> None:

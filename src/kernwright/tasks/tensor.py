@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DType = Literal["bf16", "fp16", "fp32", "fp64", "i32", "i64", "bool", "u8"]
 ITEM_BYTES: dict[str, int] = {
@@ -19,20 +20,55 @@ TORCH_NAMES: dict[str, str] = {
 
 Size = Annotated[int, Field(ge=1, le=2**40)]
 AxisName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$")]
+# Sums of products of axes and numbers: "S", "A+B" (what a concatenation gives), "F*P" (frames of P tokens), "T+2".
+SizeOfAxes = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*([+*]([A-Z][A-Za-z0-9]*|[0-9]+))*$")]
+Layout = Literal["channels_last"]
 
 
 class TensorSpec(BaseModel):
-    """A tensor as a row writes it: each dimension is a number or the name of one of the row's axes."""
+    """A tensor as a row writes it: each dimension is a number, or follows from the row's axes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    shape: tuple[Size | AxisName, ...]
+    shape: tuple[Size | SizeOfAxes, ...]
     dtype: DType
-    strides: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    strides: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        default=None, description="in elements, as captured; they stay at other sizes, so those can only be smaller"
+    )
+    layout: Layout | None = Field(default=None, description="a dense order other than the shape's own, at every size")
+
+    @model_validator(mode="after")
+    def strides_fit(self) -> TensorSpec:
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise ValueError(f"has {len(self.shape)} sizes and {len(self.strides)} strides")
+        if self.strides is not None and self.layout is not None:
+            raise ValueError("has strides and a layout: one of them says it all")
+        if self.layout == "channels_last" and len(self.shape) < 3:
+            raise ValueError("is channels_last with fewer than three dimensions")
+        return self
+
+    @property
+    def axes(self) -> set[str]:
+        """The axes that its sizes follow from."""
+        return {name for size in self.shape if isinstance(size, str) for name in re.findall(r"[A-Z][A-Za-z0-9]*", size)}
 
     def at(self, axes: Mapping[str, int]) -> ConcreteTensor:
-        shape = tuple(axes[size] if isinstance(size, str) else size for size in self.shape)
-        return ConcreteTensor(shape=shape, dtype=self.dtype, strides=self.strides or contiguous_strides(shape))
+        shape = tuple(_size(size, axes) if isinstance(size, str) else size for size in self.shape)
+        return ConcreteTensor(shape=shape, dtype=self.dtype, strides=self.strides or self._dense_strides(shape))
+
+    def _dense_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.layout is None:
+            return contiguous_strides(shape)
+        batch, channels, *places = shape
+        outer = contiguous_strides((batch, *places, channels))
+        return (outer[0], outer[-1], *outer[1:-1])
+
+
+def _size(words: str, axes: Mapping[str, int]) -> int:
+    return sum(
+        math.prod(int(word) if word.isdigit() else axes[word] for word in product.split("*"))
+        for product in words.split("+")
+    )
 
 
 class ConcreteTensor(BaseModel):

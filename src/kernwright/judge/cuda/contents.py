@@ -12,8 +12,9 @@ from torch import Generator, Tensor
 from kernwright.judge.contents import EagerErrors
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
-from kernwright.judge.watch import BlockExpectation, Bound, watching_precision
+from kernwright.judge.watch import BlockExpectation, Bound, Tolerances, beyond_tolerance, watching_precision
 from kernwright.ops.definition import Op
+from kernwright.tasks.task import Tolerance
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
@@ -33,9 +34,13 @@ class StackedContents:
     def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
         session.place({name: tensor[first : first + len(slots)] for name, tensor in self.inputs.items()}, slots)
 
-    def problem(self, outputs: Any, first: int = 0) -> str | None:
+    def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
         for name, expected in self.expected.items():
             wanted = expected[first : first + outputs.calls]
+            if tolerances is not None:
+                if problem := _beyond(outputs, name, wanted, tolerances[name]):
+                    return f"a timed block: {name} {problem}"
+                continue
             for call in self._doubtful(name, outputs, wanted):
                 if problem := self._closely(first + call, name, outputs.value(name, call)):
                     return f"call {first + call + 1} of a timed block: {problem}"
@@ -58,6 +63,15 @@ class StackedContents:
         return BlockExpectation.of(self.op, self.row, inputs, self.eager).problem({name: value})
 
 
+def _beyond(outputs: Any, name: str, wanted: Tensor, tolerance: Tolerance) -> str | None:
+    """One pass says where nothing is farther off than the absolute tolerance; the rest is looked at closely."""
+    furthest, _ = outputs.distances(name, wanted)
+    for call in (~(furthest <= tolerance.atol)).nonzero().flatten().tolist():
+        if problem := beyond_tolerance(outputs.value(name, call), wanted[call], tolerance):
+            return problem
+    return None
+
+
 @dataclass
 class CudaContentPool:
     """Contents drawn on the device, straight in the row's dtypes."""
@@ -75,17 +89,16 @@ class CudaContentPool:
         return torch.randn(tensor.shape, generator=self.generator, device=self.generator.device)
 
     def contents(self, op: Op, row: Workload, count: int, eager: EagerErrors) -> StackedContents:
-        inputs = {name: self._stack(op, name, tensor, count) for name, tensor in row.concrete_inputs().items()}
+        inputs = {name: self._stack(op, row, name, tensor, count) for name, tensor in row.concrete_inputs().items()}
         widened = 8 * sum(t.elements for t in (row.concrete_inputs() | row.concrete_outputs()).values())
         chunk = max(1, min(count, CHUNK_BYTES // max(1, widened)))
         return StackedContents(op, row, inputs, _expected(op, row, inputs, count, chunk), eager)
 
-    def _stack(self, op: Op, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
+    def _stack(self, op: Op, row: Workload, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
         dtype = getattr(torch, tensor.torch_dtype_name)
-        shape = (count, *tensor.shape)
         if not dtype.is_floating_point:
-            return whole_numbers(shape, dtype, self.generator)
-        noise = torch.randn(shape, generator=self.generator, device=self.generator.device, dtype=dtype)
+            return whole_numbers(op, row, name, self.generator, (count,))
+        noise = torch.randn((count, *tensor.shape), generator=self.generator, device=self.generator.device, dtype=dtype)
         return noise if name in op.activations else noise.mul_(MODULATION_SPREAD)
 
 

@@ -1,0 +1,1 @@
+"""ERNIE-Image: RMS norm and modulation as its compiled blocks run them."""

@@ -1,0 +1,33 @@
+"""ERNIE-Image's norm and modulation. What it ships is compiled, not eager, and the definitions spell that rounding out.
+
+The compiler fuses each function into one kernel that stays in float32 between its loads and its stores: nothing rounds
+on the way, and the norm sees the residual before that is rounded for its own store.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import define
+from kernwright.ops.rounding import wide
+
+
+def _modulated(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+    normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * wide(weight)
+    return normed * (1 + wide(scale)) + wide(shift)
+
+
+@define(outputs=["y"], activations=["x"])
+def ernie_norm_modulate(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
+    """rms(x) * weight * (1 + scale) + shift"""
+    return _modulated(wide(x), weight, scale, shift, eps).to(x.dtype)
+
+
+@define(outputs=["residual_out", "y"], activations=["residual", "update"])
+def ernie_residual_norm_modulate(
+    residual: Tensor, update: Tensor, gate: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift"""
+    joined = wide(residual) + wide(gate) * wide(update)
+    return joined.to(residual.dtype), _modulated(joined, weight, scale, shift, eps).to(residual.dtype)

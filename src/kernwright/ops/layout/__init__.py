@@ -1,0 +1,1 @@
+"""Data movement alone: concatenations, copies, padding."""

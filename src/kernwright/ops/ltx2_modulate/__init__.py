@@ -1,0 +1,1 @@
+"""LTX-2: one norm, one or two modulations."""

@@ -1,0 +1,42 @@
+"""LTX-2's norm and modulation, as they run under bfloat16 autocast: the norm in float32, and float32 results.
+
+Only `1 + scale` is computed in the modulation's own dtype, and rounds there.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernwright.ops.definition import define
+from kernwright.ops.rounding import wide
+
+
+def _normed(x: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(wide(x), (x.shape[-1],), None, eps)
+
+
+@define(outputs=["y"], activations=["x"])
+def rms_modulate(x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
+    """rms(x) * (1 + scale) + shift"""
+    return _normed(x, eps) * (1 + scale) + shift
+
+
+@define(outputs=["y0", "y1"], activations=["x"])
+def dual_modulate(
+    x: Tensor, scale0: Tensor, shift0: Tensor, scale1: Tensor, shift1: Tensor, *, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """rms(x) modulated twice"""
+    normed = _normed(x, eps)
+    return normed * (1 + scale0) + shift0, normed * (1 + scale1) + shift1
+
+
+@define(outputs=["y0", "y1"], activations=["x"])
+def dual_modulate_from_table(
+    x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor, *, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """As dual_modulate, with (scale0, shift0, scale1, shift1) = table `[4, D]` + timestep embedding `[B, 1, 4 * D]`"""
+    embedded = temb_scale_shift.reshape(*temb_scale_shift.shape[:2], *scale_shift_table.shape)
+    scale0, shift0, scale1, shift1 = (scale_shift_table + embedded).unbind(2)
+    normed = _normed(x, eps)
+    return normed * (1 + scale0) + shift0, normed * (1 + scale1) + shift1

@@ -1,0 +1,1 @@
+"""The norms alone: over a token, over a head."""

@@ -1,0 +1,20 @@
+"""LayerNorm and RMSNorm over the last axis, as the modules run them: statistics in float32, one rounding."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernwright.ops.definition import define
+
+
+@define(outputs=["y"], activations=["x"])
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
+    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
+    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+
+
+@define(outputs=["y"], activations=["x"])
+def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
+    """x * rsqrt(mean(x ** 2) + eps) * weight"""
+    return F.rms_norm(x, (x.shape[-1],), weight, eps)

@@ -1,0 +1,1 @@
+"""Norm behind a tanh gate, as Z-Image joins its branches."""

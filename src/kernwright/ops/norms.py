@@ -1,0 +1,26 @@
+"""The norms that several definitions share, with the roundings of the eager modules."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernwright.ops.rounding import wide
+
+
+def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, eps: float) -> Tensor:
+    """LayerNorm or RMSNorm over the last axis: statistics at least in float32, one rounding to x's dtype."""
+    width = (x.shape[-1],)
+    if norm_type == "rms":
+        inverse = torch.rsqrt(wide(x).pow(2).mean(-1, keepdim=True) + eps)
+        normed = wide(x) * inverse
+        return (normed if weight is None else normed * weight).to(x.dtype)
+    if norm_type != "layer":
+        raise ValueError(f"norm_type is 'layer' or 'rms', not {norm_type!r}")
+    if weight is None:
+        return F.layer_norm(x, width, eps=eps)
+    # A float32 affine with half-width tokens: the layer runs wide and rounds once.
+    return F.layer_norm(
+        wide(x), width, weight.to(wide(x).dtype), None if bias is None else bias.to(wide(x).dtype), eps
+    ).to(x.dtype)

@@ -1,0 +1,1 @@
+"""Norms of queries and keys with the rotation that follows them."""

@@ -1,0 +1,29 @@
+"""Rotations that several definitions share, each with its own roundings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.rounding import wide
+
+
+def rotated_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(x[2i], x[2i+1]) turned by the angle i: at least float32 throughout, one rounding to x's dtype."""
+    even, odd = wide(x[..., 0::2]), wide(x[..., 1::2])
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
+
+
+def rotated_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(x[i], x[i + D/2]) turned by the angle i: at least float32 throughout, one rounding to x's dtype."""
+    low, high = wide(x).chunk(2, dim=-1)
+    return torch.cat([low * cos - high * sin, low * sin + high * cos], dim=-1).to(x.dtype)
+
+
+def rotated_split_heads(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Halves of each head, tokens `[B, S, H * D]`, angles `[B, H, S, D/2]`. The product with cos rounds."""
+    batch, heads, tokens, half = cos.shape
+    low, high = x.reshape(batch, tokens, heads, 2, half).transpose(1, 2).unbind(-2)
+    turned_low = torch.addcmul(low * cos, high, sin, value=-1)
+    turned_high = torch.addcmul(high * cos, low, sin)
+    return torch.stack([turned_low, turned_high], dim=-2).transpose(1, 2).reshape(x.shape)

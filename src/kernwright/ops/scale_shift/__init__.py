@@ -1,0 +1,1 @@
+"""Modulation and gates without a norm: the elementwise ends of a block."""

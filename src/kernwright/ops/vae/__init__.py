@@ -1,0 +1,1 @@
+"""Norm and activation in video decoders and encoders."""

@@ -1,0 +1,47 @@
+"""LTX-2's norm and modulation: float32 results of half-width tokens, as under autocast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from kernwright.ops.registry import shipped_ops
+
+B, S, D = 2, 4, 6
+RANDOM = np.random.default_rng(6)
+X = RANDOM.normal(size=(B, S, D))
+NORMED = X / np.sqrt((X**2).mean(-1, keepdims=True) + 0.01)
+
+
+def oracle(name: str, **arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
+    return shipped_ops()[name].oracle({n: torch.from_numpy(a) for n, a in arrays.items()}, {"eps": 0.01})
+
+
+@pytest.mark.parametrize("shape", [(B, 1, D), (B, S, D)])
+def test_one_and_two_modulations(shape: tuple[int, ...]) -> None:
+    scale0, shift0, scale1, shift1 = RANDOM.normal(size=(4, *shape))
+    (y,) = oracle("rms_modulate", x=X, scale=scale0, shift=shift0)
+    np.testing.assert_allclose(y.numpy(), NORMED * (1 + scale0) + shift0, atol=1e-13)
+    both = oracle("dual_modulate", x=X, scale0=scale0, shift0=shift0, scale1=scale1, shift1=shift1)
+    np.testing.assert_allclose(both[0].numpy(), NORMED * (1 + scale0) + shift0, atol=1e-13)
+    np.testing.assert_allclose(both[1].numpy(), NORMED * (1 + scale1) + shift1, atol=1e-13)
+
+
+def test_the_table_and_the_timestep_are_added_row_by_row() -> None:
+    table, temb = RANDOM.normal(size=(4, D)), RANDOM.normal(size=(B, 1, 4 * D))
+    found = oracle("dual_modulate_from_table", x=X, temb_scale_shift=temb, scale_shift_table=table)
+    rows = table[None, None] + temb.reshape(B, 1, 4, D)
+    for y, scale, shift in ((found[0], 0, 1), (found[1], 2, 3)):
+        np.testing.assert_allclose(y.numpy(), NORMED * (1 + rows[:, :, scale]) + rows[:, :, shift], atol=1e-13)
+
+
+def test_results_are_float32_and_only_one_plus_scale_rounds() -> None:
+    x, scale, shift = (torch.from_numpy(RANDOM.normal(size=(B, S, D))).bfloat16() for _ in range(3))
+    (y,) = shipped_ops()["rms_modulate"].call({"x": x, "scale": scale, "shift": shift}, {"eps": 0.01})
+    assert y.dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        production = torch.nn.functional.rms_norm(x.float(), (D,), None, 0.01) * (1 + scale) + shift
+    assert torch.equal(y, production)
+    normed = torch.nn.functional.rms_norm(x.float(), (D,), None, 0.01)
+    assert not torch.equal(y, normed * (1 + scale.float()) + shift.float())

@@ -1,0 +1,110 @@
+"""The tasks that ship: what was captured is all there, and none of them would let a wrong kernel pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.verdict import RowVerdict
+from kernwright.tasks.admission import admit
+from kernwright.tasks.catalog import find_task, list_tasks
+from kernwright.tasks.task import Task
+
+FAMILIES = {
+    "qknorm_rope": 10, "norm_infer": 6, "rotary_embedding": 11, "norm_tanh_mul_add": 4, "norm_scale_shift": 39,
+    "fuse_scale_shift": 31, "group_norm_silu": 80, "residual_gate_add": 8, "attention_concat_copy": 7,
+    "causal_conv3d_cat_pad": 8, "ltx2_rms_adaln": 6, "ltx2_dual_modulate": 12, "ltx2_qknorm_split_rope": 14,
+    "ernie_adaln_residual_gate": 3,
+}  # fmt: skip
+DERIVED = {"wan_vae_rmsnorm_silu": 22}
+TASKS = {name: find_task(name) for name in list_tasks() if name in FAMILIES | DERIVED}
+
+
+def test_every_family_ships_with_all_of_its_rows() -> None:
+    production = {name: len(task.select("production")) for name, task in TASKS.items()}
+    assert production == FAMILIES | DERIVED
+    assert sum(production[name] for name in FAMILIES) == 239
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_rows_say_where_they_were_seen_or_what_they_were_cut_from(task: Task) -> None:
+    production = {row.id: row for row in task.select("production")}
+    assert all(row.models for row in production.values())
+    for smoke in task.select("smoke"):
+        original = production[str(smoke.sized_from)]
+        assert (smoke.op, smoke.scalars) == (original.op, original.scalars)
+        for name, tensor in smoke.inputs.items():
+            whole = original.inputs[name]
+            assert (tensor.dtype, tensor.layout, len(tensor.shape)) == (whole.dtype, whole.layout, len(whole.shape))
+            assert (tensor.strides is None) == (whole.strides is None)
+        assert smoke.bytes_min <= original.bytes_min
+        assert smoke.bytes_min < 8e6, "sized for a CPU"
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_every_op_of_a_task_has_a_smoke_row(task: Task) -> None:
+    assert {row.op for row in task.select("smoke")} == {row.op for row in task.select("production")}
+
+
+def test_the_variants_of_scale_shift_that_move_other_bytes_are_kept_apart() -> None:
+    rows = {row.id: row for row in TASKS["fuse_scale_shift"].select("production")}
+    captured, stand_in = rows["gate_qwen_s4096"], rows["rowmod_qwen_s4096"]
+    assert captured.inputs["x"] == stand_in.inputs["x"]
+    assert captured.bytes_min > 1.4 * stand_in.bytes_min
+
+
+QUICK = [name for name in TASKS if name != "norm_scale_shift"]  # whose smallest rows test_admission.py admits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_the_task_is_admitted(name: str, quiet: Any) -> None:
+    admission = admit(TASKS[name], TASKS[name].select("smoke"), quiet)
+    assert [(t.op, t.mutant, t.survived) for t in admission.trials if not t.rejected] == []
+    assert admission.reference_problems == ()
+    assert admission.admitted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_the_task_is_judged_from_end_to_end(name: str, quiet: Any, tmp_path: Path, private_tmp: Path) -> None:
+    """All gates and all clocks, the eager chain against itself: whatever the noise, nobody is accused."""
+    request = JudgeRequest(task=name, candidate=None, against_itself=True, ledger=tmp_path, wait_s=60.0)
+    verdict = judge(request, quiet)
+    assert len(verdict.rows) == len(TASKS[name].select("smoke"))
+    assert [(row.id, row.reasons) for row in verdict.rows if row.verdict not in ("same", "inconclusive")] == []
+    assert all(_was_timed(row) for row in verdict.rows)
+
+
+def _was_timed(row: RowVerdict) -> bool:
+    return row.cases > 0 and {"wall", "stream"} <= set(row.metrics)
+
+
+def test_a_baseline_that_rounds_otherwise_is_judged_and_no_candidate_may(
+    tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any
+) -> None:
+    """residual_gate is exact: torch.compile rounds once where the eager chain rounds twice, and may as a baseline."""
+    once = (
+        "def residual_gate(residual, update, gate):\n"
+        "    return (residual.float() + update.float() * gate.float()).to(residual.dtype)\n"
+    )
+    candidate = write_candidate(tmp_path / "once", once, op="residual_gate")
+    request = JudgeRequest(
+        task="residual_gate_add", candidate=candidate, baseline="compile", rows="smoke_full*", ledger=tmp_path,
+        quick=True, wait_s=60.0,
+    )  # fmt: skip
+    verdict = judge(request, quiet)
+    assert verdict.verdict == "incorrect"
+    assert "differs in its bits" in verdict.rows[0].reasons[0]
+    eager = write_candidate(
+        tmp_path / "eager", "def residual_gate(residual, update, gate):\n    return residual + update * gate\n",
+        op="residual_gate",
+    )  # fmt: skip
+    request = JudgeRequest(
+        task="residual_gate_add", candidate=eager, baseline="compile", rows="smoke_full*", ledger=tmp_path,
+        quick=True, wait_s=60.0,
+    )  # fmt: skip
+    assert judge(request, quiet).rows[0].metrics, "the compiled baseline was timed"
