@@ -82,7 +82,8 @@ class Op(BaseModel):
     @cached_property
     def digest(self) -> str:
         """Covers the defining file and the shared rounding words: change either and it is another op."""
-        files = (inspect.getsourcefile(self.reference), rounding.__file__)
+        # A reference that is being captured is wrapped; the file is that of the function itself.
+        files = (inspect.getsourcefile(inspect.unwrap(self.reference)), rounding.__file__)
         described = self.model_dump(mode="json")
         return digest_of({"op": described, "sources": [source_text(Path(str(f))) for f in files]})
 
