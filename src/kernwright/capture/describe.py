@@ -1,7 +1,7 @@
 """Describing a call's values: shapes, dtypes, strides and plain scalars, never what a tensor holds.
 
-A value becomes a small hashable tuple, which serves as its part of the call's signature; `as_json` spells it out. Nothing
-here waits for a device: all that is read is the tensor's metadata.
+A value becomes a small hashable tuple, which serves as its part of the call's signature; `as_json` spells it out.
+Nothing here waits for a device: all that is read is the tensor's metadata.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def program_name(command: Sequence[str]) -> str:
 def run(command: Sequence[str], folder: Path) -> int:
     """The program's ending as `subprocess` writes it: a status, or minus the signal that ended it.
 
-    Signals are blocked here from the start, and stay so: what they mean is the program's to say, and its records are yet
-    to be written. One that a terminal sent has reached the program as well; one that was sent to us alone is passed on.
+    Signals are blocked here from the start, and stay so: what they mean is the program's to say, and its records are
+    yet to be written. One that a terminal sent has reached the program as well; one that was sent to us is passed on.
     """
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
@@ -51,7 +51,7 @@ def run(command: Sequence[str], folder: Path) -> int:
             list(command),
             env=environment(folder),
             close_fds=False,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509 (one thread)
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
         )
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -82,7 +82,7 @@ class Recorder:
         self._knows_torch = False
 
     def _after_fork(self) -> None:
-        """A child has files of its own. The parent's mapping stays as it is: to close it might close a stranger's file."""
+        """A child has files of its own. The parent's mapping stays: to close it might close a stranger's file."""
         self._left_open.append(self._counters)
         self._begin()
 
@@ -150,7 +150,7 @@ class Recorder:
     def _slot_of(
         self, target: Target, arguments: list[tuple[str, Described]], returns: Described | None, raised: str | None
     ) -> int:
-        """The counter of a signature: its own, or, when there are too many, its target's for calls that were not kept."""
+        """The counter of a signature: its own; when there are too many, its target's for calls not kept."""
         call = {
             "call": target.name,
             "arguments": [{"name": name, "value": as_json(value)} for name, value in arguments],

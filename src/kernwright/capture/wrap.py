@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +27,8 @@ def _never() -> bool:
     return False
 
 
-# torch.compiler.is_compiling once the program has torch. A global of this module, so that a compiler that traces through
-# a wrapper meets the function it knows, takes it for a constant, and is left with the original call.
+# torch.compiler.is_compiling once the program has torch. A global of this module, so that a compiler that traces
+# through a wrapper meets the function it knows, takes it for a constant, and is left with the original call.
 is_compiling: Callable[[], bool] = _never
 
 
@@ -118,9 +119,16 @@ class _RecordingOp:
     def __init__(self, op: Any, parameters: Parameters, target: Target, recorder: Recorder) -> None:
         self._op = op
         self._call = recording(op, parameters, target, recorder)
+        self._inside = threading.local()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        if getattr(self._inside, "now", False):
+            return self._op(*args, **kwargs)  # a dispatch mode of torch, which calls the op again: the same call
+        self._inside.now = True
+        try:
+            return self._call(*args, **kwargs)
+        finally:
+            self._inside.now = False
 
     def __hash__(self) -> int:
         return hash(self._op)  # an op's own hash is that of the function inside it

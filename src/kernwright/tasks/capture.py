@@ -52,9 +52,7 @@ class CapturedOther(BaseModel):
     type: str
 
 
-CapturedValue = Annotated[
-    CapturedTensor | CapturedScalar | CapturedList | CapturedOther, Field(discriminator="kind")
-]
+CapturedValue = Annotated[CapturedTensor | CapturedScalar | CapturedList | CapturedOther, Field(discriminator="kind")]
 
 
 class CapturedArgument(BaseModel):
