@@ -120,8 +120,8 @@ def new(
             f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}; or bring it along with --definitions"
         )
     request = Request(
-        name=name, source=source, call=_captured(capture, source, call), op=ops[op], mapping=_pairs(mapping or [], ops[op]),
-        models=tuple(model or ()), title=title,
+        name=name, source=source, call=_captured(capture, source, call), op=ops[op],
+        mapping=_pairs(mapping or [], ops[op]), models=tuple(model or ()), title=title,
     )  # fmt: skip
     draft = draft_task(capture, request, definitions.name if definitions else None)
     place = folder or Path("tasks") / name

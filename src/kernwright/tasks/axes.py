@@ -1,7 +1,7 @@
 """Axes: names for the sizes of captured calls, so that rows read well and can be resized.
 
-The first activation gives the names: its last axis is D, its tokens' axis S, others B and H. A size of another tensor takes
-the name of the axis that it equals in every row. Sizes that several other tensors share get names of their own.
+The first activation gives the names: its last axis is D, its tokens' axis S, others B and H. A size of another tensor
+takes the name of the axis that it equals in every row. Sizes that several other tensors share get names of their own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,27 @@ LEADING = ("B", "H", "G", "A")
 FURTHER = ("F", "K", "M", "N", "P", "Q", "R", "T", "U", "V", "W")
 
 
-def name_axes(rows: Sequence[Shapes], main: str) -> Names:
-    """Names by tensor and place, for rows whose tensors have the same numbers of axes. Sizes of 1 broadcast: no names."""
+def token_place(shapes: Sequence[Shape]) -> int:
+    """Which axis of an activation counts its tokens, from all the shapes it was seen in (with as many axes each).
+
+    Prompts and resolutions differ from call to call, heads do not; where nothing differs, tokens are most.
+    """
+    leading = range(max(1, len(shapes[0]) - 1))
+    columns = [[shape[place] for shape in shapes if shape] for place in leading]
+    return max(leading, key=lambda place: (len(set(columns[place])), max(columns[place], default=0), place))
+
+
+def name_axes(rows: Sequence[Shapes], main: str, tokens: int) -> Names:
+    """Names by tensor and place, for rows whose tensors have the same axes, and the same ones of size 1.
+
+    Sizes of 1 broadcast, and have no names.
+    """
     columns = {
         (tensor, place): tuple(row[tensor][place] for row in rows)
         for tensor, shape in rows[0].items()
         for place in range(len(shape))
     }
-    names = _of_main(rows, main)
+    names = _of_main(rows[0][main], main, tokens)
     known = {name: columns[place] for place, name in names.items()}
     for place, column in columns.items():
         if place not in names and (name := _equal(place, column, known, rows[0], names, main)):
@@ -36,21 +49,13 @@ def name_axes(rows: Sequence[Shapes], main: str) -> Names:
     return names
 
 
-def _of_main(rows: Sequence[Shapes], main: str) -> Names:
-    count = len(rows[0][main])
-    columns = [[row[main][place] for row in rows] for place in range(count)]
-    named = [place for place in range(count) if max(columns[place]) > 1]
-    if not named:
-        return {}
-    names: Names = {}
-    if named[-1] == count - 1 and count > 1:
-        names[main, named.pop()] = WIDTH
-    if named:
-        # Prompts and resolutions differ from call to call, heads do not; where nothing differs, tokens are most.
-        tokens = max(named, key=lambda place: (len(set(columns[place])), max(columns[place]), place))
-        names[main, tokens] = TOKENS
-        names |= {(main, p): n for p, n in zip([p for p in named if p != tokens], LEADING, strict=False)}
-    return names
+def _of_main(shape: Shape, main: str, tokens: int) -> Names:
+    named = [place for place, size in enumerate(shape) if size > 1]
+    names: Names = {(main, tokens): TOKENS} if tokens in named else {}
+    if len(shape) > 1 and len(shape) - 1 in named:
+        names[main, len(shape) - 1] = WIDTH
+    others = [place for place in named if (main, place) not in names]
+    return names | {(main, place): name for place, name in zip(others, LEADING, strict=False)}
 
 
 def _equal(

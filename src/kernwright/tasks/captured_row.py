@@ -40,8 +40,10 @@ class CapturedRow:
     scalars: dict[str, Scalar]
 
     @property
-    def layout(self) -> tuple[tuple[str, int], ...]:
-        return tuple((name, len(tensor.shape)) for name, tensor in (self.inputs | self.outputs).items())
+    def layout(self) -> tuple[tuple[str, tuple[bool, ...]], ...]:
+        """Its tensors and their axes, those that broadcast told apart."""
+        tensors = self.inputs | self.outputs
+        return tuple((name, tuple(size > 1 for size in tensor.shape)) for name, tensor in tensors.items())
 
     @property
     def key(self) -> str:
@@ -169,7 +171,7 @@ class _Reading:
             if (tensor.shape, tensor.dtype) != (seen.shape, seen.dtype):
                 raise BadFile(
                     self.where, "returns",
-                    f"{name} was {seen.dtype}{list(seen.shape)}, {self.op.name} gives {tensor.dtype}{list(tensor.shape)}",
+                    f"{name} was {seen.dtype}{list(seen.shape)}; {self.op.name} gives {tensor.dtype}{[*tensor.shape]}",
                     "this op is not what was captured: choose another --op, or map other arguments with --map",
                 )  # fmt: skip
         return given

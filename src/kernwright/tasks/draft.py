@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.errors import BadFile
 from kernwright.judge.cases import neighbour_sizes
 from kernwright.ops.definition import Op
-from kernwright.tasks.axes import TOKENS, Names, name_axes
+from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
 from kernwright.tasks.capture import Capture, CapturedCall, CapturedTensor
 from kernwright.tasks.captured_row import CapturedRow, Request, give, read_row
 from kernwright.tasks.task import TaskFile, Tolerance
@@ -60,7 +60,8 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
         origin=f"Production rows: {total} calls of {request.call} in {capture.header.program}, captured; "
         f"{len(production)} signatures. Smoke rows: the same, with fewer tokens where they are too large for a CPU.",
         definitions=definitions,
-        neighbours=(TOKENS,) if TOKENS in named else (),
+        # The width too: without its odd neighbours no row would catch a kernel that skips the last part of a vector.
+        neighbours=tuple(axis for axis in (TOKENS, WIDTH) if axis in named),
         tolerance={dtype: TOLERANCES.get(dtype, EXACT) for dtype in sorted(dtypes)},
     )
     return Draft(file, (*production, *smoke), tuple(notes))
@@ -91,19 +92,31 @@ def runs_at(op: Op, row: Workload) -> bool:
 
 
 def _production(rows: list[CapturedRow], request: Request, notes: dict[str, None]) -> list[Workload]:
-    groups: dict[tuple[tuple[str, int], ...], list[CapturedRow]] = {}
+    groups: dict[object, list[CapturedRow]] = {}
+    activations: dict[int, list[tuple[int, ...]]] = {}
     for row in rows:
         groups.setdefault(row.layout, []).append(row)
-    workloads = [row for group in groups.values() for row in _named(group, request, notes)]
+        shape = row.inputs[_main(row.inputs, request.op)].shape
+        activations.setdefault(len(shape), []).append(shape)
+    tokens = {count: token_place(shapes) for count, shapes in activations.items()}
+    workloads = [row for group in groups.values() for row in _named(group, request, tokens, notes)]
     workloads = _with_ids(workloads, request.op)
     return sorted(workloads, key=lambda row: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", row.id)])
 
 
-def _named(group: list[CapturedRow], request: Request, notes: dict[str, None]) -> list[Workload]:
+def _main(inputs: Mapping[str, object], op: Op) -> str:
+    """The tensor that a row is named after."""
+    return next((name for name in op.activations if name in inputs), next(iter(inputs)))
+
+
+def _named(
+    group: list[CapturedRow], request: Request, tokens: Mapping[int, int], notes: dict[str, None]
+) -> list[Workload]:
     """An axis keeps its name only if the op can be called at another size of it, in each row of the group."""
     op = request.op
-    main = next((name for name in op.activations if name in group[0].inputs), next(iter(group[0].inputs)))
-    names = name_axes([{n: t.shape for n, t in (row.inputs | row.outputs).items()} for row in group], main)
+    main = _main(group[0].inputs, op)
+    shapes = [{name: tensor.shape for name, tensor in (row.inputs | row.outputs).items()} for row in group]
+    names = name_axes(shapes, main, tokens[len(shapes[0][main])])
     for axis in sorted(set(names.values())):
         rows = [_workload(row, names, request) for row in group]
         if not all(
@@ -111,7 +124,9 @@ def _named(group: list[CapturedRow], request: Request, notes: dict[str, None]) -
             for row in rows
             for sizes in neighbour_sizes({axis: row.axes[axis]}, row.has_strided_tensors)
         ):
-            notes[f"size {axis} is fixed in some rows: {op.name} does not run at its neighbours"] = None
+            notes[
+                f"axis {axis} has no name in {len(group)} row(s): {op.name} does not run at its neighbouring sizes"
+            ] = None
             names = {place: name for place, name in names.items() if name != axis}
     return [_workload(row, names, request) for row in group]
 
@@ -131,7 +146,7 @@ def _workload(row: CapturedRow, names: Names, request: Request) -> Workload:
 
     inputs = {name: spec(name, tensor) for name, tensor in row.inputs.items()}
     outputs = {name: spec(name, tensor) for name, tensor in row.outputs.items()}
-    order = sorted(axes, key=lambda axis: (axis == "D", axis))
+    order = sorted(axes, key=lambda axis: (axis == WIDTH, axis))
     draft = Workload(
         id="draft", op=request.op.name, set="production", models=request.models, inputs=inputs, outputs=outputs,
         axes={axis: axes[axis] for axis in order}, scalars=row.scalars, bytes_min=1,
@@ -149,7 +164,7 @@ def _with_ids(rows: list[Workload], op: Op) -> list[Workload]:
 
 
 def _id(row: Workload, op: Op) -> str:
-    main = next((name for name in op.activations if name in row.inputs), next(iter(row.inputs)))
+    main = _main(row.inputs, op)
     tensor = row.concrete_inputs()[main]
     sizes = [
         f"{size.lower()}{row.axes[size]}" if isinstance(size, str) else str(size) for size in row.inputs[main].shape
@@ -186,7 +201,7 @@ def _smoke(production: Sequence[Workload], op: Op, notes: dict[str, None]) -> li
 def _cut(row: Workload, op: Op) -> Workload | None:
     """Tokens are halved first, other axes only where that is not enough. The width shapes a kernel: it goes last."""
     small = row
-    order = sorted(row.axes, key=lambda axis: (axis == "D", axis != TOKENS, axis))
+    order = sorted(row.axes, key=lambda axis: (axis == WIDTH, axis != TOKENS, axis))
     for axis in order:
         while small.fewest_bytes(op.inplace) > SMOKE_BYTES and small.axes[axis] > 1:
             half = small.resized({axis: small.axes[axis] // 2})
