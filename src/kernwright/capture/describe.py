@@ -46,6 +46,14 @@ def describe(value: Any, depth: int = 0) -> Described:
     return ("other", f"{kind.__module__}.{kind.__qualname__}")
 
 
+def result_of(described: Described) -> Described:
+    """What came back, without scalars: those were computed, perhaps from what tensors hold."""
+    kind = described[0]
+    if kind == "scalar":
+        return described if described[1] == "none" else ("other", described[1])
+    return ("list", tuple(result_of(item) for item in described[1])) if kind == "list" else described
+
+
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     tensor = getattr(torch, "Tensor", None)  # None while torch is being imported

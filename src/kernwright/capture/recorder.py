@@ -106,13 +106,13 @@ class Recorder:
         finally:
             self._busy.now = before
 
-    def describe(self, target: Target, value: Any) -> Described | None:
-        """None where the value cannot or must not be looked at: then the call is not recorded."""
+    def describe(self, target: Target, values: Sequence[Any]) -> tuple[Described, ...] | None:
+        """None where a value cannot or must not be looked at: then the call is not recorded."""
         if getattr(self._busy, "now", False):
             return None  # looking at a value called a recorded function itself
         self._busy.now = True
         try:
-            return describe(value)
+            return tuple([describe(value) for value in values])
         except Traced:
             return None
         except Exception as error:  # of whatever kind of tensor: the program must go on

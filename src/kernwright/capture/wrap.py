@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .describe import result_of
 from .recorder import Parameters, Recorder
 from .target import Target
 
@@ -94,18 +95,19 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Targ
         if is_compiling():
             return function(*args, **kwargs)
         # Before the call: it may change its arguments' shapes.
-        given = recorder.describe(target, (args, tuple(kwargs.values())))
+        given = recorder.describe(target, [*args, *kwargs.values()])
         if given is None:
             return function(*args, **kwargs)
-        positional, named = given[1][0][1], dict(zip(kwargs, given[1][1][1]))  # noqa: B905 (Python 3.9 has no strict)
+        positional = given[: len(args)]
+        named = dict(zip(kwargs, given[len(args) :]))  # noqa: B905 (Python 3.9 has no strict)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             recorder.record(target, parameters, positional, named, None, type(error).__name__)
             raise
-        returns = recorder.describe(target, result)
-        if returns is not None:
-            recorder.record(target, parameters, positional, named, returns, None)
+        returned = recorder.describe(target, [result])
+        if returned is not None:
+            recorder.record(target, parameters, positional, named, result_of(returned[0]), None)
         return result
 
     functools.update_wrapper(twin, function)
