@@ -15,7 +15,8 @@ Names = dict[Place, str]
 
 TOKENS = "S"
 WIDTH = "D"
-LEADING = ("B", "H", "G", "A")
+BATCH = "B"
+HEADS = ("H", "G", "A", "C", "E")
 FURTHER = ("F", "K", "M", "N", "P", "Q", "R", "T", "U", "V", "W")
 
 
@@ -54,8 +55,10 @@ def _of_main(shape: Shape, main: str, tokens: int) -> Names:
     names: Names = {(main, tokens): TOKENS} if tokens in named else {}
     if len(shape) > 1 and len(shape) - 1 in named:
         names[main, len(shape) - 1] = WIDTH
+    if 0 in named and (main, 0) not in names:
+        names[main, 0] = BATCH
     others = [place for place in named if (main, place) not in names]
-    return names | {(main, place): name for place, name in zip(others, LEADING, strict=False)}
+    return names | {(main, place): name for place, name in zip(others, HEADS, strict=False)}
 
 
 def _equal(
