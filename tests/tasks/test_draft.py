@@ -153,6 +153,28 @@ def test_ops_that_work_in_place() -> None:
     assert list(made.file.tolerance) == ["fp32"]
 
 
+def test_an_axis_whose_size_is_part_of_another_has_no_name() -> None:
+    @define(outputs=["y"], activations=["x"])
+    def flat(x: Tensor) -> Tensor:
+        """All tokens of all batches in a row"""
+        return x.reshape(-1, x.shape[-1]) * 2
+
+    made = draft(called(meta(12, 8), x=meta(2, 6, 8)), op=flat)
+    assert made.rows[0].inputs["x"].shape == (2, 6, "D")
+    assert made.rows[0].outputs["y"].shape == (12, "D")
+    assert made.file.neighbours == ("D",)
+
+
+def test_an_op_that_looks_at_values_is_taken_at_its_word() -> None:
+    @define(outputs=["y"], activations=["x"])
+    def halved(x: Tensor) -> Tensor:
+        """x over its largest value"""
+        return x / x.max().item()
+
+    made = draft(called(meta(6, 8), x=meta(6, 8)), op=halved)
+    assert made.rows[0].axes == {"S": 6, "D": 8}
+
+
 X = meta(1, 4, 8)
 GOOD: dict[str, Any] = {"x": X, "scale": meta(1, 8), "shift": meta(1, 8)}
 
