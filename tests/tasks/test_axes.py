@@ -42,6 +42,11 @@ def test_tokens_are_what_differs_between_rows() -> None:
     assert spelled({"x": (1, 24, 7, 128)}, {"x": (1, 24, 9, 128)})["x"] == [1, "H", "S", "D"]
 
 
+def test_a_batch_that_differs_is_no_token_axis() -> None:
+    assert spelled({"x": (2, 195, 64)}, {"x": (4, 195, 64)})["x"] == ["B", "S", "D"]
+    assert spelled({"x": (195, 1, 64)}, {"x": (189, 1, 64)})["x"] == ["S", 1, "D"]
+
+
 def test_a_size_equal_by_chance_in_one_row_is_no_axis() -> None:
     found = spelled({"x": (1, 64, 8), "t": (64, 3)}, {"x": (1, 32, 8), "t": (64, 3)})
     assert found["t"] == [64, 3]

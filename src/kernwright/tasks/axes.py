@@ -23,11 +23,13 @@ FURTHER = ("F", "K", "M", "N", "P", "Q", "R", "T", "U", "V", "W")
 def token_place(shapes: Sequence[Shape]) -> int:
     """Which axis of an activation counts its tokens, from all the shapes it was seen in (with as many axes each).
 
-    Prompts and resolutions differ from call to call, heads do not; where nothing differs, tokens are most.
+    Not the first, a batch's, if there is another. Of those, prompts and resolutions differ from call to call, heads do
+    not; where nothing differs, tokens are most.
     """
     leading = range(max(1, len(shapes[0]) - 1))
-    columns = [[shape[place] for shape in shapes if shape] for place in leading]
-    return max(leading, key=lambda place: (len(set(columns[place])), max(columns[place], default=0), place))
+    columns = [{shape[place] for shape in shapes if shape} for place in leading]
+    inner = [place for place in leading[1:] if max(columns[place]) > 1]
+    return max(inner or leading, key=lambda place: (len(columns[place]), max(columns[place], default=0), place))
 
 
 def name_axes(rows: Sequence[Shapes], main: str, tokens: int) -> Names:
