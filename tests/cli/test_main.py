@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import kernwright
 from kernwright.cli.main import app
+from kernwright.tasks.task import load_task
 
 WEAK_OPS = """
 from torch import Tensor
@@ -42,7 +44,7 @@ def test_help_is_quick_to_come_by() -> None:
         "except SystemExit as end: print(end.code, [m for m in ('torch', 'scipy', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for command in ("judge", "task", "ledger", "report", "bundle", "exploits"):
+    for command in ("judge", "task", "capture", "ledger", "report", "bundle", "exploits"):
         assert command in done.stdout
     assert done.stdout.splitlines()[-1] == "0 []"
 
@@ -86,6 +88,30 @@ def test_list_and_show(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert word in shown.output
 
 
+def test_the_list_counts_rows_and_survives_a_bad_task(
+    tmp_path: Path, write_task: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(tmp_path / "bad", toml="name = ")
+    good = write_task(tmp_path / "good")
+    monkeypatch.setenv("KERNWRIGHT_TASKS", str(tmp_path))
+    listed = call("task", "list")
+    assert listed.exit_code == 0
+    (line,) = (line for line in listed.output.splitlines() if line.startswith("│ good"))
+    cells = [cell.strip() for cell in line.strip("│").split("│")]
+    assert cells[:5] == ["good", "Ops that take microseconds", "1", "4", "0"]
+    assert len(cells[6]) == 12 and load_task(good).digest.startswith(cells[6])
+    assert "is not valid TOML" in listed.output and "norm_scale_shift" in listed.output
+
+
+def test_show_chosen_rows_and_json(tiny_folder: Path) -> None:
+    shown = call("task", "show", tiny_folder, "--rows", "axpy_*")
+    assert "axpy_wide" in shown.output and "negate" not in shown.output
+    described = json.loads(call("task", "show", tiny_folder, "--rows", "production", "--json").output)
+    assert [row["id"] for row in described["rows"]] == ["huge"]
+    assert described["digest"] == load_task(tiny_folder).digest
+    assert described["policy"]["block_ms"] == 1.0 and described["tolerance"]["fp32"]["atol"] == 1e-5
+
+
 def test_show_of_the_shipped_task_lists_every_row() -> None:
     shown = call("task", "show", "norm_scale_shift")
     assert shown.exit_code == 0
@@ -115,6 +141,15 @@ def test_check_admits_the_shipped_task_on_a_row() -> None:
     [
         (["task", "show", "no_such_task"], "no task named 'no_such_task'"),
         (["task", "check", "norm_scale_shift", "--rows", "none*"], "no rows that match 'none*'"),
+        (["capture", "--", "python", "x.py"], "nothing to record was named"),
+        (["capture", "--call", "m:f"], "no program was named"),
+        (["capture", "--call", "m.f", "--", "true"], "--call m.f: is not of the form module:function"),
+        (["capture", "--call", "__main__:f", "--", "true"], "a script's own functions are never imported"),
+        (["capture", "--call", "torch.ops.own:f.default", "--", "true"], "without its overload"),
+        (["capture", "--op", "no_such_op", "--", "true"], "--op no_such_op: no such op"),
+        (["capture", "--call", "m:f", "--", "./no-such-program"], "./no-such-program cannot be run: No such file"),
+        (["capture", "--call", "m:f", "--out", "no/such/folder/x", "--", "true"], "no/such/folder/x cannot be written"),
+        (["capture", "--recover", "nowhere"], "plan.json: does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_one_message_and_status_2(words: list[str], said: str, tmp_path: Path) -> None:

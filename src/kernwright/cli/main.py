@@ -10,6 +10,7 @@ import typer
 from kernwright import __version__
 from kernwright.cli import ledger, task
 from kernwright.cli.bundle import bundle
+from kernwright.cli.capture import SETTINGS, capture
 from kernwright.cli.exploits import exploits
 from kernwright.cli.judge import judge
 from kernwright.cli.report import report
@@ -26,6 +27,7 @@ app = typer.Typer(
     help="Proves faster kernels: frozen tasks, a judge that cannot be fooled, evidence anyone can check.",
 )
 app.command("judge")(judge)
+app.command("capture", context_settings=SETTINGS)(capture)
 app.command("report")(report)
 app.command("bundle")(bundle)
 app.command("exploits")(exploits)

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from kernwright.ops.definition import Op
+    from kernwright.tasks.capture import Capture
+
 app = typer.Typer(
-    no_args_is_help=True, help="Frozen tasks: list them, show their rows, check that they reject mutants."
+    no_args_is_help=True,
+    help="Frozen tasks: list them, show their rows, make one of a capture, check that they reject mutants.",
 )
 
 
 @app.command("list")
 def list_tasks() -> None:
     """Lists the tasks that can be found by name."""
-    from kernwright.cli.console import out
-    from kernwright.tasks.catalog import list_tasks
+    from rich.table import Table
+    from rich.text import Text
 
+    from kernwright.cli.console import out
+    from kernwright.errors import KernwrightError
+    from kernwright.tasks.catalog import list_tasks
+    from kernwright.tasks.task import load_task
+
+    table = Table()
+    for column in ("task", "title", "production", "smoke", "grid", "ops", "digest"):
+        numbers = column in ("production", "smoke", "grid")
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=column in ("task", "digest"))
     for name, folder in list_tasks().items():
-        out.print(f"{name}  [dim]{folder}")
+        try:
+            task = load_task(folder)
+        except KernwrightError as error:  # one bad file must not hide the others
+            table.add_row(name, Text(error.cause, style="bold red"), *[""] * 5)
+            continue
+        counts = [str(sum(row.set == kind for row in task.rows)) for kind in ("production", "smoke", "grid")]
+        table.add_row(name, Text(task.file.title), *counts, ", ".join(task.ops), task.digest[:12])
+    out.print(table)
 
 
 @app.command()
-def show(task: Annotated[str, typer.Argument(help="a task's name, or its folder")]) -> None:
+def show(
+    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
+    rows: Annotated[
+        str | None, typer.Option(help="a glob over row ids, or production, smoke, grid; by default all")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs: the whole task, one JSON object")] = False,
+) -> None:
     """Shows a task's rows and digest."""
     from rich.table import Table
 
@@ -30,13 +60,108 @@ def show(task: Annotated[str, typer.Argument(help="a task's name, or its folder"
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
+    chosen = loaded.select(rows or "all")
+    if as_json:
+        described = {
+            **loaded.file.model_dump(mode="json", exclude={"timing"}),
+            "digest": loaded.digest,
+            "policy": loaded.policy.model_dump(mode="json"),
+            "ops": {name: op.digest for name, op in loaded.ops.items()},
+            "rows": [row.model_dump(mode="json", exclude_none=True) for row in chosen],
+        }
+        typer.echo(json.dumps(described, indent=1))
+        return
     table = Table(title=f"{loaded.name}: {loaded.file.title}", caption=f"digest {loaded.digest}")
     for column in ("row", "set", "op", "sizes", "MB", "models"):
         table.add_column(column, justify="right" if column == "MB" else "left")
-    for row in loaded.rows:
+    for row in chosen:
         sizes = " ".join(f"{axis}={size}" for axis, size in row.axes.items())
         table.add_row(row.id, row.set, row.op, sizes, f"{row.bytes_min / 1e6:.2f}", ", ".join(row.models))
     out.print(table)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="the task's name: small letters, digits, _")],
+    source: Annotated[Path, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")],
+    op: Annotated[str, typer.Option(help="the op that the captured function computes")],
+    call: Annotated[
+        str | None, typer.Option(help="the captured function, if the file holds several: module:function")
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="NAME=ARGUMENT", help="where the op's tensor or scalar is in the call; repeatable"
+        ),
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="the model it was captured from; repeatable")] = None,
+    title: Annotated[str, typer.Option(help="what the task is about, in a line")] = "",
+    definitions: Annotated[
+        Path | None, typer.Option(help="a Python file that defines the op, if Kernwright does not ship it")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="the task's folder; by default tasks/NAME")] = None,
+    force: Annotated[bool, typer.Option("--force", help="write over a task that exists")] = False,
+) -> None:
+    """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
+    from kernwright.cli.console import out
+    from kernwright.errors import KernwrightError
+    from kernwright.ops.registry import ops_from_file, shipped_ops
+    from kernwright.tasks.capture import read_capture
+    from kernwright.tasks.captured_row import Request
+    from kernwright.tasks.draft import draft_task
+    from kernwright.tasks.task_folder import write_task
+
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
+    capture = read_capture(source)
+    ops = ops_from_file(definitions) if definitions else shipped_ops()
+    if op not in ops:
+        raise KernwrightError(
+            f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}; or bring it along with --definitions"
+        )
+    request = Request(
+        name=name, source=source, call=_captured(capture, source, call), op=ops[op],
+        mapping=_pairs(mapping or [], ops[op]), models=tuple(model or ()), title=title,
+    )  # fmt: skip
+    draft = draft_task(capture, request, definitions.name if definitions else None)
+    place = folder or Path("tasks") / name
+    write_task(draft, place, definitions, force)
+    counts = {kind: sum(row.set == kind for row in draft.rows) for kind in ("production", "smoke")}
+    out.print(f"{place}: {counts['production']} production row(s), {counts['smoke']} smoke row(s)", highlight=False)
+    for note in draft.notes:
+        out.print(f"  note: {note}", highlight=False, markup=False)
+    out.print("Next: look at the tolerances and the neighbours in task.toml, then", highlight=False)
+    out.print(f"  kernwright task check {place if folder else name}", highlight=False, markup=False)
+
+
+def _captured(capture: Capture, source: Path, call: str | None) -> str:
+    """The function to make rows of: the one that was named, or the only one."""
+    from kernwright.errors import BadFile
+
+    known = sorted({captured.call for captured in capture.calls})
+    if call is None and len(known) == 1:
+        return known[0]
+    if call in known:
+        return call
+    problem = "holds calls of several functions" if call is None else f"holds no call of {call}"
+    if not known:
+        problem = "holds no calls"
+    raise BadFile(source, "call", problem, f"--call with one of: {', '.join(known) or '(none: capture again)'}")
+
+
+def _pairs(mapping: list[str], op: Op) -> dict[str, str]:
+    from kernwright.errors import KernwrightError
+
+    known = [*(parameter.name for parameter in op.tensor_parameters), *op.scalar_defaults, *op.outputs]
+    pairs = {}
+    for pair in mapping:
+        name, equals, argument = pair.partition("=")
+        if not equals or not argument:
+            raise KernwrightError(f"--map {pair}: is not NAME=ARGUMENT", "as in --map x=hidden_states")
+        if name not in known:
+            raise KernwrightError(f"--map {pair}: {op.name} has no {name}", f"it has: {', '.join(known)}")
+        pairs[name] = argument
+    return pairs
 
 
 @app.command()

@@ -87,7 +87,9 @@ class Op(BaseModel):
     @cached_property
     def digest(self) -> str:
         """Covers the defining file and the words that definitions share: change either and it is another op."""
-        files = (inspect.getsourcefile(self.reference), *(module.__file__ for module in SHARED_WORDS))
+        # A reference that is being captured is wrapped; the file is that of the function itself.
+        own = inspect.getsourcefile(inspect.unwrap(self.reference))
+        files = (own, *(module.__file__ for module in SHARED_WORDS))
         described = self.model_dump(mode="json")
         return digest_of({"op": described, "sources": [source_text(Path(str(f))) for f in files]})
 

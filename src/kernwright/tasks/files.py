@@ -37,12 +37,15 @@ def read_jsonl(path: Path, model: type[Model], remedy: str) -> list[Model]:
     for number, line in enumerate(read_text(path, remedy).splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            data = json.loads(line, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(f"{path}:{number}", "", f"is not valid JSON: {error}", "one JSON object a line") from None
-        rows.append(validate(f"{path}:{number}", model, data))
+        rows.append(validate(f"{path}:{number}", model, parse_line(f"{path}:{number}", line)))
     return rows
+
+
+def parse_line(where: str, line: str) -> Any:
+    try:
+        return json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(where, "", f"is not valid JSON: {error}", "one JSON object a line") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

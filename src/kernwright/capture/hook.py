@@ -1,0 +1,85 @@
+"""The import hook: targets are wrapped as soon as their module's import ends, before anyone can take them from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from . import wrap
+from .recorder import Recorder
+from .target import Target
+
+FOLDER = "KERNWRIGHT_CAPTURE"  # the environment variable that names the folder of a capture
+PLAN = "plan.json"
+
+
+def start(folder: str) -> None:
+    """Begins to record in this process, as the folder's plan says."""
+    with open(f"{folder}/{PLAN}", encoding="utf-8") as file:  # noqa: PTH123 (a program may not have pathlib loaded)
+        plan = json.load(file)
+    targets = [Target(name, index) for index, name in enumerate(plan["targets"])]
+    watch = Watch(targets, Recorder(folder, targets))
+    sys.meta_path.insert(0, watch)
+    for name in watch.modules:
+        if name in sys.modules:
+            watch.imported(name)
+
+
+class Watch:
+    """A finder that finds nothing itself: it only has a module's own loader call back when it is done."""
+
+    def __init__(self, targets: Sequence[Target], recorder: Recorder) -> None:
+        self._ops = [target for target in targets if target.torch_op]
+        self._targets = [target for target in targets if not target.torch_op]
+        self._recorder = recorder
+        self.modules = {target.module for target in self._targets} | {"torch"}
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
+        if name not in self.modules:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                self._call_back(spec.loader, name)
+                return spec
+        return None
+
+    def _call_back(self, loader: Any, name: str) -> None:
+        """On the loader's instance, so that its type, and all else a program may ask of it, stays the same."""
+        load = getattr(loader, "exec_module", None)
+        if load is None or isinstance(loader, type):
+            return self._all(name, "cannot be watched: it is built in, or loaded in an unusual way")
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            if module.__name__ == name:
+                vars(loader).pop("exec_module", None)
+                self.imported(name)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            self._all(name, f"cannot be watched: its loader, a {type(loader).__name__}, cannot be changed")
+        return None
+
+    def _all(self, name: str, said: str) -> None:
+        for target in self._targets:
+            if target.module == name:
+                self._recorder.problem(target, f"{name} {said}")
+
+    def imported(self, name: str) -> None:
+        module = sys.modules.get(name)
+        if module is None:
+            return
+        if name == "torch" and hasattr(module, "compiler"):
+            wrap.is_compiling = module.compiler.is_compiling
+            if self._ops:
+                wrap.watch_torch_ops(module, self._ops, self._recorder)
+        for target in self._targets:
+            if target.module == name:
+                wrap.put_wrapper(module, target, self._recorder)

@@ -1,0 +1,100 @@
+"""Parts: what each process of a program left in a capture's folder, and the capture they make together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernwright.capture.hook import PLAN
+from kernwright.capture.recorder import COUNTERS, LINES
+from kernwright.errors import BadFile, EnvironmentProblem
+from kernwright.tasks.capture import Capture, CapturedCall, CaptureHeader
+from kernwright.tasks.files import parse_line, read_text, validate
+
+COUNTER_BYTES = 8
+
+
+def make_folder(out: Path, program: str, targets: Sequence[str]) -> Path:
+    """A folder for the parts beside the file that they will make, so that both can be written or neither."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.parts-", dir=out.resolve().parent))
+        plan = {"program": program, "targets": list(targets)}
+        (folder / PLAN).write_text(json.dumps(plan) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"no folder can be made beside {out}: {error.strerror}", f"make {out.resolve().parent} a writable folder"
+        ) from None
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Sum:
+    """What all the parts say together."""
+
+    python: set[str] = field(default_factory=set)
+    torch: set[str] = field(default_factory=set)
+    wrapped: set[str] = field(default_factory=set)
+    problems: set[str] = field(default_factory=set)
+    not_kept: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    processes: int = 0
+
+
+def merge(folder: Path) -> Capture:
+    """Equal signatures of all processes counted together, in an order that does not depend on who was first."""
+    where = folder / PLAN
+    remedy = "name a folder that kernwright capture left behind"
+    plan = parse_line(str(where), read_text(where, remedy))
+    if not isinstance(plan, dict) or not isinstance(plan.get("targets"), list):
+        raise BadFile(where, "targets", "is not a capture's plan", remedy)
+    total = _Sum()
+    for lines in sorted(folder.glob(f"*{LINES}")):
+        _add(lines, plan["targets"], total)
+    calls = [
+        validate(f"{folder}: {text[:60]}", CapturedCall, json.loads(text) | {"count": count})
+        for text, count in sorted(total.calls.items())
+    ]
+    header = CaptureHeader(
+        program=str(plan.get("program", "")),
+        targets=tuple(plan["targets"]),
+        python=tuple(sorted(total.python)),
+        torch=tuple(sorted(total.torch)),
+        processes=total.processes,
+        wrapped=tuple(sorted(total.wrapped)),
+        not_kept=dict(sorted(total.not_kept.items())),
+        problems=tuple(sorted(total.problems)),
+    )
+    return Capture(header=header, calls=tuple(calls))
+
+
+def _add(lines: Path, targets: Sequence[str], total: _Sum) -> None:
+    counters = lines.with_suffix(COUNTERS).read_bytes()
+
+    def count_of(slot: int) -> int:
+        return int.from_bytes(counters[slot * COUNTER_BYTES : (slot + 1) * COUNTER_BYTES], "little")
+
+    total.processes += 1
+    for index, target in enumerate(targets):
+        if not_kept := count_of(index):
+            total.not_kept[target] += not_kept
+    for line in lines.read_bytes().splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            continue  # the process was killed while it wrote: nothing was counted for it yet
+        said: dict[str, Any] = json.loads(line)
+        if "slot" in said:
+            slot = said.pop("slot")
+            if count := count_of(slot):
+                total.calls[json.dumps(said)] += count
+            continue
+        for name, value in said.items():
+            getattr(total, {"problem": "problems"}.get(name, name)).add(value)

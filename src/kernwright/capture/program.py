@@ -1,0 +1,87 @@
+"""Running a program as if Kernwright were not there: its streams, its signals and its ending are its own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kernwright.capture.hook import FOLDER
+from kernwright.errors import EnvironmentProblem
+
+INJECTED = Path(__file__).resolve().parent / "inject"
+FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+FROM_KERNEL = 0x80  # SI_KERNEL: a terminal's signal
+
+
+def program_name(command: Sequence[str]) -> str:
+    """What a program is called, without where it lies and what it was told."""
+    name = Path(command[0]).name
+    if not name.startswith("python"):
+        return name
+    rest = list(command[1:])
+    while rest:
+        word = rest.pop(0)
+        if word == "-m" and rest:
+            return f"-m {rest[0]}"
+        if word == "-c":
+            return "-c"
+        if word in ("-W", "-X"):
+            rest = rest[1:]
+        elif not word.startswith("-"):
+            return Path(word).name
+    return name
+
+
+def run(command: Sequence[str], folder: Path) -> int:
+    """The program's ending as `subprocess` writes it: a status, or minus the signal that ended it.
+
+    Signals are blocked here from the start, and stay so: what they mean is the program's to say, and its records are
+    yet to be written. One that a terminal sent has reached the program as well; one that was sent to us is passed on.
+    """
+    waited = {*FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    try:
+        process = subprocess.Popen(
+            list(command),
+            env=environment(folder),
+            close_fds=False,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+        )
+    except OSError as error:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise EnvironmentProblem(
+            f"{command[0]} cannot be run: {error.strerror}", "write the program after -- as a shell would find it"
+        ) from None
+    while process.poll() is None:
+        heard = signal.sigwaitinfo(waited)
+        if heard.si_signo != signal.SIGCHLD and heard.si_code != FROM_KERNEL:
+            process.send_signal(heard.si_signo)
+    return process.returncode
+
+
+def environment(folder: Path) -> dict[str, str]:
+    own = dict(os.environ)
+    path = own.get("PYTHONPATH")
+    own["PYTHONPATH"] = str(INJECTED) + (os.pathsep + path if path else "")
+    own[FOLDER] = str(folder)
+    return own
+
+
+def end_like(ending: int) -> NoReturn:
+    """Ends this process as the program ended, so that whoever waits for it sees the same."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if ending < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program's own core is the one to look at
+        if -ending != signal.SIGKILL:
+            signal.signal(-ending, signal.SIG_DFL)
+        os.kill(os.getpid(), -ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-ending})
+        ending = 128 - ending
+    os._exit(ending)

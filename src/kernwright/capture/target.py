@@ -1,0 +1,39 @@
+"""Target: a callable whose calls are to be recorded, by the name under which programs reach it."""
+
+from __future__ import annotations
+
+import re
+
+OPS = "torch.ops."
+_WORD = r"[^\W\d]\w*"
+_NAME = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*")
+
+
+class Target:
+    """`module:function`, `module:Class.method`, or `torch.ops.namespace:name`."""
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        problem = problem_with(name)
+        if problem:
+            raise ValueError(f"{name}: {problem}")
+        self.name = name
+        self.index = index
+        self.module, _, path = name.partition(":")
+        self.path = tuple(path.split("."))
+
+    @property
+    def torch_op(self) -> str | None:
+        """`namespace::name` of a torch op, which no module holds."""
+        return f"{self.module[len(OPS) :]}::{self.path[0]}" if self.module.startswith(OPS) else None
+
+
+def problem_with(name: str) -> str | None:
+    """Why a name cannot be a target, and what would be one; None if it can."""
+    if not _NAME.fullmatch(name):
+        return "is not of the form module:function, module:Class.method or torch.ops.namespace:name"
+    module, _, path = name.partition(":")
+    if module == "__main__":
+        return "a script's own functions are never imported, so they cannot be seen: move it to a module"
+    if module.startswith(OPS) and ("." in module[len(OPS) :] or "." in path):
+        return "a torch op is named as in torch.ops.namespace:name, without its overload"
+    return None

@@ -1,0 +1,154 @@
+"""Capture: the calls that a real program made, by signature. A file of JSON lines, a header first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.errors import BadFile, EnvironmentProblem
+from kernwright.tasks.files import parse_line, read_text, validate
+
+REMEDY = "name a file that kernwright capture wrote"
+
+
+class CapturedTensor(BaseModel):
+    """What is known of a tensor; never what it held."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["tensor"] = "tensor"
+    shape: tuple[Annotated[int, Field(ge=0)], ...]
+    dtype: str = Field(description="as torch calls it, without the package: bfloat16")
+    strides: tuple[int, ...] | None = Field(description="none for a layout that has none")
+    device: str
+    requires_grad: bool = False
+
+
+class CapturedScalar(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["scalar"] = "scalar"
+    type: Literal["bool", "int", "float", "str", "none"]
+    value: bool | int | float | str | None = Field(description="a float that is not finite is written as text")
+
+
+class CapturedList(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["list"] = "list"
+    items: tuple[CapturedValue, ...]
+
+
+class CapturedOther(BaseModel):
+    """Anything else: only its type is known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["other"] = "other"
+    type: str
+
+
+CapturedValue = Annotated[CapturedTensor | CapturedScalar | CapturedList | CapturedOther, Field(discriminator="kind")]
+
+
+class CapturedArgument(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="the parameter's name; its place where the callable does not tell")
+    value: CapturedValue
+
+
+class CapturedCall(BaseModel):
+    """One signature, and how often it was called."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    call: str = Field(description="module:function")
+    arguments: tuple[CapturedArgument, ...]
+    returns: CapturedValue | None = None
+    raised: str | None = Field(default=None, description="the exception that ended it instead")
+    count: Annotated[int, Field(ge=1)]
+
+    def values(self) -> dict[str, CapturedTensor | CapturedScalar | CapturedOther]:
+        """Every value by name: items of lists as `name[0]`, what came back as `return` or `return[0]`."""
+        found = dict(pair for argument in self.arguments for pair in _flat(argument.name, argument.value))
+        return found | (dict(_flat("return", self.returns)) if self.returns is not None else {})
+
+
+def _flat(
+    name: str, value: CapturedTensor | CapturedScalar | CapturedList | CapturedOther
+) -> Iterator[tuple[str, CapturedTensor | CapturedScalar | CapturedOther]]:
+    if not isinstance(value, CapturedList):
+        yield name, value
+        return
+    for place, item in enumerate(value.items):
+        yield from _flat(f"{name}[{place}]", item)
+
+
+class CaptureHeader(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["kernwright-capture"] = "kernwright-capture"
+    version: Literal[1] = 1
+    program: str = Field(description="the program's name, without its place and its arguments")
+    targets: tuple[str, ...] = Field(description="the callables that were asked for")
+    python: tuple[str, ...] = ()
+    torch: tuple[str, ...] = ()
+    processes: int = Field(default=0, description="those that met one of the callables")
+    wrapped: tuple[str, ...] = Field(default=(), description="the callables that were found")
+    not_kept: dict[str, int] = Field(default_factory=dict, description="calls beyond the signatures that are kept")
+    problems: tuple[str, ...] = ()
+
+
+class Capture(BaseModel):
+    """A capture file as read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    header: CaptureHeader
+    calls: tuple[CapturedCall, ...]
+
+    def of(self, call: str) -> tuple[CapturedCall, ...]:
+        return tuple(captured for captured in self.calls if captured.call == call)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Calls by callable, those that were not kept included."""
+        found = {target: self.header.not_kept.get(target, 0) for target in self.header.targets}
+        for captured in self.calls:
+            found[captured.call] = found.get(captured.call, 0) + captured.count
+        return found
+
+
+def read_capture(path: Path) -> Capture:
+    lines = read_text(path, REMEDY).splitlines()
+    if not lines:
+        raise BadFile(path, "", "is empty", REMEDY)
+    header = validate(f"{path}:1", CaptureHeader, parse_line(f"{path}:1", lines[0]))
+    calls = tuple(
+        validate(f"{path}:{number}", CapturedCall, parse_line(f"{path}:{number}", line))
+        for number, line in enumerate(lines[1:], 2)
+        if line.strip()
+    )
+    return Capture(header=header, calls=calls)
+
+
+def write_capture(capture: Capture, path: Path) -> None:
+    """All of it or none."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            for model in (capture.header, *capture.calls):
+                file.write(model.model_dump_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise EnvironmentProblem(
+            f"{path} cannot be written: {error.strerror}", "make room or choose another --out"
+        ) from None

@@ -1,0 +1,153 @@
+"""What is recorded of a program's calls, and what never is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernwright.tasks.capture import CapturedList, CapturedOther, CapturedScalar
+
+Capturing = Callable[..., Any]
+
+
+def test_calls_are_counted_by_signature_however_they_are_written(capture: Capturing) -> None:
+    run = capture(
+        "from library import scale\n"
+        "scale(1); scale(1, 2.0); scale(factor=2.0, x=1); scale(x=1, label=None)\n"
+        "scale(1.0); scale(True); scale('a', 3, label='b')\n",
+        "library:scale",
+    )
+    assert run.done.returncode == 0
+    assert run.counts() == {
+        "scale(1, 2.0, None)": 4,
+        "scale(1.0, 2.0, None)": 1,
+        "scale(True, 2.0, None)": 1,
+        "scale('a', 3, 'b')": 1,
+    }
+    assert [a.name for a in run.capture.calls[0].arguments] == ["x", "factor", "label"]
+
+
+def test_many_arguments(capture: Capturing) -> None:
+    run = capture("from library import several\nseveral(*range(100))\n", "library:several")
+    (call,) = run.capture.calls
+    assert [a.name for a in call.arguments] == [f"items[{n}]" for n in range(100)]
+
+
+def test_methods_and_whatever_else_holds_functions(capture: Capturing) -> None:
+    run = capture(
+        "import library\nfrom library import Layer\n"
+        "class Own(Layer): pass\n"
+        "Layer().forward(1); Own().forward(1); Layer.plain(2); Layer().plain(2)\n"
+        "print(Own.made(3), Layer.made(3), library.several(1, 2), Layer.forward.__name__)\n",
+        *(f"library:{name}" for name in ("Layer.forward", "Layer.plain", "Layer.made", "several")),
+    )
+    assert run.done.stdout == "Own Layer (1, 2) forward\n"
+    assert run.counts() == {
+        "Layer.forward(<__main__.Own>, 1)": 1,
+        "Layer.forward(<library.Layer>, 1)": 1,
+        "Layer.plain(2)": 2,
+        "Layer.made(<builtins.type>, 3)": 2,
+        "several(1, 2)": 1,
+    }
+
+
+def test_nested_and_failing_calls(capture: Capturing) -> None:
+    run = capture(
+        "from library import down, fail\ndown(2)\n"
+        "for _ in range(3):\n    try: fail(1)\n    except ValueError: pass\n",
+        "library:down", "library:fail",
+    )  # fmt: skip
+    assert run.counts() == {"down(0)": 1, "down(1)": 1, "down(2)": 1, "fail(1) ValueError": 3}
+
+
+def test_lists_are_kept_and_long_values_are_not(capture: Capturing) -> None:
+    run = capture(
+        "from library import scale\n"
+        "scale([1, (2.5, None)]); scale('secret ' * 20); scale(list(range(1000)))\n"
+        "scale({'secret': 1}); scale(b'secret')\n"
+        "scale(float('nan')); scale(float('nan')); scale(float('inf')); scale(0.0); scale(-0.0)\n",
+        "library:scale",
+    )
+    values = [call.arguments[0].value for call in run.capture.calls]
+    (kept,) = (value for value in values if isinstance(value, CapturedList))
+    assert run.capture.calls[values.index(kept)].values()["x[1][0]"] == CapturedScalar(type="float", value=2.5)
+    assert {v.type for v in values if isinstance(v, CapturedOther)} == {
+        "long str", "long list", "builtins.dict", "builtins.bytes",
+    }  # fmt: skip
+    assert "secret" not in run.file.read_text()
+    floats = [(str(v.value), c.count) for v, c in zip(values, run.capture.calls, strict=True) if v.kind == "scalar"]
+    assert set(floats) == {("nan", 2), ("inf", 1), ("0.0", 1), ("-0.0", 1)}
+
+
+def test_what_a_call_computed_is_not_recorded(capture: Capturing) -> None:
+    run = capture("from library import several\nseveral(1, 2.5)\n", "library:several")
+    assert run.capture.calls[0].returns == CapturedList(items=(CapturedOther(type="int"), CapturedOther(type="float")))
+
+
+def test_threads_lose_no_call(capture: Capturing) -> None:
+    run = capture(
+        "import sys, threading\nfrom library import scale\nsys.setswitchinterval(1e-6)\n"
+        "def work(n):\n    for i in range(500): scale(i % 7)\n"
+        "threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n",
+        "library:scale",
+    )
+    assert sum(run.counts().values()) == 4000
+    assert len(run.counts()) == 7
+
+
+def test_a_scalar_that_is_ever_new_is_bounded_and_counted(capture: Capturing) -> None:
+    run = capture(
+        "from library import scale, several\nfor i in range(1500): scale(i)\nseveral(1)\n",
+        "library:scale", "library:several",
+    )  # fmt: skip
+    assert len(run.capture.of("library:scale")) == 1024
+    assert run.capture.header.not_kept == {"library:scale": 1500 - 1024}
+    assert run.capture.counts == {"library:scale": 1500, "library:several": 1}
+    assert "476 call(s) of further signatures were only counted" in run.done.stderr
+
+
+def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
+    run = capture(
+        "import library, asyncio\nlibrary.Layer()\nprint(asyncio.run(library.later(1)))\n",
+        *(f"library:{name}" for name in ("Layer", "constant", "nothing", "later", "Layer.rate", "scale")),
+        "elsewhere.module:function",
+    )
+    assert run.done.stdout == "1\n"
+    for said in (
+        "library:Layer: is a type, not a function",
+        "library:constant: is a int, not a function",
+        "library:nothing: library has no nothing when its import ends",
+        "library:later: is asynchronous",
+        "library:Layer.rate: is a int, not a function",
+        "library:scale: was found, and never called",
+        "elsewhere.module:function: was never met",
+    ):
+        assert said in run.done.stderr
+    assert run.capture.calls == ()
+
+
+def test_the_program_meets_nothing_that_it_did_not_bring(capture: Capturing) -> None:
+    run = capture(
+        "import sys\nimport library\nlibrary.scale(1)\n"
+        "print([m for m in ('torch', 'pydantic', 'typer', 'kernwright', 'sitecustomize') if m in sys.modules])\n"
+        "loader = library.__loader__\n"
+        "print([p for p in sys.path if 'inject' in p], type(loader).__name__, vars(loader).keys())\n",
+        "library:scale",
+    )
+    assert run.done.stdout == "[]\n[] SourceFileLoader dict_keys(['name', 'path'])\n"
+    assert run.capture.header.torch == ()
+
+
+def test_a_recorded_function_called_from_a_destructor_or_signal_handler_does_not_hang(capture: Capturing) -> None:
+    run = capture(
+        "import signal\nfrom library import scale\n"
+        "signal.signal(signal.SIGALRM, lambda *_: scale('handler'))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
+        "for i in range(20000): scale(i % 50)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\nprint('done')\n",
+        "library:scale",
+    )
+    assert run.done.stdout == "done\n"
+    assert sum(n for name, n in run.counts().items() if "handler" not in name) == 20000

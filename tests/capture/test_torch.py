@@ -1,0 +1,111 @@
+"""Programs with torch: tensors by their metadata, torch's ops, compilers that trace through a wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernwright.tasks.capture import CapturedTensor
+
+Capturing = Callable[..., Any]
+
+SCRIPT = """
+import torch
+import library
+from library import scale
+from kernwright.ops.norm_scale_shift.definition import norm_scale_shift
+
+x = torch.full((3, 4), 123456.5)
+scale(x); scale(x.t()); scale([x[:, :2], x.bfloat16()], 3); scale(torch.nn.Parameter(x))
+scale(torch.empty(0)); scale(torch.tensor(123456.5))
+scale(torch.sparse_coo_tensor([[0], [1]], [123456.5], (2, 3)))
+torch.nn.functional.gelu(x)
+torch.nn.LayerNorm(4)(x)
+
+@torch.library.custom_op("own::twice", mutates_args=())
+def twice(x: torch.Tensor, k: float = 2.0) -> torch.Tensor:
+    return x * k
+
+@twice.register_fake
+def _(x, k=2.0):
+    return torch.empty_like(x)
+
+twice(x)
+torch.ops.own.twice(x, 2.0)
+torch.ops.own.twice.default(x, k=2.0)
+table = {torch.ops.own.twice.default: 1}
+print(table[torch.ops.own.twice.default], hash(torch.ops.own.twice) == hash(torch.ops.own.twice._op))
+
+before = norm_scale_shift.digest
+norm_scale_shift.reference(torch.ones(1, 3, 4), torch.ones(1, 4), torch.ones(1, 4), eps=1e-5)
+print(before)
+
+def model(x):
+    return torch.ops.own.twice(scale(x)) + torch.nn.functional.layer_norm(x, (4,)) + torch.nn.functional.gelu(x)
+
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+for rows in (3, 5, 7):
+    y = torch.ones(rows, 4)
+    torch.testing.assert_close(compiled(y), model(y))
+"""
+OP = "kernwright.ops.norm_scale_shift.definition:norm_scale_shift.reference"
+
+
+def test_a_program_with_torch(capture: Capturing) -> None:
+    from kernwright.ops.registry import shipped_ops
+
+    run = capture(
+        SCRIPT, "library:scale", "torch.nn.functional:gelu", "torch.nn.functional:layer_norm", "own::twice", OP
+    )
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.done.stdout == f"1 True\n{shipped_ops()['norm_scale_shift'].digest}\n"
+    assert "123456" not in run.file.read_text()
+    assert run.capture.header.torch
+
+    def tensors(target: str) -> dict[tuple[Any, ...], int]:
+        found = {}
+        for call in run.capture.of(target):
+            kinds = [v for name, v in call.values().items() if isinstance(v, CapturedTensor) and name[:6] != "return"]
+            found[tuple((t.shape, t.dtype, t.strides, t.requires_grad) for t in kinds)] = call.count
+        return found
+
+    plain = ((3, 4), "float32", (4, 1), False)
+    rows = {((n, 4), "float32", (4, 1), False): 1 for n in (3, 5, 7)}
+    scaled = tensors("library:scale")
+    assert scaled[(plain,)] == 1 + 1  # the first line's, and the model's own call outside the compiler
+    assert scaled[((4, 3), "float32", (1, 4), False),] == 1
+    assert scaled[((3, 4), "float32", (4, 1), True),] == 1
+    assert scaled[((3, 2), "float32", (4, 1), False), ((3, 4), "bfloat16", (4, 1), False)] == 1
+    assert scaled[((0,), "float32", (1,), False),] == scaled[((), "float32", (), False),] == 1
+    assert scaled[((2, 3), "float32", None, False),] == 1
+
+    # A torch op is also seen where compiled code calls it; each size once there, once outside.
+    seen = tensors("torch.ops.own:twice")
+    assert seen[(plain,)] == 3 + 2
+    assert {key[0]: count for key, count in seen.items()} == {k: 5 if k[0][0] == 3 else 2 for k in rows}
+    assert all([a.name for a in call.arguments] == ["x", "k"] for call in run.capture.of("torch.ops.own:twice"))
+
+    (reference,) = run.capture.of(OP)
+    assert reference.values()["eps"].value == 1e-5  # type: ignore[union-attr]
+    assert reference.values()["norm_type"].value == "layer"  # type: ignore[union-attr]
+    assert reference.returns == CapturedTensor(
+        shape=(1, 3, 4), dtype="float32", strides=(12, 4, 1), device="cpu", requires_grad=False
+    )
+    names = {tuple(a.name for a in call.arguments) for call in run.capture.of("torch.nn.functional:layer_norm")}
+    assert names == {("input", "normalized_shape", "weight", "bias", "eps")}
+    assert [a.name for a in run.capture.of("torch.nn.functional:gelu")[0].arguments] == ["0"]
+
+
+def test_a_custom_op_is_met_under_its_python_name_too(capture: Capturing) -> None:
+    run = capture(
+        "import torch\nimport ops\nops.twice(torch.ones(2)); torch.ops.own.twice(torch.ones(2))\n"
+        "print(type(ops.twice).__name__)\n",
+        "ops:twice",
+        prepare={
+            "ops.py": "import torch\n"
+            "@torch.library.custom_op('own::twice', mutates_args=())\n"
+            "def twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n"
+        },
+    )
+    assert run.done.stdout == "CustomOpDef\n"
+    assert [call.count for call in run.capture.calls] == [1]  # torch.ops.own.twice goes past the Python name
