@@ -282,6 +282,21 @@ def test_a_difference_within_the_clocks_own_is_none(state: RowState) -> None:
     assert verdict(state).verdict == "inconclusive"
 
 
+def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecided(state: RowState) -> None:
+    """One quad of six without a gain leaves the row undecided; the mean's interval clears the band all the same."""
+
+    def stream(side: SideName, instant: int) -> float:
+        return 100 * (0.7 if side == "candidate" and instant >= 6 else 1) * ripple(instant)
+
+    alone = measured(lambda side, i: (130 if side == "candidate" else 100) * ripple(i), 6, "wall")
+    for wall, expected in ((alone, "inconclusive"), (measured(stream, 6, "wall"), "faster")):
+        state.samples = measured(stream, 6) + wall
+        found = verdict(state)
+        assert found.verdict == "inconclusive"
+        _, outcome = headline_of([state], [found], POLICY, quick=False)
+        assert outcome == expected
+
+
 class BusyMachine:
     """A session whose blocks take what the machine makes of them: most are held up, each kind now and then is not."""
 
