@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernwright.judge.contract import EAGER_FACTOR, ErrorFigures, Expected, compare
+from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures, Expected, all_finite, compare
 from kernwright.tasks.task import Tolerance
 
 LOOSE = Tolerance(atol=1e9, rtol=1e9)
@@ -219,3 +219,65 @@ def test_a_tolerance_alone_asks_for_no_bits_and_no_eager_accuracy() -> None:
     assert compare(near, expected, "tolerance", tolerance).problem is None
     assert "outside atol 0.01" in str(compare(far, expected, "tolerance", tolerance).problem)
     assert "NaN" in str(compare(missing, expected, "tolerance", tolerance).problem)
+
+
+# The short ways, against what they stand for
+
+
+def naive_problem(value: Tensor, oracle: Tensor, eager: Tensor, tolerance: Tolerance) -> str:
+    """The contract element by element, in the order in which its parts are said."""
+    finite = torch.isfinite(eager) & torch.isfinite(oracle)
+    if bool((finite & ~torch.isfinite(value)).any()):
+        return "NaN or Inf"
+    beyond = ~torch.isfinite(oracle.to(eager.dtype))
+    if bool((beyond & torch.isnan(eager) & torch.isfinite(value)).any()):
+        return "NaN"
+    if bool((beyond & torch.isinf(eager) & torch.isfinite(value)).any()):
+        return "infinite"
+    if bool((beyond & torch.isinf(eager) & torch.isinf(value) & (value != eager)).any()):
+        return "sign"
+    info = torch.finfo(eager.dtype)
+    ulp = torch.tensor([2.0 ** (math.frexp(v)[1] - 1) for v in oracle.abs().clamp(info.tiny, info.max).flatten()])
+    ulp = torch.where(finite, ulp.reshape(oracle.shape).double() * info.eps, 0.0)
+    error, chain = (torch.where(finite, (v.double() - oracle).abs(), 0.0) for v in (value, eager))
+    rms = [float(v.square().mean().sqrt()) for v in (error, chain, ulp)]
+    allowed = EAGER_FACTOR * float(chain.max())
+    if bool(((error > allowed) & (error > ULP_FACTOR * ulp)).any()):
+        return "max error"
+    if rms[0] > max(EAGER_FACTOR * rms[1], ULP_FACTOR * rms[2]):
+        return "RMS error"
+    fixed = tolerance.atol + tolerance.rtol * oracle.abs()
+    return "outside" if bool((finite & (error > fixed) & (error > allowed)).any()) else ""
+
+
+@pytest.mark.parametrize("dtype", [BF16, torch.float16, torch.float32])
+@pytest.mark.parametrize("planted", [(), (math.nan,), (math.inf, -math.inf)])
+def test_the_contract_agrees_with_its_naive_twin(dtype: torch.dtype, planted: tuple[float, ...]) -> None:
+    seen = set()
+    tolerance = Tolerance(atol=1e-4, rtol=1e-4)
+    for seed in range(120):
+        chance = torch.Generator().manual_seed(seed)
+        oracle = drawn(5, 7, seed=seed) * 10.0 ** float(torch.randint(-3, 4, (1,), generator=chance))
+        for place, number in enumerate(planted):
+            oracle.view(-1)[11 * place] = number
+        eager = (oracle * (1 + 1e-3 * drawn(5, 7, seed=seed + 1000))).to(dtype)
+        value = (oracle * (1 + 1e-3 * 4.0 ** (seed % 3 - 1) * drawn(5, 7, seed=seed + 2000))).to(dtype)
+        match seed % 5:
+            case 0:
+                value.view(-1)[3] = math.nan
+            case 1:
+                value.view(-1)[0] = -value.view(-1)[0] if planted else value.view(-1)[0] * 2
+        said = naive_problem(value, oracle, eager, tolerance)
+        assert (said in (found := problem(value, oracle, eager, tolerance))) and bool(said) == bool(found), seed
+        seen.add(said)
+    assert len(seen) > 2, seen
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_one_number_that_is_none_is_seen_wherever_it_lies(number: float) -> None:
+    values = drawn(3, 41)
+    assert all_finite(values) and all_finite(torch.empty(0)) and all_finite(torch.ones(3, dtype=torch.bool))
+    for place in (0, 60, 122):
+        other = values.clone()
+        other.view(-1)[place] = number
+        assert not all_finite(other)

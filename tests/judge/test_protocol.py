@@ -18,7 +18,7 @@ from kernwright.judge.device import CpuDevice
 from kernwright.judge.entry import RowCall
 from kernwright.judge.headline import headline_of
 from kernwright.judge.row_state import RowState
-from kernwright.judge.timing import RowTiming, Sample, SideName, slots_for
+from kernwright.judge.timing import RowTiming, Sample, SideName, call_seconds, slots_for
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
 from kernwright.judge.worker_process import Block, WorkerCheated
 from kernwright.tasks.policy import Metric, TimingPolicy
@@ -280,3 +280,52 @@ def test_a_time_of_nothing_is_impossible_rather_than_excellent(state: RowState) 
 def test_a_difference_within_the_clocks_own_is_none(state: RowState) -> None:
     state.samples = measured(lambda side, i: (1.8 if side == "candidate" else 2.0) * ripple(i))
     assert verdict(state).verdict == "inconclusive"
+
+
+def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecided(state: RowState) -> None:
+    """One quad of six without a gain leaves the row undecided; the mean's interval clears the band all the same."""
+
+    def stream(side: SideName, instant: int) -> float:
+        return 100 * (0.7 if side == "candidate" and instant >= 6 else 1) * ripple(instant)
+
+    alone = measured(lambda side, i: (130 if side == "candidate" else 100) * ripple(i), 6, "wall")
+    for wall, expected in ((alone, "inconclusive"), (measured(stream, 6, "wall"), "faster")):
+        state.samples = measured(stream, 6) + wall
+        found = verdict(state)
+        assert found.verdict == "inconclusive"
+        _, outcome = headline_of([state], [found], POLICY, quick=False)
+        assert outcome == expected
+
+
+class BusyMachine:
+    """A session whose blocks take what the machine makes of them: most are held up, each kind now and then is not."""
+
+    op = row = None
+    slots = 2
+
+    def __init__(self, call_ns: int, empty_ns: int, held_up_ns: int) -> None:
+        self.call_ns, self.empty_ns, self.held_up_ns = call_ns, empty_ns, held_up_ns
+        self.blocks = 0
+
+    def prepare(self) -> None: ...
+
+    def ready(self) -> None: ...
+
+    def fill(self, slot: int, contents: object) -> None: ...
+
+    def fill_all(self, contents: object) -> None: ...
+
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, None]:
+        self.blocks += 1
+        elapsed = self.empty_ns + len(order) * self.call_ns + (0 if self.blocks % 3 == 0 else self.held_up_ns)
+        return Block(elapsed, elapsed, elapsed, 0, ()), None
+
+
+class NoPool:
+    def draw(self, *_: object) -> None: ...
+
+
+def test_a_busy_machine_makes_no_call_look_free() -> None:
+    """It would ask for hundreds of slots of a large row, and the judge would spend its time on their contents."""
+    session = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
+    assert call_seconds(session, NoPool()) == pytest.approx(1e-3)  # type: ignore[arg-type]

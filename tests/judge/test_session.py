@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernwright.judge.session import Session, WrongBehaviour, bytes_per_slot
+from kernwright.judge.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed, WorkerProcess
 from kernwright.tasks.task import Task, load_task
 
@@ -329,3 +329,27 @@ def test_the_state_of_another_slot_is_not_a_calls_to_change(bench: Bench) -> Non
 def test_the_worker_survived_all_of_these(bench: Bench, request: pytest.FixtureRequest) -> None:
     session: Callable[..., Any] = bench.open
     assert torch.equal(session("right").check_call(0, 30.0)["y"], right(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
+def test_the_last_bit_of_the_last_byte_counts(dtype: torch.dtype) -> None:
+    content = torch.full((3, 5), float("nan")).to(dtype)
+    held = content.clone()
+    assert same_bytes(held, content) and same_bytes(held.t(), content.t())
+    held.view(torch.uint8)[-1, -1] ^= 1
+    assert not same_bytes(held, content) and not same_bytes(held.t(), content.t())
+    assert not same_bytes(held[:2], content)
+
+
+class Named:
+    """A worker whose mappings bear names of its own choosing."""
+
+    def mappings(self) -> str:
+        odd = "8000-8010 r--p 0 /tmp/a\x0bkernwright-arena"
+        return f"7f00-7f10 rw-p 00:01 1 /memfd:kernwright-arena\n{odd}\nkernwright-arena\n"
+
+
+def test_a_mapping_with_an_odd_name_hides_no_other() -> None:
+    session = Session.__new__(Session)
+    session.worker = Named()  # type: ignore[assignment]
+    assert session._arena_mappings() == [(0x7F00, 0x7F10), (0x8000, 0x8010)]

@@ -49,5 +49,5 @@ class ContentPool:
 
     def _factor(self) -> float:
         """The sum's spread stays within a few percent of one, so a block's errors compare with the checked ones."""
-        draw = torch.rand(2, generator=self.generator)
-        return float((0.95 + 0.1 * draw[0]) * 0.5**0.5 * (1 if draw[1] < 0.5 else -1))
+        size, sign = torch.rand(2, generator=self.generator).tolist()
+        return float((0.95 + 0.1 * size) * 0.5**0.5 * (1 if sign < 0.5 else -1))

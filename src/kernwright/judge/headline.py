@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernwright.judge.decision import WORST_FIRST, noise_band, outcome_of
-from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.row_state import RowState, level_of, shared_between_calls
 from kernwright.judge.statistics import Interval, geometric_mean
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -35,8 +35,12 @@ def headline_of(
 
 
 def _doubted(row: RowVerdict, policy: TimingPolicy) -> bool:
-    result = row.metrics.get(policy.decides)
-    return isinstance(result, MetricResult) and result.outcome == "faster" and row.verdict != "faster"
+    result, wall = row.metrics.get(policy.decides), row.metrics.get("wall")
+    if not isinstance(result, MetricResult):
+        return False
+    if result.outcome == "inconclusive":  # the row had nothing to doubt; the mean, whose interval is another, may have
+        return isinstance(wall, MetricResult) and shared_between_calls(result, wall) is not None
+    return result.outcome == "faster" and row.verdict != "faster"
 
 
 def _metric_headline(

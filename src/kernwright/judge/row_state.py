@@ -140,7 +140,7 @@ class RowState:
         if outcome in GOOD and isinstance(wall, Unavailable) and self.quads("wall"):
             return "inconclusive", [*reasons, f"no wall time to hold against it: {wall.unavailable}"]
         if outcome in GOOD and isinstance(wall, MetricResult):
-            if shared := _shared_between_calls(deciding, wall):
+            if shared := shared_between_calls(deciding, wall):
                 return "inconclusive", [*reasons, shared]
             if wall.outcome == "slower":
                 return "inconclusive", [*reasons, f"{outcome} in a run of calls, slower when called by itself"]
@@ -157,7 +157,7 @@ def level_of(metric: Metric, policy: TimingPolicy) -> float:
     return policy.level if metric == policy.decides else 1.0 - policy.error_budget
 
 
-def _shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
+def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
     """A gain that exists only in a run of calls was not earned by the call."""
     gained = max(0.0, stream.baseline_us - stream.candidate_us)
     most_alone = wall.baseline_us * (1 - 1 / wall.interval[1])  # what a call by itself gains at the very most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import re
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
 MOST_KERNELS = 200
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class WrongBehaviour(Exception):
@@ -214,14 +217,15 @@ class Session:
                 raise WrongBehaviour("an output aliases an input: outputs need memory of their own")
 
     def _arena_mappings(self) -> list[tuple[int, int]]:
-        maps = self.worker.mappings()
-        found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*kernwright-arena", maps, flags=re.MULTILINE)
-        return [(int(low, 16), int(high, 16)) for low, high in found]
+        """Of a thousand lines one or two are meant, and this is asked after every block."""
+        meant = (line for line in self.worker.mappings().split("\n") if "kernwright-arena" in line)
+        found = [re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line) for line in meant]
+        return [(int(ends[1], 16), int(ends[2], 16)) for ends in found if ends is not None]
 
     def look_for_damage(self, order: Sequence[int]) -> None:
         """Canaries whole, inputs as they were, slots that nobody asked for untouched."""
         image, self._image = self._image, None
-        if image is not None and torch.equal(image, self.arena.bytes):
+        if image is not None and same_bytes(self.arena.bytes, image):
             return  # one comparison instead of one a tensor; what follows only finds out which it was
         broken = self.arena.broken_guard()
         if broken is not None:
@@ -253,6 +257,15 @@ def _believable_pointers(answer: dict[str, Any]) -> list[int]:
 
 def same_bytes(held: Tensor, content: Tensor) -> bool:
     """Bit equality: NaN inputs must stay the NaN they were."""
+    if held.device.type == "cpu" and held.is_contiguous() and content.is_contiguous():
+        return _same_memory(held, content)
     size = content.element_size()
     as_integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
     return bool(torch.equal(held.contiguous().view(as_integer), content.contiguous().view(as_integer)))
+
+
+def _same_memory(held: Tensor, content: Tensor) -> bool:
+    """In a tenth of the time that torch takes, which compares one element after the other."""
+    if held.dtype != content.dtype or held.shape != content.shape:
+        return False
+    return bool(_memcmp(held.data_ptr(), content.data_ptr(), content.nbytes) == 0)

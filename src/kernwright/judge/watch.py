@@ -58,8 +58,7 @@ class Bound:
     def problem(self, value: Tensor) -> str | None:
         distance = torch.sub(value, self.centre)
         rms = _rms(distance)
-        furthest = float(torch.linalg.vector_norm(distance, math.inf)) if distance.numel() else 0.0
-        if furthest <= self.anywhere[0] and rms <= self.anywhere[1]:  # false for NaN
+        if _within(distance, self.anywhere[0]) and rms <= self.anywhere[1]:
             return None
         within = distance.abs() <= self.slack
         if not bool(within.all()):
@@ -155,6 +154,11 @@ def watching_precision(op: Op, row: Workload) -> torch.dtype:
     """float32 places a 16-bit output to a thousandth of its last place, at half of float64's price."""
     narrow = all(spec.item_bytes <= 2 for spec in row.results(op.inplace).values())
     return torch.float32 if narrow else torch.float64
+
+
+def _within(values: Tensor, most: float) -> bool:
+    """By the two ends: the norm says the same, and takes three times as long. False where there is a NaN."""
+    return not values.numel() or (float(values.amax()) <= most and float(values.amin()) >= -most)
 
 
 def _rms(values: Tensor) -> float:

@@ -319,7 +319,7 @@ class WorkerProcess:
     def mappings(self) -> str:
         """The kernel's list of what lies where in the worker's memory."""
         try:
-            return Path(f"/proc/{self.pid}/maps").read_text()
+            return Path(f"/proc/{self.pid}/maps").read_text(errors="replace")
         except PermissionError:
             if not self._windows:
                 raise
