@@ -7,6 +7,7 @@ the files that are kept, so that a copy can be checked on a machine that never s
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -41,7 +42,8 @@ class Machine(BaseModel):
     @classmethod
     def of(cls, target: Target) -> Machine:
         """The machine that a bundle is for."""
-        return cls(architecture=target.platforms[0].split("_", 3)[-1], python=target.python)
+        found = re.search(r"_(x86_64|[a-z0-9]+)$", target.platforms[0])
+        return cls(architecture=found[1] if found else "", python=target.python)
 
     def __str__(self) -> str:
         return f"Python {self.python} on {self.architecture}"

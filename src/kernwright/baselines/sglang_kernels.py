@@ -193,7 +193,7 @@ def wan_rmsnorm_silu(fused: Function) -> Function:
 
 @TABLE.add(
     "rotary", f"{FACADE}:apply_rotary_embedding", file=f"{FOLDER}/rope/rotary_triton.py",
-    kernels="_rotary_embedding_kernel", objections=(contiguous("x"),), interpreted=True,
+    kernels="_rotary_embedding_kernel", objections=(contiguous("x"),),
 )  # fmt: skip
 def rotary(apply: Function) -> Function:
     def call(x: Tensor, cos: Tensor, sin: Tensor) -> Any:
@@ -204,7 +204,7 @@ def rotary(apply: Function) -> Function:
 
 @TABLE.add(
     "ltx2_split_rotary", f"{FACADE}:apply_ltx2_split_rotary_emb", file=f"{FOLDER}/rope/ltx2_rotary_triton.py",
-    kernels="_ltx2_split_rotary_kernel", objections=(contiguous("x"),), interpreted=True,
+    kernels="_ltx2_split_rotary_kernel", objections=(contiguous("x"),),
 )  # fmt: skip
 def ltx2_split_rotary(apply: Function) -> Function:
     def call(x: Tensor, cos: Tensor, sin: Tensor) -> Any:

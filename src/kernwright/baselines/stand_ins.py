@@ -7,6 +7,7 @@ here. Only a baseline's worker imports this.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ def install_sglang(tree: Path) -> None:
     )
     sys.modules["sglang.srt.utils"].is_gfx1250_supported = _no  # type: ignore[attr-defined]
     _enter(_module("sglang.multimodal_gen.runtime.platforms", current_platform=Platform()))
+    if not torch.cuda.is_available():
+        torch.cpu.device = contextlib.nullcontext  # type: ignore[attr-defined]  # launchers enter their tensor's device
 
 
 class Platform:
