@@ -138,6 +138,10 @@ class Lock(BaseModel):
         return next(tree for tree in self.tree if tree.name == wanted)
 
 
+def read_lock() -> Lock:
+    return _read(LOCK)
+
+
 @cache
-def read_lock(path: Path = LOCK) -> Lock:
+def _read(path: Path) -> Lock:
     return read_toml(path, Lock, "it is part of the package: install Kernwright again")

@@ -97,7 +97,7 @@ class PublishedBaseline:
             for tree, place in zip(trees[1:], places[1:], strict=True)
             for path in tree.paths
         ]
-        return {"baseline": self.name, "tree": str(places[0]), "paths": paths}, places
+        return {"adapters": self.module.__name__, "tree": str(places[0]), "paths": paths}, places
 
     @cached_property
     def adapter_sha256(self) -> str:
