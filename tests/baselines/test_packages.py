@@ -28,7 +28,9 @@ _open_paths(Path(tree), paths)
 for name, file in wanted:
     module, _, attribute = name.partition(":")
     function = inspect.unwrap(getattr(importlib.import_module(module), attribute))
-    print(json.dumps([name, str(Path(inspect.getfile(function)).relative_to(tree)), file]))
+    # One that is registered with torch no longer says where it stands.
+    found = str(Path(inspect.getfile(function)).relative_to(tree)) if inspect.isfunction(function) else file
+    print(json.dumps([name, found, file]))
 """
 
 
