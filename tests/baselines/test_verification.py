@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,8 @@ def test_a_judgement_names_what_is_declined_and_records_the_package(
     assert rows["wide"].reasons == ("the baseline declines: its kernel for wide rows runs on a GPU only",)
     assert rows["add"].reasons[0].startswith("the baseline declines: ")
     assert verdict.provenance["baseline"]["ops"]["rms_norm"]["functions"]
+    nothing_left = judge(dataclasses.replace(request, rows="wide"), quiet)
+    assert nothing_left.verdict == "failed" and not nothing_left.rows[0].metrics
 
 
 def test_a_baseline_that_breaks_on_a_row_fails_that_row(

@@ -46,6 +46,8 @@ def list_baselines() -> None:
 def fetch(
     names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
     cutedsl: Annotated[bool, typer.Option("--cutedsl", help="CuTe-DSL too, which some of their kernels need")] = False,
+    architecture: Annotated[str | None, typer.Option(help="for another machine, as in x86_64")] = None,
+    python: Annotated[str | None, typer.Option(help="that machine's Python, as in 3.12")] = None,
     index: Annotated[str | None, typer.Option(help="the package index; pip's own by default")] = None,
     find_links: Annotated[Path | None, typer.Option(help="take wheels from this folder only")] = None,
 ) -> None:
@@ -55,7 +57,9 @@ def fetch(
     from kernwright.bundle.download import Source
 
     source = Source(index, find_links.absolute() if find_links else None)
-    for tree in trees_for(read_lock(), names, Machine.this(), cutedsl):
+    this = Machine.this()
+    machine = Machine(architecture=architecture or this.architecture, python=python or this.python)
+    for tree in trees_for(read_lock(), names, machine, cutedsl):
         place = Store().fetch(tree, source, lambda said: typer.echo(said, err=True))
         typer.echo(f"{tree}: {place}")
 

@@ -108,7 +108,7 @@ class Judgement:
         return verdict
 
     def _rounds(self) -> None:
-        seal = Seal.over(PACKAGE, self.task.folder)
+        seal = Seal.over(PACKAGE, self.task.folder, *self.sides["baseline"].reads)
         for number in range(self.policy.max_rounds):
             pending = [state for state in self.states if state.pending]
             if not pending:
