@@ -13,7 +13,7 @@ from typing import Protocol
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.case_runner import CaseRunner
+from kernwright.judge.case_runner import CALL_DEADLINE_S, CaseRunner
 from kernwright.judge.cases import cases_for
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
@@ -289,8 +289,16 @@ class Judgement:
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(side, cause) from cause
 
+    def _first_call(self, side: SideName, session: Session, pool: Pool) -> None:
+        """A published kernel may be compiled in its first call, which takes longer than a block may."""
+        if self.published is not None and side != "candidate":
+            session.prepare()
+            session.fill(0, pool.draw(session.op, session.row))
+            session.check_call(0, CALL_DEADLINE_S)
+
     def _warm(self, side: SideName, session: Session, pool: Pool) -> None:
         try:
+            self._first_call(side, session, pool)
             warm_up(session, pool)
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
@@ -301,6 +309,7 @@ class Judgement:
         for side in ("baseline", "candidate"):
             session = self._open(crew, side, state.row, 2)
             try:
+                self._first_call(side, session, pool)
                 seconds.append(call_seconds(session, pool))
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 raise SideFault(side, cause) from cause
