@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ def _no_gpu() -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and (reason := _no_gpu()):
         pytest.skip(reason)
+    if item.get_closest_marker("network") and not os.environ.get("KERNWRIGHT_NETWORK"):
+        pytest.skip("downloads packages: set KERNWRIGHT_NETWORK=1 where there is a network")
 
 
 TINY_OPS = '''
@@ -184,3 +189,41 @@ class Quiet:
 @pytest.fixture(scope="session")
 def quiet() -> Quiet:
     return Quiet()
+
+
+# Wheels of a few bytes, as real as pip and an unpacker can tell.
+
+
+def recorded(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture(scope="session")
+def write_wheel() -> Callable[..., Path]:
+    def write(
+        folder: Path,
+        name: str,
+        version: str = "1.0",
+        files: dict[str, str | bytes] | None = None,
+        tag: str = "py3-none-any",
+        record: dict[str, str] | None = None,
+    ) -> Path:
+        """A wheel of ``files``; ``record`` overrides what its RECORD says of a file."""
+        module = name.replace("-", "_").lower()
+        info = f"{module}-{version}.dist-info"
+        held = {
+            key: value if isinstance(value, bytes) else value.encode()
+            for key, value in (files if files is not None else {f"{module}/__init__.py": f"v = {version!r}\n"}).items()
+        }
+        held[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+        held[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n".encode()
+        lines = [f'"{key}",{(record or {}).get(key, recorded(data))},{len(data)}' for key, data in held.items()]
+        held[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,"]).encode()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{module}-{version}-{tag}.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for key, data in held.items():
+                archive.writestr(key, data)
+        return path
+
+    return write

@@ -15,9 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernwright import __version__
+from kernwright.baselines.archive import cut
+from kernwright.baselines.archive import pack as archive_tree
+from kernwright.baselines.lock import Tree
+from kernwright.baselines.store import CARRIED, Store, piece_name
 from kernwright.bundle.download import Source, fetch
 from kernwright.bundle.files import digest_of, folder_bytes, sha256
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
@@ -29,6 +34,7 @@ from kernwright.bundle.wheel import unpack
 from kernwright.errors import EnvironmentProblem, KernwrightError
 
 OWN = "kernwright"
+PIECES_A_PART = 4  # baselines are cut finer than the parts, so that these fill up
 _REMEDIES = {
     errno.ENOSPC: "free some space and repeat; finished downloads are kept",
     errno.EDQUOT: "free some space and repeat; finished downloads are kept",
@@ -44,6 +50,7 @@ class BundleRequest:
     core: tuple[Pin, ...]
     tests: tuple[Pin, ...] = ()
     more: tuple[Pin, ...] = ()
+    baselines: tuple[Tree, ...] = ()
     package: bool = True  # Kernwright itself
     part_bytes: int | None = None
     source: Source = dataclasses.field(default_factory=Source)
@@ -100,10 +107,16 @@ def _what_is_there(folder: Path) -> Manifest | None:
 
 def _is_what_is_wanted(manifest: Manifest, request: BundleRequest, folder: Path) -> bool:
     wanted = {(pin.name, pin.version, request.group(pin)) for pin in request.pins()}
-    held = {(package.name, package.version, package.group) for package in manifest.packages if package.wheel}
+    held = {
+        (package.name, package.version, package.group)
+        for package in manifest.packages
+        if package.wheel and package.group != "baselines"
+    }
+    trees = {package.sha256 for package in manifest.packages if package.group == "baselines"}
     own = [package.sha256 for package in manifest.packages if package.wheel is None]
     if (
         wanted != held
+        or trees != {tree.digest for tree in request.baselines}
         or manifest.kernwright != __version__  # which decides what is left out
         or manifest.target != request.target
         or manifest.part_bytes != request.part_bytes
@@ -127,7 +140,7 @@ def _workshop(folder: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EnvironmentProblem(f"another run is making {folder}", "wait until it has ended") from None
-        for name in ("unpacked", "tree", "old"):
+        for name in ("unpacked", "pieces", "tree", "old"):
             shutil.rmtree(shop / name, ignore_errors=True)
         try:
             yield shop
@@ -159,6 +172,7 @@ def _unpacked(
                 | {"entries": sorted(path.name for path in place.iterdir())}
             )
         )
+    packages += [_baseline_package(tree, request, shop, say) for tree in request.baselines]
     if request.package:
         packages.append(_own_package(shop / "unpacked" / OWN))
     return packages
@@ -190,6 +204,27 @@ def _locked(pin: Pin, previous: Manifest | None, target: Target) -> Pin:
     return dataclasses.replace(pin, hashes=before)
 
 
+def _baseline_package(tree: Tree, request: BundleRequest, shop: Path, say: Callable[[str], None]) -> Package:
+    """A published baseline, compressed: the store unpacks it on the other machine, and checks it against the lock."""
+    found = Store().fetch(tree, request.source, say)
+    say(f"compressing {tree}")
+    archive = shop / f"{tree.name}.archive"
+    size = archive_tree(found, archive)
+    most = max(1, request.part_bytes // PIECES_A_PART) if request.part_bytes else size
+    cut_folder = shop / "pieces"
+    cut_folder.mkdir(exist_ok=True)
+    for number, piece in enumerate(cut(archive, most, partial(piece_name, tree), cut_folder), 1):
+        place = shop / "unpacked" / tree.name / str(number) / CARRIED
+        place.mkdir(parents=True)
+        piece.rename(place / piece.name)
+    archive.unlink()
+    first = tree.wheels[0]
+    return Package(
+        name=tree.name, version=first.version, group="baselines", wheel=first.file,
+        sha256=tree.digest, bytes=size, entries=[CARRIED],
+    )  # fmt: skip
+
+
 def _own_package(place: Path) -> Package:
     files = own_files()
     for name, source in files.items():
@@ -204,7 +239,7 @@ def _own_package(place: Path) -> Package:
 
 def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Manifest:
     tree = shop / "tree"
-    loads = [_load(package, shop / "unpacked" / package.name) for package in packages]
+    loads = [load for package in packages for load in _loads(package, shop / "unpacked" / package.name)]
     packed = pack(loads, request.part_bytes)
     parts = []
     for number, loads_of_part in enumerate(packed, 1):
@@ -214,7 +249,7 @@ def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Ma
         for load in loads_of_part:
             for folder in load.folders:
                 _merge(folder, place)
-        names = sorted(name for load in loads_of_part for name in load.names)
+        names = sorted({name for load in loads_of_part for name in load.names})
         parts.append(Part(folder=name, bytes=folder_bytes(place), digest=part_digest(place), packages=names))
     manifest = Manifest(
         kernwright=__version__, date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), target=request.target,
@@ -224,9 +259,12 @@ def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Ma
     return manifest
 
 
-def _load(package: Package, folder: Path) -> Load:
+def _loads(package: Package, folder: Path) -> list[Load]:
+    """What must stay together of a package: all of it, but for a baseline's pieces."""
+    if package.group == "baselines":
+        return [Load([package.name], [piece], folder_bytes(piece)) for piece in sorted(folder.iterdir())]
     regular = {entry for entry in package.entries if (folder / entry / "__init__.py").is_file()}
-    return Load([package.name], [folder], package.bytes, regular)
+    return [Load([package.name], [folder], package.bytes, regular)]
 
 
 def _merge(source: Path, place: Path) -> None:

@@ -19,10 +19,12 @@ class Package(BaseModel):
 
     name: str
     version: str
-    group: Literal["core", "tests", "more"]
+    group: Literal["core", "tests", "more", "baselines"]
     wheel: str | None = Field(description="file name; None for Kernwright itself, which is copied")
-    sha256: str = Field(description="of the wheel; of the copied files for Kernwright itself")
-    bytes: int = Field(description="unpacked")
+    sha256: str = Field(
+        description="of the wheel; of the copied files for Kernwright itself, of the kept for a baseline"
+    )
+    bytes: int = Field(description="unpacked; of a baseline, as carried")
     entries: list[str] = Field(description="top-level names that it brought")
     left_out: list[str] = Field(default_factory=list, description="patterns of files that are not needed to run")
 

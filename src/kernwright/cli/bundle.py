@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.baseline import trees_for
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -27,6 +29,12 @@ def bundle(
         list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="a further package; repeatable")
     ] = None,
     with_tests: Annotated[bool, typer.Option("--with-tests", help="pytest and hypothesis too")] = False,
+    with_baselines: Annotated[
+        bool, typer.Option("--with-baselines", help="the published baselines of the lock file too")
+    ] = False,
+    with_cutedsl: Annotated[
+        bool, typer.Option("--with-cutedsl", help="and CuTe-DSL, which some of their kernels need")
+    ] = False,
     package: Annotated[bool, typer.Option(help="Kernwright itself and its tasks")] = True,
     part_size: Annotated[
         str | None, typer.Option(help="cut it into part-1, part-2, ..., each at most this large, as in 48M")
@@ -38,6 +46,7 @@ def bundle(
     ] = False,
 ) -> None:
     """Gather what a machine without a network needs beyond torch, triton, numpy and scipy, ready for PYTHONPATH."""
+    from kernwright.baselines.lock import Machine, read_lock
     from kernwright.bundle.bundle import BundleRequest, make_bundle
     from kernwright.bundle.download import Source
     from kernwright.bundle.manifest import check_bundle
@@ -52,8 +61,10 @@ def bundle(
     if find_links is not None and not find_links.is_dir():
         raise KernwrightError(f"--find-links {find_links} is no folder", "name a folder that holds wheels")
     core, tests, extra = choose_pins(with_tests, more or [])
+    target = make_target(python, platform or [])
+    trees = trees_for(read_lock(), None, Machine.of(target), with_cutedsl) if with_baselines or with_cutedsl else []
     request = BundleRequest(
-        folder=folder, target=make_target(python, platform or []), core=core, tests=tests, more=extra, package=package,
+        folder=folder, target=target, core=core, tests=tests, more=extra, baselines=tuple(trees), package=package,
         part_bytes=parse_size(part_size) if part_size else None,
         source=Source(index, find_links.absolute() if find_links else None),
     )  # fmt: skip
@@ -77,7 +88,10 @@ def _show(manifest: Manifest, folder: Path) -> None:
 def _table(manifest: Manifest) -> Table:
     from rich.table import Table
 
-    where = {name: part.folder for part in manifest.parts for name in part.packages}
+    where = {
+        package.name: ", ".join(part.folder for part in manifest.parts if package.name in part.packages)
+        for package in manifest.packages
+    }
     table = Table(title=f"bundle for {manifest.target}", caption=f"made {manifest.date}", show_footer=True)
     table.add_column("package", footer="total")
     table.add_column("version")

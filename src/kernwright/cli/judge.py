@@ -15,7 +15,7 @@ def judge(
     task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
     candidate: Annotated[Path | None, typer.Option(help="the candidate's folder")] = None,
     baseline: Annotated[
-        str, typer.Option(help="what to beat: eager, compile, or one of the task's adapters")
+        str, typer.Option(help="what to beat: eager, compile, a published package, or one of the task's adapters")
     ] = "eager",
     rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",

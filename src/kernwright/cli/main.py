@@ -8,7 +8,7 @@ import sys
 import typer
 
 from kernwright import __version__
-from kernwright.cli import ledger, task
+from kernwright.cli import baseline, ledger, task
 from kernwright.cli.bundle import bundle
 from kernwright.cli.capture import SETTINGS, capture
 from kernwright.cli.exploits import exploits
@@ -32,6 +32,7 @@ app.command("report")(report)
 app.command("bundle")(bundle)
 app.command("exploits")(exploits)
 app.add_typer(task.app, name="task")
+app.add_typer(baseline.app, name="baseline")
 app.add_typer(ledger.app, name="ledger")
 
 

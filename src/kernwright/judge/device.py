@@ -28,6 +28,7 @@ class Device(Protocol):
     shares_contents: bool  # whether all sides may work on the same contents: where none can see another's memory
     deadline_s: float  # what a call has started on it must be over by then
     has_kernels: bool  # whether a side's work is kernels on a device that can be listed
+    capability: tuple[int, int] | None  # of a GPU
     most_slots: int
     arena_bytes: int  # what one side's slots may take
 
@@ -106,6 +107,7 @@ class CpuDevice:
     shares_contents = False
     deadline_s = 30.0
     has_kernels = False
+    capability: tuple[int, int] | None = None
     most_slots = 256
     arena_bytes = 256 * 2**20
 

@@ -36,6 +36,10 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
     if kind == "adapter":
         adapter = _python_function(Path(side["file"]), side["function"])
         return adapter(side["op"])  # type: ignore[no-any-return]
+    if kind == "package":
+        from kernwright.baselines.loading import load_published
+
+        return load_published(side)
     if side["language"] in ("cpp", "cuda"):
         return _native_function(side)
     return _python_function(Path(side["folder"]) / side["file"], side["function"])

@@ -10,21 +10,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
+from kernwright.baselines.published import PublishedBaseline
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.cases import Case, cases_for
+from kernwright.judge.case_runner import CALL_DEADLINE_S, CaseRunner
+from kernwright.judge.cases import cases_for
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
 from kernwright.judge.decision import overall
 from kernwright.judge.device import Device, DeviceFull
 from kernwright.judge.headline import headline_of, reasons_of
-from kernwright.judge.inputs import Inputs
 from kernwright.judge.interrupt import Interrupt
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
-from kernwright.judge.session import DeviceBusy, Outputs, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
+from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
@@ -34,7 +35,6 @@ from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-CALL_DEADLINE_S = 120.0
 HOARD_BYTES = 2**30
 
 
@@ -71,6 +71,16 @@ class Judgement:
         self.chance = random.Random(self.provenance.seed)
         self.states = [RowState(row) for row in self.rows]
         self.interrupt = Interrupt()
+        self.published = PublishedBaseline.find(self.baseline.name) if self.baseline.kind == "package" else None
+        for state in self.states:
+            if why := self.declines(state.row):
+                state.fail(f"the baseline declines: {why}")
+
+    def declines(self, row: Workload) -> str | None:
+        """Why a published baseline has no time on this row."""
+        if self.published is None:
+            return None
+        return self.published.declines(self.task.op_of(row), row, self.device.capability)
 
     def _pool(self, row: Workload) -> Pool:
         """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
@@ -99,7 +109,7 @@ class Judgement:
         return verdict
 
     def _rounds(self) -> None:
-        seal = Seal.over(PACKAGE, self.task.folder)
+        seal = Seal.over(PACKAGE, self.task.folder, *self.sides["baseline"].reads)
         for number in range(self.policy.max_rounds):
             pending = [state for state in self.states if state.pending]
             if not pending:
@@ -115,6 +125,7 @@ class Judgement:
                     self.progress.step(state.row.id)
                 if number == 0 and self.census:
                     self._take_census(crew, pending)
+                    self._refuse_other_kernels(pending)
             finally:
                 crew.dismiss()
             self._refuse_changed_files(seal)
@@ -148,6 +159,8 @@ class Judgement:
         self.progress.phase("correctness", len(self.states))
         self._load_baseline(crew)
         for state in self.states:
+            if not state.pending:
+                continue
             try:
                 self._check(crew, state)
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
@@ -173,7 +186,7 @@ class Judgement:
 
     def _load_baseline(self, crew: Crew) -> None:
         try:
-            crew.worker("baseline", self.states[0].row.op)
+            crew.worker("baseline", next(state.row.op for state in self.states if state.pending))
         except (WorkerFailed, WorkerCheated) as failed:
             raise EnvironmentProblem(
                 f"baseline {self.baseline.name} cannot be loaded: {failed}", "choose another"
@@ -183,30 +196,18 @@ class Judgement:
         op = self.task.op_of(state.row)
         worker = crew.worker("candidate", op.name)
         pool = self._pool(state.row)
-        style = self.sides["candidate"].style
-        session: Session | None = None
-
-        def run(case: Case, inputs: Inputs) -> Outputs:
-            nonlocal session
-            if session is None or session.row is not case.row:
-                if session is not None:
-                    session.close()
-                session = self.device.open_session(worker, op, case.row, style, slots=1)
-            try:
-                session.prepare()
-                session.fill(0, inputs)
-                return session.check_call(0, CALL_DEADLINE_S)
-            except (WorkerFailed, WrongBehaviour) as cause:
-                cause.args = (f"{cause} [{case.label}]",)
-                raise
-
+        runner = CaseRunner(self.device, worker, op, self.sides["candidate"].style)
         try:
             state.report = check_row(
-                self.task, state.row, run, pool, quick=self.quick, standard="tolerance" if self.against_itself else None
+                self.task,
+                state.row,
+                runner,
+                pool,
+                quick=self.quick,
+                standard="tolerance" if self.against_itself else None,
             )
         finally:
-            if session is not None:
-                session.close()
+            runner.close()
         if state.report.problems:
             state.fault = "incorrect"
             state.reasons += state.report.problems
@@ -222,6 +223,10 @@ class Judgement:
             self._time_row(crew, state, number, sessions)
         except SideFault as fault:
             if fault.side != "candidate" and not isinstance(fault.cause, StrayProcess):
+                if self.published is not None:  # others' code, which may fail on one row and run on the next
+                    state.fail(f"the baseline fell over: {fault.cause}")
+                    self._respawn(crew, "baseline", "again")
+                    return
                 raise EnvironmentProblem(
                     f"baseline {self.baseline.name} fell over on row {state.row.id}: {fault.cause}",
                     "judge against another baseline, or mend this one",
@@ -302,8 +307,16 @@ class Judgement:
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(side, cause) from cause
 
+    def _first_call(self, side: SideName, session: Session, pool: Pool) -> None:
+        """A published kernel may be compiled in its first call, which takes longer than a block may."""
+        if self.published is not None and side != "candidate":
+            session.prepare()
+            session.fill(0, pool.draw(session.op, session.row))
+            session.check_call(0, CALL_DEADLINE_S)
+
     def _warm(self, side: SideName, session: Session, pool: Pool) -> None:
         try:
+            self._first_call(side, session, pool)
             warm_up(session, pool)
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
@@ -314,6 +327,7 @@ class Judgement:
         for side in ("baseline", "candidate"):
             session = self._open(crew, side, state.row, 2)
             try:
+                self._first_call(side, session, pool)
                 seconds.append(call_seconds(session, pool))
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 raise SideFault(side, cause) from cause
@@ -329,9 +343,10 @@ class Judgement:
             self.device.most_slots,
         )
 
-    def _respawn(self, crew: Crew) -> None:
+    def _respawn(self, crew: Crew, *sides: SideName) -> None:
         try:
-            crew.respawn("candidate")
+            for side in sides or ("candidate",):
+                crew.respawn(side)
         except (WorkerFailed, WorkerCheated) as failed:
             raise EnvironmentProblem(
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
@@ -339,8 +354,11 @@ class Judgement:
 
     def _take_census(self, crew: Crew, states: Sequence[RowState]) -> None:
         """Which kernels each side launches: seen in a pass of its own, when these workers have nothing left to time."""
-        for state in states:
-            for side in ("baseline", "candidate") if self.device.has_kernels and state.fault is None else ():
+        sides: tuple[SideName, ...] = ("baseline", "candidate") if self.device.has_kernels else ()
+        for side in sides:
+            for state in states:
+                if state.fault is not None:
+                    continue
                 try:
                     session = self._open(crew, side, state.row, 1)
                     try:
@@ -350,7 +368,17 @@ class Judgement:
                         session.close()
                 except (SideFault, WorkerFailed, WorkerCheated) as fault:
                     state.reasons.append(f"no census of the {side}'s kernels: {fault}")
-                    return  # whatever became of that worker, the next round has new ones
+                    break  # whatever became of that worker, the next round has new ones
+
+    def _refuse_other_kernels(self, states: Sequence[RowState]) -> None:
+        """A published baseline is what its package launches. Where it ran something else, its time is nobody's."""
+        if self.published is None or not self.device.has_kernels:
+            return
+        for state in states:
+            seen = state.kernels.get("baseline")
+            names = None if seen is None else [kernel.name for kernel in seen]
+            if state.fault is None and (why := self.published.ran_else(state.row.op, names)):
+                state.fail(why)
 
     # Records
 

@@ -32,6 +32,9 @@ class Provenance(BaseModel):
     libraries: dict[str, str]
     policy: dict[str, Any]
     sources: dict[str, str] = Field(description="hash of every file of the candidate and of every op's definition")
+    baseline: dict[str, Any] = Field(
+        default_factory=dict, description="of a published package: wheel, file and function per op, kernels to launch"
+    )
     device: str
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)

@@ -6,16 +6,17 @@ import contextlib
 import importlib.util
 import platform
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from kernwright.baselines.published import PublishedBaseline
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.confine import hide_judge
-from kernwright.judge.device import find_device
+from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
@@ -24,10 +25,11 @@ from kernwright.judge.sides import Side, baseline_side, candidate_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import DEVICE_DEADLINE_S
-from kernwright.tasks.baseline import find_baseline
+from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
 
@@ -60,6 +62,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
+    ops = ops_to_load(baseline, task, rows, device)
     provenance = Provenance(
         command=command_line(),
         seed=secrets.randbits(63) if request.seed is None else request.seed,
@@ -68,19 +71,20 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         libraries=library_versions(),
         policy=policy.model_dump(),
         sources=source_hashes(task, candidate),
+        baseline=PublishedBaseline.find(baseline.name).about(ops) if baseline.kind == "package" else {},
         device=request.device,
     )
-    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, _machine_trouble():
+    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, machine_trouble():
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
         sides: dict[SideName, Side] = {
-            "baseline": baseline_side(baseline, task, scratch / "baseline"),
-            "again": baseline_side(baseline, task, scratch / "again"),
+            "baseline": baseline_side(baseline, task, scratch / "baseline", request.device, ops),
+            "again": baseline_side(baseline, task, scratch / "again", request.device, ops),
             "candidate": (
                 candidate_side(candidate, scratch / "candidate", request.device)
                 if candidate and not request.against_itself
-                else baseline_side(baseline, task, scratch / "itself")
+                else baseline_side(baseline, task, scratch / "itself", request.device, ops)
             ),
         }
         named = candidate if candidate and not request.against_itself else None
@@ -105,14 +109,24 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 writer=writer,
                 progress=progress,
                 quick=request.quick,
-                census=request.census and not request.quick,
+                # What a published baseline launched is what shows that it is one.
+                census=request.census and (not request.quick or baseline.kind == "package"),
                 seeded=request.seed is not None,
                 against_itself=named is None,
             ).run()
 
 
+def ops_to_load(baseline: Baseline, task: Task, rows: Sequence[Workload], device: Device) -> list[str]:
+    """The ops that a published baseline will be asked for: those of rows that it does not decline."""
+    if baseline.kind != "package":
+        return []
+    published = PublishedBaseline.find(baseline.name)
+    wanted = [row.op for row in rows if published.declines(task.op_of(row), row, device.capability) is None]
+    return list(dict.fromkeys(wanted))
+
+
 @contextlib.contextmanager
-def _machine_trouble() -> Iterator[None]:
+def machine_trouble() -> Iterator[None]:
     """A full disk, a full GPU or a read-only folder ends the run with its cause; the ledger keeps what it has."""
     try:
         yield

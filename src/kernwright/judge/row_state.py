@@ -53,6 +53,11 @@ class RowState:
                 self.fault = "failed"
         self.reasons.append(str(cause))
 
+    def fail(self, reason: str) -> None:
+        """The row cannot be judged, through no fault of the candidate's."""
+        self.fault = "failed"
+        self.reasons.append(reason)
+
     def quads(self, metric: Metric) -> list[Sample]:
         return [sample for sample in self.samples if sample.metric == metric]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SOURCES = (".py", ".cc", ".toml", ".jsonl")
+SOURCES = (".py", ".cc", ".cuh", ".toml", ".jsonl")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernwright.baselines.published import PublishedBaseline
+from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.device import Device
 from kernwright.judge.timing import SideName
@@ -37,9 +39,13 @@ class Side:
         return self.orders["style"]  # type: ignore[no-any-return]
 
 
-def baseline_side(baseline: Baseline, task: Task, folder: Path) -> Side:
+def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:
+    """`ops`: those that will be asked for, where the baseline is a package. Without any it needs nothing."""
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
+    if baseline.kind == "package":
+        found, places = PublishedBaseline.find(baseline.name).orders(ops, Store()) if ops else ({}, [])
+        return Side(folder, orders | found, _interpreted(device), [task.folder, *places])
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
     return Side(folder, orders, reads=[task.folder])
@@ -69,10 +75,14 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
             "style": candidate.style,
             "loop": loop,
         },
-        # Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone.
-        {"TRITON_INTERPRET": "1"} if device == "cpu" and candidate.file.language == "triton" else {},
+        _interpreted(device) if candidate.file.language == "triton" else {},
         reads,
     )
+
+
+def _interpreted(device: str) -> dict[str, str]:
+    """Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone."""
+    return {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
 
 
 def _open_to_all(folder: Path) -> None:

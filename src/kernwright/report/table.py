@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from kernwright.exploits.trial import Trial
 from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.verification import RowFinding
 from kernwright.tasks.admission import Admission
 from kernwright.tasks.policy import METRICS
 
@@ -91,6 +93,24 @@ def admission_table(admission: Admission) -> RenderableType:
     ]
     word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
     return Group(table, *last, Text.assemble("  task ", word))
+
+
+FINDING_COLOURS = {"agrees": "green", "declines": "cyan", "differs": "yellow", "failed": "bold red"}
+
+
+def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableType:
+    """One line a row of every baseline; what it declines and how it differs. `counted`: kernels were listed."""
+    table = Table(title="published baselines against the reference")
+    for column in ("baseline", "row", "finding", "why"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("baseline", "finding"))
+    for found in findings:
+        shown = Text(found.finding, style=FINDING_COLOURS[found.finding])
+        table.add_row(found.baseline, f"{found.task}/{found.row}", shown, Text(found.reason))
+    counts: Counter[str] = Counter(found.finding for found in findings)
+    lines = ["  " + ", ".join(f"{counts[word]} {word}" for word in FINDING_COLOURS)]
+    if not counted:
+        lines.append("  no census on a CPU: which kernels ran is known on a GPU only")
+    return Group(table, *(Text(line) for line in lines))
 
 
 def corpus_table(trials: Sequence[Trial]) -> RenderableType:

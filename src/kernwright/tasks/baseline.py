@@ -8,8 +8,10 @@ import importlib.metadata
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from kernwright.baselines.lock import Machine, read_lock
+from kernwright.baselines.published import PublishedBaseline
 from kernwright.errors import KernwrightError
 from kernwright.tasks.digest import digest_of
 from kernwright.tasks.task import Task
@@ -18,20 +20,25 @@ BUILT_IN = ("eager", "compile")
 
 
 class Baseline(BaseModel):
-    """`eager` and `compile` run the op's own reference; an adapter is a function in the task's baselines.py."""
+    """`eager` and `compile` run the op's own reference; an adapter is a function in the task's baselines.py; a package
+    is published and pinned in the lock file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    kind: Literal["eager", "compile", "adapter"]
+    kind: Literal["eager", "compile", "adapter", "package"]
     package: str
     version: str
     wheel_sha256: str | None = None
     adapter_sha256: str | None = None
+    companions: dict[str, str] = Field(
+        default_factory=dict, description="wheels that a package runs with, and their hashes"
+    )
 
     @property
     def digest(self) -> str:
-        return digest_of(self.model_dump(mode="json"))
+        """Of what the baseline is made of. Without companions it is what it was before there were any."""
+        return digest_of(self.model_dump(mode="json", exclude=None if self.companions else {"companions"}))
 
 
 def find_baseline(task: Task, name: str) -> Baseline:
@@ -43,8 +50,24 @@ def find_baseline(task: Task, name: str) -> Baseline:
     if name in adapters and task.adapters is not None:
         source = hashlib.sha256(task.adapters.read_bytes()).hexdigest()
         return Baseline(name=name, kind="adapter", package="task", version=task.name, adapter_sha256=source)
-    raise KernwrightError(
-        f"task {task.name} has no baseline {name!r}", f"use one of: {', '.join([*BUILT_IN, *adapters])}"
+    if name in read_lock().names():
+        return _published(task, name)
+    known = [*BUILT_IN, *adapters, *read_lock().names()]
+    raise KernwrightError(f"task {task.name} has no baseline {name!r}", f"use one of: {', '.join(known)}")
+
+
+def _published(task: Task, name: str) -> Baseline:
+    published = PublishedBaseline.find(name)
+    wheel = published.tree.wheels[0]
+    trees = [published.lock.tree_for(tree, Machine.this()) for tree in published.companions(task.ops)]
+    return Baseline(
+        name=name,
+        kind="package",
+        package=wheel.name,
+        version=wheel.version,
+        wheel_sha256=wheel.sha256,
+        adapter_sha256=published.adapter_sha256,
+        companions={wheel.file: wheel.sha256 for tree in trees if tree for wheel in tree.wheels},
     )
 
 

@@ -48,6 +48,7 @@ class CudaDevice:
         self.name = f"cuda:{self.index}"
         torch.cuda.set_device(self.index)
         torch.zeros(1, device="cuda")
+        self.capability: tuple[int, int] | None = torch.cuda.get_device_capability(self.index)
         self.nvml = Nvml(torch.cuda.get_device_properties(self.index))
         self.keeper = Keeper(self.index)
         self._regions: dict[int, Region] = {}

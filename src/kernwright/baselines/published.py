@@ -1,0 +1,124 @@
+"""Published: a locked baseline with its adapters: what it declines, what its worker needs, what it must launch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kernwright.baselines.adapter import Adapter, Capability, Signature, Table
+from kernwright.baselines.lock import Lock, Machine, Tree, read_lock
+from kernwright.baselines.store import Store
+from kernwright.errors import EnvironmentProblem
+from kernwright.ops.definition import Op
+from kernwright.tasks.workload import Workload
+
+PACKAGE = "kernwright.baselines"
+IN_EVERY_WORKER = ("adapter.py", "loading.py", "stand_ins.py")
+
+
+@dataclass(frozen=True)
+class PublishedBaseline:
+    """One entry of the lock file, brought to life."""
+
+    name: str
+    lock: Lock
+
+    @classmethod
+    def find(cls, name: str) -> PublishedBaseline:
+        lock = read_lock()
+        lock.find(name)
+        return cls(name, lock)
+
+    @property
+    def tree(self) -> Tree:
+        return self.lock.main_tree(self.name)
+
+    @cached_property
+    def module(self) -> ModuleType:
+        return importlib.import_module(f"{PACKAGE}.{self.lock.find(self.name).adapters}")
+
+    @property
+    def table(self) -> Table:
+        return self.module.TABLE  # type: ignore[no-any-return]
+
+    def adapter(self, op: str) -> Adapter | None:
+        return self.table.adapters.get(op)
+
+    def declines(self, op: Op, row: Workload, capability: Capability | None) -> str | None:
+        """Why it does not run a row; None where it does. Known without starting a worker."""
+        adapter = self.adapter(op.name)
+        if adapter is None:
+            return self.table.absent.get(op.name, f"{self.name} has no kernel of {op.name}")
+        return adapter.declines(Signature.of(row, op.scalar_defaults, capability))
+
+    def ran_else(self, op: str, names: Sequence[str] | None) -> str | None:
+        """What is wrong with the kernels that a census names; None where the package's own is among them."""
+        adapter = self.table.adapters[op]
+        if names is None:
+            return "no census shows what the baseline ran"
+        if adapter.ran(names):
+            return None
+        shown = ", ".join(name[:80] for name in names[:3]) or "nothing"
+        return f"the baseline ran {shown} instead of {adapter.kernels}"
+
+    def companions(self, ops: Iterable[str]) -> list[str]:
+        """Names of the trees that these ops need beside the baseline's own."""
+        adapters = [adapter for op in ops if (adapter := self.adapter(op))]
+        wanted = [*self.lock.find(self.name).needs, *(name for adapter in adapters for name in adapter.needs)]
+        return list(dict.fromkeys(wanted))
+
+    def trees(self, ops: Iterable[str], machine: Machine) -> list[Tree]:
+        """What must lie in the store, its own tree first."""
+        found = [self.tree]
+        for name in self.companions(ops):
+            tree = self.lock.tree_for(name, machine)
+            if tree is None:
+                others = ", ".join(str(tree.machine) for tree in self.lock.tree if tree.name == name)
+                raise EnvironmentProblem(
+                    f"{self.name} needs {name}, which is locked for {others} and not for {machine}",
+                    "use such a machine, or add its wheels to the lock file",
+                )
+            found.append(tree)
+        return found
+
+    def orders(self, ops: Sequence[str], store: Store) -> tuple[dict[str, Any], list[Path]]:
+        """For the worker: where the package lies, what to import from; and the folders that it must be able to read."""
+        trees = self.trees(ops, Machine.this())
+        places = [store.need(tree) for tree in trees]
+        paths = [
+            str((place / path).resolve())
+            for tree, place in zip(trees[1:], places[1:], strict=True)
+            for path in tree.paths
+        ]
+        return {"adapters": self.module.__name__, "tree": str(places[0]), "paths": paths}, places
+
+    @cached_property
+    def adapter_sha256(self) -> str:
+        """Over every line of ours that stands between the judge and the package's function."""
+        modules = [self.module, *(m for m in vars(self.module).values() if inspect.ismodule(m))]
+        files = [Path(m.__file__) for m in modules if m.__name__.startswith(PACKAGE) and m.__file__]
+        files += [Path(__file__).with_name(name) for name in IN_EVERY_WORKER]
+        return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+
+    def about(self, ops: Iterable[str]) -> dict[str, Any]:
+        """For the record: the package, its wheel, and per op the file, the function and the kernels it must launch."""
+        wheel = self.tree.wheels[0]
+        return {
+            "package": wheel.name,
+            "version": wheel.version,
+            "wheel": wheel.file,
+            "wheel_sha256": wheel.sha256,
+            "tree_sha256": self.tree.digest,
+            "ops": {
+                op: {"file": adapter.file, "functions": list(adapter.functions), "kernels": adapter.kernels}
+                for op in ops
+                if (adapter := self.adapter(op))
+            },
+        }

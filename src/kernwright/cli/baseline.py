@@ -1,0 +1,112 @@
+"""kernwright baseline: the published packages to beat. Which there are, fetching them, checking what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernwright.baselines.lock import Lock, Machine, Tree
+    from kernwright.judge.verification import RowFinding
+
+app = typer.Typer(no_args_is_help=True, help="Published baselines: list, fetch and verify them.")
+MIB = 1 << 20
+
+
+@app.command("list")
+def list_baselines() -> None:
+    """Lists the baselines of the lock file, their wheels, and whether they lie in the store."""
+    from rich.table import Table
+
+    from kernwright.baselines.lock import Machine, read_lock
+    from kernwright.baselines.store import Store
+    from kernwright.cli.console import out
+
+    lock, store = read_lock(), Store()
+    table = Table(title="published baselines", caption=f"store: {store.folder}")
+    for column in ("baseline", "wheel", "sha256", "MiB", "here"):
+        table.add_column(column, justify="right" if column == "MiB" else "left", overflow="fold")
+    users = {
+        tree: [b.name for b in lock.baseline if tree in (b.tree, *b.needs)] for tree in (t.name for t in lock.tree)
+    }
+    for tree in lock.tree:
+        if tree.machine in (None, Machine.this()):
+            wheels = "\n".join(wheel.file for wheel in tree.wheels)
+            hashes = "\n".join(wheel.sha256[:16] for wheel in tree.wheels)
+            here = "yes" if store.find(tree) else "no"
+            used_by = ", ".join(users[tree.name]) or f"option --{tree.name}"
+            table.add_row(used_by, wheels, hashes, f"{tree.bytes / MIB:.1f}", here)
+    out.print(table)
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
+    cutedsl: Annotated[bool, typer.Option("--cutedsl", help="CuTe-DSL too, which some of their kernels need")] = False,
+    architecture: Annotated[str | None, typer.Option(help="for another machine, as in x86_64")] = None,
+    python: Annotated[str | None, typer.Option(help="that machine's Python, as in 3.12")] = None,
+    index: Annotated[str | None, typer.Option(help="the package index; pip's own by default")] = None,
+    find_links: Annotated[Path | None, typer.Option(help="take wheels from this folder only")] = None,
+) -> None:
+    """Fetches pinned wheels with pip, checks every hash and unpacks them into the store."""
+    from kernwright.baselines.lock import Machine, read_lock
+    from kernwright.baselines.store import Store
+    from kernwright.bundle.download import Source
+
+    source = Source(index, find_links.absolute() if find_links else None)
+    this = Machine.this()
+    machine = Machine(architecture=architecture or this.architecture, python=python or this.python)
+    for tree in trees_for(read_lock(), names, machine, cutedsl):
+        place = Store().fetch(tree, source, lambda said: typer.echo(said, err=True))
+        typer.echo(f"{tree}: {place}")
+
+
+def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl: bool) -> list[Tree]:
+    """What some baselines, or all, are made of on a machine."""
+    from kernwright.baselines.lock import CUTEDSL
+    from kernwright.errors import EnvironmentProblem
+
+    wanted = [lock.find(name) for name in names or lock.names()]
+    found: dict[str, Tree] = {}
+    for name in [*(t for b in wanted for t in (b.tree, *b.needs)), *([CUTEDSL] if cutedsl else [])]:
+        tree = lock.tree_for(name, machine)
+        if tree is None:
+            raise EnvironmentProblem(
+                f"{name} is not locked for {machine}", "use another machine, or add it to the lock"
+            )
+        found[name] = tree
+    return list(found.values())
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="a task's name or folder; repeatable; all by default")] = None,
+    rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
+    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+) -> None:
+    """Runs every row through the baseline's worker and holds it to the reference. Exit status 1: one failed."""
+    import dataclasses
+    import json
+
+    from kernwright.baselines.lock import read_lock
+    from kernwright.cli.console import Bar, out
+    from kernwright.judge.verification import verify
+    from kernwright.report.table import findings_table
+    from kernwright.tasks.catalog import find_task, list_tasks
+
+    findings: list[RowFinding] = []
+    with Bar() as bar:
+        for each in task or list_tasks():
+            loaded = find_task(each)
+            for name in names or read_lock().names():
+                findings += verify(name, loaded, rows, device, bar, wait)
+    out.print(findings_table(findings, counted=device != "cpu"))
+    if json_file is not None:
+        json_file.write_text(json.dumps([dataclasses.asdict(f) for f in findings], indent=1) + "\n", encoding="utf-8")
+    raise typer.Exit(1 if any(finding.finding == "failed" for finding in findings) else 0)

@@ -1,0 +1,36 @@
+"""CaseRunner: one worker's calls on the cases of a row, with one session for all cases of a size."""
+
+from __future__ import annotations
+
+from kernwright.judge.cases import Case
+from kernwright.judge.device import Device
+from kernwright.judge.inputs import Inputs
+from kernwright.judge.session import Outputs, Session, WrongBehaviour
+from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
+from kernwright.ops.definition import Op
+from kernwright.tasks.candidate import Style
+
+CALL_DEADLINE_S = 120.0
+
+
+class CaseRunner:
+    def __init__(self, device: Device, worker: WorkerProcess, op: Op, style: Style) -> None:
+        self.device, self.worker, self.op, self.style = device, worker, op, style
+        self._session: Session | None = None
+
+    def __call__(self, case: Case, inputs: Inputs) -> Outputs:
+        if self._session is None or self._session.row is not case.row:
+            self.close()
+            self._session = self.device.open_session(self.worker, self.op, case.row, self.style, slots=1)
+        try:
+            self._session.prepare()
+            self._session.fill(0, inputs)
+            return self._session.check_call(0, CALL_DEADLINE_S)
+        except (WorkerFailed, WrongBehaviour) as cause:
+            cause.args = (f"{cause} [{case.label}]",)
+            raise
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None

@@ -1,0 +1,138 @@
+"""Verification: whether a baseline computes what the op's reference does, row by row, in the judge's own worker.
+
+Only the frozen sizes: those are what it is timed on, and a package may decline their neighbours.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernwright.baselines.published import PublishedBaseline
+from kernwright.judge.case_runner import CaseRunner
+from kernwright.judge.contents import Pool
+from kernwright.judge.correctness import check_row
+from kernwright.judge.device import Device, find_device
+from kernwright.judge.judge import Progress, refuse_rows_too_large
+from kernwright.judge.lock import device_lock
+from kernwright.judge.request import machine_trouble, ops_to_load
+from kernwright.judge.scratch import scratch_folder
+from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.sides import Crew, baseline_side
+from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+Finding = Literal["agrees", "declines", "differs", "failed"]
+
+
+@dataclass(frozen=True)
+class RowFinding:
+    """One row of one baseline. `kernels` are those of a call, where the device has kernels to list."""
+
+    baseline: str
+    task: str
+    row: str
+    op: str
+    finding: Finding
+    reason: str = ""
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass
+class Verification:
+    """One baseline on some rows of one task."""
+
+    baseline: Baseline
+    task: Task
+    rows: Sequence[Workload]
+    device: Device
+    threads: int
+
+    def __post_init__(self) -> None:
+        self.published = PublishedBaseline.find(self.baseline.name) if self.baseline.kind == "package" else None
+        file = self.task.file.model_copy(update={"neighbours": ()})
+        self.frozen = self.task.model_copy(update={"file": file})
+
+    def run(self, progress: Progress, wait_s: float = 0.0) -> Iterator[RowFinding]:
+        accepted = []
+        for row in self.rows:
+            if why := self._declines(row):
+                yield self._finding(row, "declines", why)
+            else:
+                accepted.append(row)
+        if not accepted:
+            return
+        refuse_rows_too_large(accepted, self.device)
+        progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
+        ops = ops_to_load(self.baseline, self.task, accepted, self.device)
+        with device_lock(self.device.name, wait_s), scratch_folder() as scratch, machine_trouble():
+            self.device.begin(tuple(accepted), scratch / "judge")
+            side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
+            crew = Crew({"baseline": side}, self.threads, self.device)
+            try:
+                for row in accepted:
+                    yield self._verified(crew, row)
+                    progress.step(row.id)
+            finally:
+                crew.dismiss()
+
+    def _declines(self, row: Workload) -> str | None:
+        if self.published is None:
+            return None
+        return self.published.declines(self.task.op_of(row), row, self.device.capability)
+
+    def _verified(self, crew: Crew, row: Workload) -> RowFinding:
+        try:
+            problems = self._problems(crew, row)
+            kernels = self._kernels(crew, row)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            crew.respawn("baseline")
+            wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
+            return self._finding(row, "differs" if wrong else "failed", str(cause))
+        names = tuple(kernels or ())
+        if self.published is not None and self.device.has_kernels and (why := self.published.ran_else(row.op, kernels)):
+            return self._finding(row, "failed", why, names)
+        if problems:
+            return self._finding(row, "differs", self._with_rounding(row, problems[0]), names)
+        return self._finding(row, "agrees", kernels=names)
+
+    def _problems(self, crew: Crew, row: Workload) -> list[str]:
+        op = self.task.op_of(row)
+        runner = CaseRunner(self.device, crew.worker("baseline", op.name), op, "returns")
+        try:
+            return check_row(self.frozen, row, runner, self._pool(row)).problems
+        finally:
+            runner.close()
+
+    def _kernels(self, crew: Crew, row: Workload) -> list[str] | None:
+        if not self.device.has_kernels:
+            return None
+        op = self.task.op_of(row)
+        session = self.device.open_session(crew.worker("baseline", op.name), op, row, "returns", slots=1)
+        try:
+            session.fill(0, self._pool(row).draw(op, row))
+            return [kernel.name for kernel in session.census()]
+        finally:
+            session.close()
+
+    def _pool(self, row: Workload) -> Pool:
+        return self.device.pool(row, secrets.randbits(32))
+
+    def _with_rounding(self, row: Workload, problem: str) -> str:
+        adapter = self.published.adapter(row.op) if self.published else None
+        return f"{problem} (known: {adapter.rounding})" if adapter and adapter.rounding else problem
+
+    def _finding(self, row: Workload, finding: Finding, reason: str = "", kernels: tuple[str, ...] = ()) -> RowFinding:
+        return RowFinding(self.baseline.name, self.task.name, row.id, row.op, finding, reason, kernels)
+
+
+def verify(
+    name: str, task: Task, rows: str | None, device_name: str, progress: Progress, wait_s: float = 0.0
+) -> Iterator[RowFinding]:
+    device = find_device(device_name)
+    chosen = task.select(rows, default="smoke" if device.name == "cpu" else "production")
+    return Verification(find_baseline(task, name), task, chosen, device, task.policy.threads).run(progress, wait_s)

@@ -1,0 +1,144 @@
+"""Adapters: they call the package in the op's signature, and decline what the package would not run itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from kernwright.baselines import liger, sglang_jit_kernel, sglang_kernels
+from kernwright.baselines.adapter import Adapter, Signature
+from kernwright.ops.registry import shipped_ops
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.tensor import ConcreteTensor, contiguous_strides
+
+HOPPER = (9, 0)
+TABLES = {"sglang": sglang_kernels.TABLE, "older": sglang_jit_kernel.TABLE, "liger": liger.TABLE}
+ADAPTERS = [pytest.param(a, id=f"{name}-{op}") for name, table in TABLES.items() for op, a in table.adapters.items()]
+
+
+def bound(adapter: Adapter, *results: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """The adapter on functions that only note how they are called."""
+    calls: list[tuple[Any, ...]] = []
+
+    def noting(*arguments: Any, **named: Any) -> Any:
+        calls.append((arguments, named))
+        return results[0] if results else None
+
+    return adapter.bind(*[noting] * len(adapter.functions)), calls
+
+
+def signature(scalars: dict[str, Any] | None = None, capability: Any = HOPPER, **tensors: Any) -> Signature:
+    specs = {}
+    for name, (shape, dtype, *strides) in tensors.items():
+        dense = contiguous_strides(tuple(shape))
+        specs[name] = ConcreteTensor(shape=tuple(shape), dtype=dtype, strides=tuple(strides[0]) if strides else dense)
+    return Signature(specs, scalars or {}, capability)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_takes_what_its_op_takes(adapter: Adapter) -> None:
+    call, _ = bound(adapter)
+    mine = inspect.signature(call).parameters
+    assert all(p.kind is not p.VAR_POSITIONAL for p in mine.values())
+    if (op := shipped_ops().get(adapter.op)) is not None:
+        assert list(mine) == [p.name for p in op.tensor_parameters] + list(op.scalar_defaults)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_says_what_it_runs(adapter: Adapter) -> None:
+    re.compile(adapter.kernels)
+    assert adapter.file.endswith(".py") and all(":" in function for function in adapter.functions)
+    assert not adapter.ran([]) and not adapter.ran(["void at::native::vectorized_elementwise_kernel<4>"])
+
+
+def test_no_op_is_both_there_and_absent() -> None:
+    for table in TABLES.values():
+        assert not set(table.adapters) & set(table.absent)
+
+
+def test_sglang_runs_every_production_row_of_norm_scale_shift() -> None:
+    task = find_task("norm_scale_shift")
+    for row in task.select("production"):
+        op = task.op_of(row)
+        for table in (sglang_kernels.TABLE, sglang_jit_kernel.TABLE):
+            assert table.adapters[row.op].declines(Signature.of(row, op.scalar_defaults, HOPPER)) is None, row.id
+
+
+NORM = {"norm_type": "layer", "eps": 1e-6}
+X = ([1, 8, 3072], "bf16")
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "why"),
+    [
+        ("norm_scale_shift", signature(NORM, x=([1, 8, 3000], "bf16")), "multiples of 256"),
+        ("norm_scale_shift", signature(NORM, x=([1, 8, 8448], "bf16")), "up to 8192"),
+        ("norm_scale_shift", signature(NORM, x=X, weight=([3072], "bf16")), "weight and bias, or neither"),
+        ("norm_scale_shift", signature(NORM | {"norm_type": "rms"}, x=X, bias=([3072], "bf16")), "ignores a bias"),
+        ("norm_scale_shift", signature(NORM, capability=None, x=X), "on a GPU only"),
+        ("rms_norm", signature(x=([8, 128], "fp32"), weight=([128], "fp32")), "it takes bf16, fp16"),
+        ("rms_norm", signature(x=([8, 300], "bf16"), weight=([300], "bf16")), "multiples of 256"),
+        ("rms_norm", signature(capability=None, x=([8, 256], "bf16"), weight=([256], "bf16")), "on a GPU only"),
+        ("rotary", signature(x=([8, 4, 128], "bf16", [1024, 128, 1])), "x must be contiguous"),
+        (
+            "residual_gate",
+            signature(residual=X, update=X, gate=([1, 4, 3072], "bf16")),
+            "a gate of",
+        ),
+        ("residual_gate", signature(residual=X, update=X, gate=([1, 1, 3072], "fp32")), "share one dtype"),
+        ("scale_shift", signature(x=X, scale=([1, 2, 1, 3072], "bf16"), shift=([1, 2, 1, 3072], "bf16")), "per token"),
+        (
+            "ltx2_qknorm_split_rope",
+            signature(capability=(8, 0), q=X, k=X, q_cos=X, k_cos=X),
+            "sm_90 and later, this is sm_80",
+        ),
+        (
+            "ernie_norm_modulate",
+            signature(x=X, weight=([3072], "bf16"), scale=([1, 1, 3072], "bf16"), shift=([1, 1, 3072], "bf16")),
+            "2048 and 4096",
+        ),
+        (
+            "causal_cat_pad",
+            signature(
+                {"pad_w": 0, "pad_h": 0, "pad_t": 1}, x=([1, 3, 1, 5, 5], "bf16"), cache=([1, 3, 1, 5, 5], "bf16")
+            ),
+            "multiple of 16 bytes",
+        ),
+        (
+            "qknorm_rope",
+            signature({"rope_dim": 96, "is_neox": False}, q=([4, 2, 96], "bf16"), k=([4, 2, 96], "bf16")),
+            "heads of 96",
+        ),
+    ],
+)  # fmt: skip
+def test_sglang_declines_what_its_layers_would_not_give_it(op: str, given: Signature, why: str) -> None:
+    reason = sglang_kernels.TABLE.adapters[op].declines(given)
+    assert reason and why in reason
+
+
+@pytest.mark.parametrize("gate", [[1, 8, 3072], [1, 1, 3072], [1, 8, 1]])
+def test_sglang_s_gates(gate: list[int]) -> None:
+    given = signature(residual=X, update=X, gate=(gate, "bf16"))
+    assert sglang_kernels.TABLE.adapters["residual_gate"].declines(given) is None
+
+
+def test_a_residual_that_ernie_returns_first_comes_second_from_sglang() -> None:
+    call, _ = bound(sglang_kernels.TABLE.adapters["ernie_residual_norm_modulate"], ("y", "residual_out"))
+    assert call(*range(6), eps=1e-6) == ("residual_out", "y")
+
+
+def test_padding_is_written_as_torch_writes_it() -> None:
+    call, calls = bound(sglang_kernels.TABLE.adapters["causal_cat_pad"])
+    call("x", "cache", pad_w=1, pad_h=2, pad_t=3)
+    assert calls == [(("x", "cache", (1, 1, 2, 2, 3, 0)), {})]
+
+
+def test_the_older_sglang_is_asked_for_its_own_functions() -> None:
+    older, later = sglang_jit_kernel.TABLE.adapters, sglang_kernels.TABLE.adapters
+    for op in set(older) & set(later):
+        assert not set(older[op].functions) & set(later[op].functions)
+        assert older[op].file.startswith("sglang/jit_kernel/")
+    assert {"norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale"} <= set(older) - set(later)
