@@ -17,7 +17,7 @@ TRITON = f"{ROOT}.triton"
 TABLE = Table(
     absent=dict.fromkeys(
         (
-            "residual_gate", "broadcast_add", "concat_sequence", "copy_contiguous", "slice_heads_concat",
+            "residual_gate", "broadcast_add", "concat_sequence", "copy_contiguous",
             "rms_modulate", "causal_cat_pad", "dual_modulate", "dual_modulate_from_table", "ltx2_qknorm_split_rope",
             "ernie_norm_modulate", "ernie_residual_norm_modulate", "wan_rmsnorm_silu",
         ),
@@ -89,8 +89,11 @@ TANH_OBJECTIONS = (
     objections=TANH_OBJECTIONS, needs=(CUTEDSL,),
 )  # fmt: skip
 def norm_tanh_mul_add(fused: Function) -> Function:
-    def call(x: Tensor, weight: Tensor | None, scale: Tensor, shift: Tensor, *, norm_type: str, eps: float) -> Any:
-        return fused(x, weight, None, scale, shift, norm_type, eps)
+    def call(
+        x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor | None, bias: Tensor | None,
+        *, norm_type: str, eps: float,
+    ) -> Any:  # fmt: skip
+        return fused(x, weight, bias, scale, shift, norm_type, eps)
 
     return call
 
@@ -101,9 +104,9 @@ def norm_tanh_mul_add(fused: Function) -> Function:
 )  # fmt: skip
 def norm_tanh_mul_add_norm_scale(fused: Function) -> Function:
     def call(
-        x: Tensor, weight: Tensor | None, scale: Tensor, shift: Tensor, weight2: Tensor | None, scale2: Tensor,
-        *, norm_type: str, eps: float,
+        x: Tensor, scale: Tensor, shift: Tensor, scale2: Tensor, weight: Tensor | None, bias: Tensor | None,
+        weight2: Tensor | None, bias2: Tensor | None, *, norm_type: str, eps: float,
     ) -> Any:  # fmt: skip
-        return fused(x, weight, None, scale, shift, weight2, None, scale2, norm_type, eps)
+        return fused(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, eps)
 
     return call

@@ -41,7 +41,6 @@ TABLE = Table(
         "broadcast_add": "sglang 0.5.23 runs the eager addition",
         "concat_sequence": "sglang 0.5.23 runs torch.cat",
         "copy_contiguous": "sglang 0.5.23 runs torch's contiguous()",
-        "slice_heads_concat": "sglang 0.5.23 runs torch.cat",
         "rms_modulate": "sglang 0.5.23 runs the eager chain under autocast; its fused kernel gives bf16, not float32",
         "dual_modulate": "sglang 0.5.23 runs the eager chain",
         "dual_modulate_from_table": "sglang 0.5.23 runs the eager chain",
@@ -182,8 +181,8 @@ def channels_last(signature: Signature) -> str | None:
     kernels="_wan_rmsnorm_silu_kernel", objections=(dtypes(*FLOATS, of=("x",)), channels_last),
 )  # fmt: skip
 def wan_rmsnorm_silu(fused: Function) -> Function:
-    def call(x: Tensor, gamma: Tensor, bias: Tensor | None = None, *, eps: float) -> Any:
-        return fused(x, gamma, bias, eps=eps)
+    def call(x: Tensor, gamma: Tensor, bias: Tensor | None) -> Any:
+        return fused(x, gamma, bias)
 
     return call
 
@@ -214,7 +213,7 @@ def ltx2_split_rotary(apply: Function) -> Function:
 
 
 def rope_sizes(signature: Signature) -> str | None:
-    head, rope = signature["q"].shape[-1], int(signature.scalars["rope_dim"])
+    head, rope = signature["q"].shape[-1], signature["cos_sin_cache"].shape[-1]
     if head not in (64, 128, 256):
         return f"heads of {head}: it takes 64, 128 and 256"
     lane = head // 32
@@ -231,11 +230,11 @@ def rope_sizes(signature: Signature) -> str | None:
 def qknorm_rope(fused: Function) -> Function:
     def call(
         q: Tensor, k: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin_cache: Tensor, positions: Tensor,
-        *, eps: float, is_neox: bool, rope_dim: int,
+        *, eps: float, is_neox: bool,
     ) -> None:  # fmt: skip
         fused(
             q, k, q_weight, k_weight, cos_sin_cache, positions,
-            is_neox=is_neox, eps=eps, head_dim=q.shape[-1], rope_dim=rope_dim,
+            is_neox=is_neox, eps=eps, head_dim=q.shape[-1], rope_dim=cos_sin_cache.shape[-1],
         )  # fmt: skip
 
     return call
@@ -250,10 +249,10 @@ def qknorm_rope(fused: Function) -> Function:
 def ltx2_qknorm_split_rope(fused: Function) -> Function:
     def call(
         q: Tensor, k: Tensor, q_cos: Tensor, q_sin: Tensor, k_cos: Tensor, k_sin: Tensor,
-        q_weight: Tensor, k_weight: Tensor, *, eps: float,
+        q_norm_weight: Tensor, k_norm_weight: Tensor, *, eps: float,
     ) -> Any:  # fmt: skip
         return fused(
-            q, q_cos, q_sin, q_weight, k, k_cos, k_sin, k_weight,
+            q, q_cos, q_sin, q_norm_weight, k, k_cos, k_sin, k_norm_weight,
             eps=eps, num_heads=q_cos.shape[1], head_dim=2 * q_cos.shape[3], allow_sm90=True,
         )  # fmt: skip
 
@@ -296,10 +295,10 @@ SELECT = (
 def norm_scale_shift_select(fused: Function) -> Function:
     def call(
         x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
-        index: Tensor, *, eps: float,
+        index: Tensor, weight: Tensor | None, bias: Tensor | None, *, eps: float,
     ) -> Any:  # fmt: skip
         return fused(
-            x, weight=None, bias=None, scale0=scale0.contiguous(), shift0=shift0.contiguous(),
+            x, weight=weight, bias=bias, scale0=scale0.contiguous(), shift0=shift0.contiguous(),
             gate0=gate0.contiguous(), scale1=scale1.contiguous(), shift1=shift1.contiguous(),
             gate1=gate1.contiguous(), index=index.contiguous(), eps=eps,
         )  # fmt: skip
@@ -316,10 +315,11 @@ def norm_scale_shift_select(fused: Function) -> Function:
 def residual_norm_scale_shift_select(fused: Function) -> Function:
     def call(
         x: Tensor, residual: Tensor, residual_gate: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor,
-        scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, *, eps: float,
+        scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None, bias: Tensor | None,
+        *, eps: float,
     ) -> Any:  # fmt: skip
         return fused(
-            x, residual=residual, residual_gate=residual_gate, weight=None, bias=None, scale0=scale0.contiguous(),
+            x, residual=residual, residual_gate=residual_gate, weight=weight, bias=bias, scale0=scale0.contiguous(),
             shift0=shift0.contiguous(), gate0=gate0.contiguous(), scale1=scale1.contiguous(),
             shift1=shift1.contiguous(), gate1=gate1.contiguous(), index=index.contiguous(), eps=eps,
         )  # fmt: skip
@@ -401,6 +401,8 @@ def ernie_residual_norm_modulate(fused: Function) -> Function:
 
 def padded_size(signature: Signature) -> str | None:
     """The launcher writes 16 bytes at a time, and pads the left of the depth only where the cache leaves room."""
+    if "cache" not in signature:
+        return "no cache: its layer pads alone then"
     x, cache = signature["x"], signature["cache"]
     width, height, depth = (int(signature.scalars[name]) for name in ("pad_w", "pad_h", "pad_t"))
     if depth < cache.shape[2]:
