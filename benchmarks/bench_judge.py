@@ -13,6 +13,7 @@ where it stopped. Nothing here asserts: it measures, prints a table, and writes 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -37,7 +38,7 @@ from kernwright.campaign.ledger_check import verify
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.tasks.catalog import find_task
+from kernwright.tasks.catalog import find_task, list_tasks
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
@@ -80,12 +81,12 @@ norm_scale_shift = _stretched("norm_scale_shift", {factor})
 
 
 def _verdicts(ledger: Path) -> list[dict[str, Any]]:
-    """The finished, full verdicts of a ledger on today's task; none where there is no ledger yet."""
+    """The finished, full verdicts of a ledger on today's tasks; none where there is no ledger yet."""
     if not ledger.exists():
         return []
     records = [r.body for r in Ledger(ledger).all_records() if r.kind == "verdict"]
-    wanted = find_task(TASK).digest
-    return [body for body in records if body["evidence"] and body["task_digest"] in (wanted, *_cut_digests(ledger))]
+    wanted = {*(find_task(name).digest for name in list_tasks()), *_cut_digests(ledger)}
+    return [body for body in records if body["evidence"] and body["task_digest"] in wanted]
 
 
 def _cut_digests(ledger: Path) -> list[str]:
@@ -114,12 +115,14 @@ def _share(rows: list[dict[str, Any]], outcomes: set[str]) -> float:
 
 @app.command()
 def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: Out = DEFAULT_OUT) -> None:
-    """Both sides the same: how many rows are called faster or slower?"""
+    """Both sides the same, task after task: how many rows are called faster or slower?"""
     ledger = folder / "aa"
     end = time.monotonic() + (60 * minutes or float("inf"))
+    tasks = itertools.cycle(list_tasks())
     while (done := len(_rows(ledger))) < verdicts and time.monotonic() < end:
-        err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
-        _judge(candidate=None, against_itself=True, rows=rows, ledger=ledger)
+        task = next(tasks)
+        err.print(f"{done} of {verdicts} row-verdicts; {task}", highlight=False)
+        _judge(task=task, candidate=None, against_itself=True, rows=rows, ledger=ledger)
     found = _rows(ledger)
     machines = Counter(
         f"{v['provenance']['hardware']['architecture']}, torch {v['provenance']['libraries']['torch']}"
@@ -132,6 +135,7 @@ def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: 
         "A/A",
         {
             "row-verdicts": len(found),
+            "rows": len({(v["task"], row["id"]) for v in _verdicts(ledger) for row in v["rows"]}),
             "by machine": dict(machines),
             "called faster or slower": sum(row["verdict"] in ("faster", "slower") for row in found),
             "share": _share(found, {"faster", "slower"}),

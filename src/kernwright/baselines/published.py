@@ -62,11 +62,11 @@ class PublishedBaseline:
         """What is wrong with the kernels that a census names; None where the package's own is among them."""
         adapter = self.table.adapters[op]
         if names is None:
-            return "no census shows what the baseline ran"
+            return "left no census of what it ran"
         if adapter.ran(names):
             return None
         shown = ", ".join(name[:80] for name in names[:3]) or "nothing"
-        return f"the baseline ran {shown} instead of {adapter.kernels}"
+        return f"ran {shown} instead of {adapter.kernels}"
 
     def companions(self, ops: Iterable[str]) -> list[str]:
         """Names of the trees that these ops need beside the baseline's own."""

@@ -17,7 +17,10 @@ def judge(
     baseline: Annotated[
         str, typer.Option(help="what to beat: eager, compile, a published package, or one of the task's adapters")
     ] = "eager",
-    rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
+    contender: Annotated[str | None, typer.Option(help="a baseline to judge in a candidate's place")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids or production, smoke, grid, all; separated by commas")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     seed: Annotated[int | None, typer.Option(help="repeat a run's inputs and order")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="correctness and a coarse time; never evidence")] = False,
@@ -35,7 +38,7 @@ def judge(
     if json_file is not None:
         _refuse_unwritable(json_file)
     request = JudgeRequest(
-        task=task, candidate=candidate, baseline=baseline, rows=rows, device=device, seed=seed,
+        task=task, candidate=candidate, baseline=baseline, contender=contender, rows=rows, device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is

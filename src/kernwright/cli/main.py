@@ -14,6 +14,8 @@ from kernwright.cli.capture import SETTINGS, capture
 from kernwright.cli.exploits import exploits
 from kernwright.cli.judge import judge
 from kernwright.cli.report import report
+from kernwright.cli.results import results
+from kernwright.cli.sweep import sweep
 from kernwright.errors import KernwrightError
 
 # The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
@@ -31,6 +33,8 @@ app.command("capture", context_settings=SETTINGS)(capture)
 app.command("report")(report)
 app.command("bundle")(bundle)
 app.command("exploits")(exploits)
+app.command("sweep")(sweep)
+app.command("results")(results)
 app.add_typer(task.app, name="task")
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(ledger.app, name="ledger")

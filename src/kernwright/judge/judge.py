@@ -8,9 +8,9 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Protocol
 
-from kernwright.baselines.published import PublishedBaseline
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.case_runner import CALL_DEADLINE_S, CaseRunner
@@ -22,6 +22,7 @@ from kernwright.judge.decision import overall
 from kernwright.judge.device import Device, DeviceFull
 from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.interrupt import Interrupt
+from kernwright.judge.party import Party
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
@@ -30,7 +31,6 @@ from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -51,9 +51,8 @@ class Judgement:
     """One task, one baseline, one candidate, some rows, one device."""
 
     task: Task
-    baseline: Baseline
-    candidate_name: str
-    candidate_digest: str
+    baseline: Party
+    candidate: Party
     sides: dict[SideName, Side]
     rows: Sequence[Workload]
     device: Device
@@ -64,23 +63,21 @@ class Judgement:
     quick: bool = False
     census: bool = False
     seeded: bool = False
-    against_itself: bool = False
     states: list[RowState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.provenance.seed)
         self.states = [RowState(row) for row in self.rows]
         self.interrupt = Interrupt()
-        self.published = PublishedBaseline.find(self.baseline.name) if self.baseline.kind == "package" else None
+        self.checked = self.task.at_frozen_sizes() if self.candidate.at_frozen_sizes else self.task
+        self.trusted: frozenset[SideName] = BASELINES | ({"candidate"} if self.candidate.trusted else frozenset())
         for state in self.states:
-            if why := self.declines(state.row):
-                state.fail(f"the baseline declines: {why}")
+            for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
+                if state.pending and (why := party.declines(self.task, state.row, self.device.capability)):
+                    state.fail(f"the {side} declines: {why}")
 
-    def declines(self, row: Workload) -> str | None:
-        """Why a published baseline has no time on this row."""
-        if self.published is None:
-            return None
-        return self.published.declines(self.task.op_of(row), row, self.device.capability)
+    def _party(self, side: SideName) -> Party:
+        return self.candidate if side == "candidate" else self.baseline
 
     def _pool(self, row: Workload) -> Pool:
         """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
@@ -109,7 +106,7 @@ class Judgement:
         return verdict
 
     def _rounds(self) -> None:
-        seal = Seal.over(PACKAGE, self.task.folder, *self.sides["baseline"].reads)
+        seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders())
         for number in range(self.policy.max_rounds):
             pending = [state for state in self.states if state.pending]
             if not pending:
@@ -134,6 +131,12 @@ class Judgement:
                 for state in pending:
                     if state.pending:
                         state.look(self.policy)
+
+    def _trusted_folders(self) -> list[Path]:
+        """What baselines read: a candidate could wish to change it."""
+        return list(
+            dict.fromkeys(path for side in self.sides if side in self.trusted for path in self.sides[side].reads)
+        )
 
     def _refuse_changed_files(self, seal: Seal) -> None:
         """Workers that start later would run something else than what was asked for, and what the digests name."""
@@ -199,12 +202,12 @@ class Judgement:
         runner = CaseRunner(self.device, worker, op, self.sides["candidate"].style)
         try:
             state.report = check_row(
-                self.task,
+                self.checked,
                 state.row,
                 runner,
                 pool,
                 quick=self.quick,
-                standard="tolerance" if self.against_itself else None,
+                standard="tolerance" if self.candidate.trusted else None,
             )
         finally:
             runner.close()
@@ -223,7 +226,7 @@ class Judgement:
             self._time_row(crew, state, number, sessions)
         except SideFault as fault:
             if fault.side != "candidate" and not isinstance(fault.cause, StrayProcess):
-                if self.published is not None:  # others' code, which may fail on one row and run on the next
+                if self.baseline.published is not None:  # others' code, which may fail on one row and run on the next
                     state.fail(f"the baseline fell over: {fault.cause}")
                     self._respawn(crew, "baseline", "again")
                     return
@@ -270,7 +273,7 @@ class Judgement:
             self.chance,
             eager,
             {name: self.task.tolerance_for(spec.dtype) for name, spec in row.results(op.inplace).items()},
-            frozenset(self.sides) if self.against_itself else BASELINES,
+            self.trusted,
             self.device.open_session,
             self.device.shares_contents,
         )
@@ -292,7 +295,7 @@ class Judgement:
         self._audit_neighbour(timing, state.row)
 
     def _audit_neighbour(self, timing: RowTiming, row: Workload) -> None:
-        cases = [case for case in cases_for(timing.op, row, self.task.file.neighbours) if case.row is not row]
+        cases = [case for case in cases_for(timing.op, row, self.checked.file.neighbours) if case.row is not row]
         if cases:
             timing.audit_neighbour(self.task, self.chance.choice(cases))
 
@@ -309,7 +312,7 @@ class Judgement:
 
     def _first_call(self, side: SideName, session: Session, pool: Pool) -> None:
         """A published kernel may be compiled in its first call, which takes longer than a block may."""
-        if self.published is not None and side != "candidate":
+        if self._party(side).published is not None:
             session.prepare()
             session.fill(0, pool.draw(session.op, session.row))
             session.check_call(0, CALL_DEADLINE_S)
@@ -371,14 +374,13 @@ class Judgement:
                     break  # whatever became of that worker, the next round has new ones
 
     def _refuse_other_kernels(self, states: Sequence[RowState]) -> None:
-        """A published baseline is what its package launches. Where it ran something else, its time is nobody's."""
-        if self.published is None or not self.device.has_kernels:
-            return
-        for state in states:
-            seen = state.kernels.get("baseline")
-            names = None if seen is None else [kernel.name for kernel in seen]
-            if state.fault is None and (why := self.published.ran_else(state.row.op, names)):
-                state.fail(why)
+        """A published package is what it launches. Where it ran something else, its time is nobody's."""
+        for state in states if self.device.has_kernels else ():
+            for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
+                seen = state.kernels.get(side)
+                names = None if seen is None else [kernel.name for kernel in seen]
+                if state.fault is None and (why := party.ran_else(state.row.op, names)):
+                    state.fail(f"the {side} {why}")
 
     # Records
 
@@ -405,8 +407,8 @@ class Judgement:
             task_digest=self.task.digest,
             baseline=self.baseline.name,
             baseline_digest=self.baseline.digest,
-            candidate=self.candidate_name,
-            candidate_digest=self.candidate_digest,
+            candidate=self.candidate.name,
+            candidate_digest=self.candidate.digest,
             style="returns",
             verdict=verdict,
             reasons=tuple(reasons_of(rows, verdict, interrupted)),

@@ -35,6 +35,7 @@ class Provenance(BaseModel):
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="of a published package: wheel, file and function per op, kernels to launch"
     )
+    contender: dict[str, Any] = Field(default_factory=dict, description="the same, of a package in a candidate's place")
     device: str
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)

@@ -6,19 +6,19 @@ import contextlib
 import importlib.util
 import platform
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from kernwright.baselines.published import PublishedBaseline
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.confine import hide_judge
-from kernwright.judge.device import Device, find_device
+from kernwright.judge.device import find_device
 from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
+from kernwright.judge.party import Party
 from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side
@@ -29,7 +29,6 @@ from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
-from kernwright.tasks.workload import Workload
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
 
@@ -46,6 +45,7 @@ class JudgeRequest:
     seed: int | None = None
     quick: bool = False
     against_itself: bool = False
+    contender: str | None = None
     ledger: Path | None = None
     wait_s: float = 0.0
     census: bool = True
@@ -58,11 +58,13 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     task = find_task(request.task)
     baseline = find_baseline(task, request.baseline)
     candidate = _candidate(request, task)
-    op = candidate.file.op if candidate else None
+    contender = _contender(request, task, baseline)
+    home, away = Party.of_baseline(baseline), contender or Party.of_candidate(_known(candidate))
+    op = None if contender or candidate is None else candidate.file.op
     rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
-    ops = ops_to_load(baseline, task, rows, device)
+    ops, away_ops = (party.ops(task, rows, device.capability) for party in (home, away))
     provenance = Provenance(
         command=command_line(),
         seed=secrets.randbits(63) if request.seed is None else request.seed,
@@ -70,8 +72,9 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         hardware=device.describe(),
         libraries=library_versions(),
         policy=policy.model_dump(),
-        sources=source_hashes(task, candidate),
-        baseline=PublishedBaseline.find(baseline.name).about(ops) if baseline.kind == "package" else {},
+        sources=source_hashes(task, None if contender else candidate),
+        baseline=home.about(ops),
+        contender=away.about(away_ops),
         device=request.device,
     )
     with device_lock(device.name, request.wait_s), scratch_folder() as scratch, machine_trouble():
@@ -82,12 +85,11 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
             "baseline": baseline_side(baseline, task, scratch / "baseline", request.device, ops),
             "again": baseline_side(baseline, task, scratch / "again", request.device, ops),
             "candidate": (
-                candidate_side(candidate, scratch / "candidate", request.device)
-                if candidate and not request.against_itself
-                else baseline_side(baseline, task, scratch / "itself", request.device, ops)
+                baseline_side(away.baseline, task, scratch / "contender", request.device, away_ops)
+                if away.baseline
+                else candidate_side(_known(candidate), scratch / "candidate", request.device)
             ),
         }
-        named = candidate if candidate and not request.against_itself else None
         with Ledger(request.ledger).open_run(
             {
                 "task": task.name,
@@ -98,9 +100,8 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         ) as writer:
             return Judgement(
                 task=task,
-                baseline=baseline,
-                candidate_name=named.name if named else baseline.name,
-                candidate_digest=named.digest if named else baseline.digest,
+                baseline=home,
+                candidate=away,
                 sides=sides,
                 rows=rows,
                 device=device,
@@ -110,19 +111,9 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 progress=progress,
                 quick=request.quick,
                 # What a published baseline launched is what shows that it is one.
-                census=request.census and (not request.quick or baseline.kind == "package"),
+                census=request.census and (not request.quick or bool(home.published or away.published)),
                 seeded=request.seed is not None,
-                against_itself=named is None,
             ).run()
-
-
-def ops_to_load(baseline: Baseline, task: Task, rows: Sequence[Workload], device: Device) -> list[str]:
-    """The ops that a published baseline will be asked for: those of rows that it does not decline."""
-    if baseline.kind != "package":
-        return []
-    published = PublishedBaseline.find(baseline.name)
-    wanted = [row.op for row in rows if published.declines(task.op_of(row), row, device.capability) is None]
-    return list(dict.fromkeys(wanted))
 
 
 @contextlib.contextmanager
@@ -140,11 +131,28 @@ def machine_trouble() -> Iterator[None]:
         ) from error
 
 
+def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Party | None:
+    """A baseline in the candidate's place: another one, or the same."""
+    if request.against_itself and request.contender is not None:
+        raise KernwrightError("--aa judges the baseline against itself", "leave out --contender, or --aa")
+    if request.against_itself:
+        return Party.of_baseline(baseline)
+    return Party.of_baseline(find_baseline(task, request.contender)) if request.contender is not None else None
+
+
+def _known(candidate: Candidate | None) -> Candidate:
+    if candidate is None:
+        raise KernwrightError(
+            "no candidate to judge", "name its folder with --candidate, a baseline with --contender, or use --aa"
+        )
+    return candidate
+
+
 def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
     if request.candidate is None:
-        if request.against_itself:
-            return None
-        raise KernwrightError("no candidate to judge", "name its folder with --candidate, or use --aa")
+        return None
+    if request.contender is not None:
+        raise KernwrightError("there is a candidate and a contender", "name one of them")
     candidate = load_candidate(request.candidate)
     if candidate.file.op not in task.ops:
         raise KernwrightError(

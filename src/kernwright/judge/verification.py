@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kernwright.baselines.published import PublishedBaseline
 from kernwright.judge.case_runner import CaseRunner
 from kernwright.judge.contents import Pool
 from kernwright.judge.correctness import check_row
 from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
-from kernwright.judge.request import machine_trouble, ops_to_load
+from kernwright.judge.party import Party
+from kernwright.judge.request import machine_trouble
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sides import Crew, baseline_side
@@ -53,14 +53,13 @@ class Verification:
     threads: int
 
     def __post_init__(self) -> None:
-        self.published = PublishedBaseline.find(self.baseline.name) if self.baseline.kind == "package" else None
-        file = self.task.file.model_copy(update={"neighbours": ()})
-        self.frozen = self.task.model_copy(update={"file": file})
+        self.party = Party.of_baseline(self.baseline)
+        self.frozen = self.task.at_frozen_sizes()
 
     def run(self, progress: Progress, wait_s: float = 0.0) -> Iterator[RowFinding]:
         accepted = []
         for row in self.rows:
-            if why := self._declines(row):
+            if why := self.party.declines(self.task, row, self.device.capability):
                 yield self._finding(row, "declines", why)
             else:
                 accepted.append(row)
@@ -68,7 +67,7 @@ class Verification:
             return
         refuse_rows_too_large(accepted, self.device)
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
-        ops = ops_to_load(self.baseline, self.task, accepted, self.device)
+        ops = self.party.ops(self.task, accepted, self.device.capability)
         with device_lock(self.device.name, wait_s), scratch_folder() as scratch, machine_trouble():
             self.device.begin(tuple(accepted), scratch / "judge")
             side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
@@ -80,11 +79,6 @@ class Verification:
             finally:
                 crew.dismiss()
 
-    def _declines(self, row: Workload) -> str | None:
-        if self.published is None:
-            return None
-        return self.published.declines(self.task.op_of(row), row, self.device.capability)
-
     def _verified(self, crew: Crew, row: Workload) -> RowFinding:
         try:
             problems = self._problems(crew, row)
@@ -94,7 +88,7 @@ class Verification:
             wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
             return self._finding(row, "differs" if wrong else "failed", str(cause))
         names = tuple(kernels or ())
-        if self.published is not None and self.device.has_kernels and (why := self.published.ran_else(row.op, kernels)):
+        if self.device.has_kernels and (why := self.party.ran_else(row.op, kernels)):
             return self._finding(row, "failed", why, names)
         if problems:
             return self._finding(row, "differs", self._with_rounding(row, problems[0]), names)
@@ -123,7 +117,7 @@ class Verification:
         return self.device.pool(row, secrets.randbits(32))
 
     def _with_rounding(self, row: Workload, problem: str) -> str:
-        adapter = self.published.adapter(row.op) if self.published else None
+        adapter = self.party.published.adapter(row.op) if self.party.published else None
         return f"{problem} (known: {adapter.rounding})" if adapter and adapter.rounding else problem
 
     def _finding(self, row: Workload, finding: Finding, reason: str = "", kernels: tuple[str, ...] = ()) -> RowFinding:

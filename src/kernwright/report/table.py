@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernwright.campaign.sweep import Sweep
 from kernwright.exploits.trial import Trial
 from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.verification import RowFinding
@@ -111,6 +112,24 @@ def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableT
     if not counted:
         lines.append("  no census on a CPU: which kernels ran is known on a GPU only")
     return Group(table, *(Text(line) for line in lines))
+
+
+def sweep_table(sweep: Sweep) -> RenderableType:
+    """How far each leg is, and what was found on it; below, the rows that could not be judged at all."""
+    table = Table(title=f"{sweep.rows} rows on {sweep.device}")
+    for column in ("task", "contender", "against"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("judged", justify="right")
+    table.add_column("verdicts")
+    for leg in sweep.legs:
+        rows = {row.id: row.verdict for verdict in sweep.verdicts(leg) for row in verdict.rows}
+        wanted = [row.id for row in leg.task.select(sweep.rows)]
+        found = Counter(rows[id_] for id_ in wanted if id_ in rows)
+        told = Text(", ").join(Text(f"{count} {name}", style=COLOURS[name]) for name, count in found.most_common())
+        judged = f"{sum(found.values())} of {len(wanted)}"
+        table.add_row(leg.task.name, leg.contender.name, leg.baseline.name, judged, told)
+    troubles = [Text(f"{leg}, {row}: {why}", style="red") for (leg, row), why in sweep.troubles.items()]
+    return Group(table, *troubles)
 
 
 def corpus_table(trials: Sequence[Trial]) -> RenderableType:

@@ -92,6 +92,10 @@ class Task(BaseModel):
         """The combinations of the task's grids, written out: often thousands."""
         return tuple(row for grid in self.grids for row in grid.rows(self.ops[grid.op].inplace))
 
+    def at_frozen_sizes(self) -> Task:
+        """The task without its rows' neighbours."""
+        return self.model_copy(update={"file": self.file.model_copy(update={"neighbours": ()})})
+
     def op_of(self, row: Workload) -> Op:
         return self.ops[row.op]
 
@@ -99,13 +103,15 @@ class Task(BaseModel):
         return self.file.tolerance[dtype]  # type: ignore[index]  # load_task saw to it that every output has one
 
     def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
-        """Rows by glob over ids or by set name (`production`, `smoke`, `grid`, `all`); by default one set."""
+        """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; else one set."""
         wanted = pattern or default
+        words = [word.strip() for word in wanted.split(",")]
+        known = self.rows if {"production", "smoke"} >= set(words) else (*self.rows, *self.grid_rows)
         rows = tuple(
             row
-            for row in (self.rows if wanted in ("production", "smoke") else (*self.rows, *self.grid_rows))
+            for row in known
             if (op is None or row.op == op)
-            and (wanted == "all" or row.set == wanted or fnmatch.fnmatchcase(row.id, wanted))
+            and any(word == "all" or row.set == word or fnmatch.fnmatchcase(row.id, word) for word in words)
         )
         if not rows:
             of_op = f" of op {op}" if op else ""

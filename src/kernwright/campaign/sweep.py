@@ -1,0 +1,122 @@
+"""Sweep: every row of many tasks, each contender against one baseline, in slices, and no finished row twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.errors import KernwrightError
+from kernwright.judge.judge import Progress
+from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.verdict import Verdict
+from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in the middle of it
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One contender (or the baseline itself) against one baseline on one task."""
+
+    task: Task
+    baseline: Baseline
+    contender: Baseline
+
+    @property
+    def is_against_itself(self) -> bool:
+        return self.contender == self.baseline
+
+    @property
+    def label(self) -> str:
+        return f"{self.task.name}: {self.contender.name} against {self.baseline.name}"
+
+    def holds(self, verdict: Verdict) -> bool:
+        """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
+        return (verdict.task_digest, verdict.baseline_digest, verdict.candidate_digest) == (
+            self.task.digest,
+            self.baseline.digest,
+            self.contender.digest,
+        )
+
+
+def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str]) -> Iterator[Leg]:
+    for task in tasks:
+        for contender in contenders:
+            yield Leg(task, find_baseline(task, baseline), find_baseline(task, contender))
+
+
+@dataclass
+class Sweep:
+    """Legs, the rows that each is to be judged on, and the time there is."""
+
+    legs: Sequence[Leg]
+    rows: str
+    device: str
+    ledger: Path
+    minutes: float = 0.0
+    wait_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
+
+    def outstanding(self, leg: Leg) -> list[Workload]:
+        """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
+        done = {row.id for verdict in self.verdicts(leg) for row in verdict.rows}
+        return [row for row in leg.task.select(self.rows) if row.id not in done]
+
+    def verdicts(self, leg: Leg) -> list[Verdict]:
+        """What the ledger holds of a leg on this kind of device, and may be used as evidence."""
+        if not self.ledger.exists():
+            return []
+        bodies = (record.body for record in Ledger(self.ledger).all_records() if record.kind == "verdict")
+        found = (Verdict.model_validate(body) for body in bodies if body.get("task") == leg.task.name)
+        return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
+
+    def run(self, progress: Progress) -> Iterator[Verdict]:
+        """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""
+        end = self.clock() + 60 * self.minutes if self.minutes else float("inf")
+        seconds_a_row = 0.0
+        for leg in self.legs:
+            waiting = self.outstanding(leg)
+            while waiting:
+                left = end - self.clock()
+                size = len(waiting) if not seconds_a_row else int(min(left / seconds_a_row, len(waiting)))
+                if left <= 0 or size < 1:
+                    return
+                slice_, waiting = waiting[: min(size, MOST_ROWS)], waiting[min(size, MOST_ROWS) :]
+                started = self.clock()
+                yield from self._judged(leg, slice_, progress)
+                seconds_a_row = (self.clock() - started) / len(slice_)
+
+    def _judged(self, leg: Leg, rows: Sequence[Workload], progress: Progress) -> Iterator[Verdict]:
+        """A slice; where it cannot be judged as a whole, row by row, so that one row costs no other."""
+        try:
+            yield self._judge(leg, rows, progress)
+        except KernwrightError as trouble:
+            if len(rows) == 1:
+                self.troubles[leg.label, rows[0].id] = str(trouble).splitlines()[0]
+                return
+            for row in rows:
+                yield from self._judged(leg, [row], progress)
+
+    def _judge(self, leg: Leg, rows: Sequence[Workload], progress: Progress) -> Verdict:
+        verdict = judge(
+            JudgeRequest(
+                task=str(leg.task.folder), candidate=None, baseline=leg.baseline.name,
+                contender=None if leg.is_against_itself else leg.contender.name,
+                against_itself=leg.is_against_itself, rows=",".join(row.id for row in rows), device=self.device,
+                ledger=self.ledger, wait_s=self.wait_s,
+            ),
+            progress,
+        )  # fmt: skip
+        if verdict.interrupted:
+            raise KeyboardInterrupt
+        return verdict
+
+
+def _kind(device: str) -> str:
+    return device.partition(":")[0]

@@ -1,0 +1,52 @@
+"""kernwright sweep: all rows of all tasks, each contender against a baseline, as far as the time goes."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sweep(
+    tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
+    baseline: Annotated[str, typer.Option(help="what all are compared with")] = "eager",
+    contender: Annotated[
+        list[str] | None, typer.Option(help="a baseline to judge; may be given several times; compile by default")
+    ] = None,
+    aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself, too")] = False,
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
+    ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
+    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+) -> None:
+    """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
+    from kernwright.campaign.ledger import default_ledger_root
+    from kernwright.campaign.sweep import Sweep, legs_of
+    from kernwright.cli.console import Bar, out
+    from kernwright.report.table import sweep_table
+    from kernwright.tasks.catalog import find_task, list_tasks
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    loaded = [find_task(name) for name in tasks or list_tasks()]
+    contenders = [*([baseline] if aa else []), *(contender or ["compile"])]
+    work = Sweep(
+        legs=list(legs_of(loaded, baseline, contenders)),
+        rows=rows or ("smoke" if device == "cpu" else "production"),
+        device=device,
+        ledger=ledger or default_ledger_root(),
+        minutes=minutes,
+        wait_s=wait,
+    )
+    with Bar() as bar:
+        for verdict in work.run(bar):
+            found = Counter(row.verdict for row in verdict.rows)
+            told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
+            out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
+    out.print(sweep_table(work))
+    raise typer.Exit(1 if any(work.outstanding(leg) for leg in work.legs) else 0)

@@ -1,0 +1,64 @@
+"""Party: what one side of a judgement runs, and how far it is trusted. A candidate, or a baseline in either place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernwright.baselines.adapter import Capability
+from kernwright.baselines.published import PublishedBaseline
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.candidate import Candidate
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+
+@dataclass(frozen=True)
+class Party:
+    """Trusted code may round in its own way; a published package may decline rows, and must launch its own kernels."""
+
+    name: str
+    digest: str
+    baseline: Baseline | None
+
+    @classmethod
+    def of_baseline(cls, baseline: Baseline) -> Party:
+        return cls(baseline.name, baseline.digest, baseline)
+
+    @classmethod
+    def of_candidate(cls, candidate: Candidate) -> Party:
+        return cls(candidate.name, candidate.digest, None)
+
+    @property
+    def trusted(self) -> bool:
+        return self.baseline is not None
+
+    @property
+    def at_frozen_sizes(self) -> bool:
+        """Whether it is asked for no other: a package may decline them, a compiler would be at work for each."""
+        return self.baseline is not None and self.baseline.kind in ("compile", "package")
+
+    @property
+    def published(self) -> PublishedBaseline | None:
+        if self.baseline is None or self.baseline.kind != "package":
+            return None
+        return PublishedBaseline.find(self.baseline.name)
+
+    def declines(self, task: Task, row: Workload, capability: Capability | None) -> str | None:
+        """Why it has no time on this row."""
+        return self.published.declines(task.op_of(row), row, capability) if self.published else None
+
+    def ran_else(self, op: str, names: Sequence[str] | None) -> str | None:
+        """What is wrong with the kernels that a census shows of it."""
+        return self.published.ran_else(op, names) if self.published else None
+
+    def ops(self, task: Task, rows: Sequence[Workload], capability: Capability | None) -> list[str]:
+        """The ops that a published package will be asked for: those of rows that it does not decline."""
+        if self.published is None:
+            return []
+        return list(dict.fromkeys(row.op for row in rows if self.declines(task, row, capability) is None))
+
+    def about(self, ops: Sequence[str]) -> dict[str, Any]:
+        """For the record: where a published package's kernels come from."""
+        return self.published.about(ops) if self.published else {}

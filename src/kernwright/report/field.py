@@ -1,0 +1,202 @@
+"""Field: how the baselines that people run stand on the frozen rows, gathered from a ledger and written as a page.
+
+Ratios are those of one run, where both sides were measured in turn; times of different runs stand side by side only to
+be read. A record of another task digest, or of a changed baseline, is stale and enters nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.tasks.policy import METRICS, Metric
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
+LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One contender on one row: the row's verdict, and the run that it comes from."""
+
+    row: RowVerdict
+    run: Verdict
+
+    def result(self, metric: Metric) -> MetricResult | None:
+        found = self.row.metrics.get(metric)
+        return found if isinstance(found, MetricResult) else None
+
+    @property
+    def gain(self) -> float:
+        """What a choice between contenders goes by: device where there is one, else a run of calls."""
+        results = [self.result("device"), self.result("stream")]
+        return next((result.ratio for result in results if result), 0.0)
+
+    def share_of_copy(self, metric: Metric = "device") -> float | None:
+        result = self.result(metric)
+        return self.row.copy_us / result.candidate_us if result and self.row.copy_us else None
+
+
+@dataclass
+class Field:
+    """The newest standing of every contender on every row of some tasks, against one baseline, on one kind of device."""
+
+    tasks: Sequence[Task]
+    baseline: str
+    device: str
+    rows: str
+    standings: dict[tuple[str, str, str], list[Standing]] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+    hardware: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def gathered(cls, ledger: Ledger, tasks: Sequence[Task], baseline: str, device: str, rows: str) -> Field:
+        found = cls(tasks, baseline, device, rows)
+        digests = {task.name: task.digest for task in tasks}
+        for record in ledger.all_records():
+            if record.kind != "verdict" or record.body.get("task") not in digests or not record.body.get("evidence"):
+                continue
+            verdict = Verdict.model_validate(record.body)
+            if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
+                continue
+            if verdict.task_digest != digests[verdict.task]:
+                found.stale.append(f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}")
+                continue
+            found._add(verdict)
+        return found
+
+    def _add(self, verdict: Verdict) -> None:
+        about = verdict.provenance
+        libraries = ", ".join(f"{name} {version}" for name, version in about["libraries"].items())
+        self.hardware.setdefault(str(about["hardware"].get("model", about["hardware"]["kind"])), libraries)
+        for row in verdict.rows:
+            self.standings.setdefault((verdict.task, row.id, verdict.candidate), []).append(Standing(row, verdict))
+
+    @cached_property
+    def contenders(self) -> list[str]:
+        return sorted({contender for _, _, contender in self.standings if contender != self.baseline})
+
+    def wanted(self, task: Task) -> tuple[Workload, ...]:
+        return task.select(self.rows)
+
+    def standing(self, task: Task, row: Workload, contender: str) -> Standing | None:
+        found = self.standings.get((task.name, row.id, contender))
+        return found[-1] if found else None
+
+    def best(self, task: Task, row: Workload) -> Standing | None:
+        """The contender that gains most, if any gains at all."""
+        found = [s for contender in self.contenders if (s := self.standing(task, row, contender)) and s.gain > 1]
+        return max(found, key=lambda standing: standing.gain, default=None)
+
+    # Over many rows
+
+    def geomean(self, tasks: Iterable[Task], contender: str, metric: Metric) -> tuple[float, int] | None:
+        standings = [self.standing(task, row, contender) for task in tasks for row in self.wanted(task)]
+        logs = [math.log(result.ratio) for s in standings if s and (result := s.result(metric))]
+        return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
+
+    def against_itself(self) -> tuple[int, int]:
+        """Row-verdicts of the baseline against itself: how many there are, and how many of them found a difference."""
+        rows = [s.row for (_, _, name), found in self.standings.items() if name == self.baseline for s in found]
+        return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
+
+    def repeats(self) -> tuple[int, int]:
+        """Rows over the least time that were judged twice: how many, and how many of them within the difference."""
+        differences = []
+        for found in self.standings.values():
+            times = [result.candidate_us for s in found if (result := s.result("device"))][-2:]
+            if len(times) == 2 and min(times) > LEAST_US:
+                differences.append(abs(times[1] / times[0] - 1))
+        return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
+
+    # The page
+
+    def page(self, command: str) -> str:
+        lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
+        lines += ["", *(f"- {model}: {libraries}" for model, libraries in sorted(self.hardware.items()))]
+        lines += ["", *self._explained(), "", *self._summary()]
+        for task in self.tasks:
+            lines += ["", f"## {task.name}", "", f"{task.file.title}.", "", *self._family(task)]
+        return "\n".join(lines) + "\n"
+
+    def _explained(self) -> list[str]:
+        judged, different = self.against_itself()
+        repeated, alike = self.repeats()
+        lines = [
+            f"Times are microseconds: `wall` one call and a wait, `stream` a run of calls, `device` the kernels alone. "
+            f"Ratios are {self.baseline}'s time over the contender's in the same run, by `device` where there is one. "
+            "`copy` is the share of a copy of the same fewest bytes, measured in the same run.",
+        ]
+        if judged:
+            lines += [
+                "",
+                f"{self.baseline} against itself: {judged} row-verdicts, {different} called faster or slower.",
+            ]
+        if repeated:
+            lines += [
+                "",
+                f"Judged twice, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
+                f"{MOST_DIFFERENCE:.0%} in device time.",
+            ]
+        return lines
+
+    def _summary(self) -> list[str]:
+        lines = [
+            "| family | contender | rows | wall | stream | device | without a time |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for task in self.tasks:
+            for contender in self.contenders:
+                means = [self.geomean([task], contender, metric) for metric in METRICS]
+                found = [s for row in self.wanted(task) if (s := self.standing(task, row, contender))]
+                if not found:
+                    continue
+                cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
+                untimed = sum(s.result("stream") is None for s in found)
+                timed = f"{len(found) - untimed} of {len(self.wanted(task))}"
+                lines.append(f"| {task.name} | {contender} | {timed} | {' | '.join(cells)} | {untimed or ''} |")
+        return lines
+
+    def _family(self, task: Task) -> list[str]:
+        head = ["row", "MB", self.baseline, *self.contenders, "best"]
+        lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        reasons: list[str] = []
+        for row in self.wanted(task):
+            standings = {name: self.standing(task, row, name) for name in self.contenders}
+            home = self.standing(task, row, self.baseline) or next((s for s in standings.values() if s), None)
+            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _times(home, "baseline_us")]
+            cells += [_cell(standing) for standing in standings.values()]
+            best = self.best(task, row)
+            cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline)
+            lines.append(f"| {' | '.join(cells)} |")
+            reasons += [
+                f"- {row.id}, {name}: {s.row.verdict}: {s.row.reasons[0]}"
+                for name, s in standings.items()
+                if s and s.result("stream") is None and s.row.reasons
+            ]
+        return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
+
+
+def _times(standing: Standing | None, side: str) -> str:
+    if standing is None:
+        return "–"
+    results = [standing.result(metric) for metric in METRICS]
+    return " / ".join(f"{getattr(result, side):.1f}" if result else "–" for result in results)
+
+
+def _cell(standing: Standing | None) -> str:
+    if standing is None:
+        return "–"
+    result = standing.result("device") or standing.result("stream")
+    if result is None:
+        return standing.row.verdict
+    share = standing.share_of_copy()
+    low, high = result.interval
+    told = f"{_times(standing, 'candidate_us')}, {result.ratio:.2f}x ({low:.2f}–{high:.2f})"
+    return f"{told}, copy {share:.0%}" if share else told

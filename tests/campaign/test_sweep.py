@@ -1,0 +1,122 @@
+"""A sweep finishes what is outstanding, repeats nothing, and loses no row to another's trouble."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.sweep import Leg, Sweep, legs_of
+from kernwright.cli.main import app
+from kernwright.tasks.task import Task, load_task
+
+OPS = """
+from torch import Tensor
+from kernwright.ops.definition import define
+
+@define(outputs=["y"], activations=["x"])
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+"""
+BASELINES = """
+import torch
+
+def copied(op):
+    return lambda x: x + x
+
+def picky(op):
+    def run(x):
+        if x.shape[-1] == 40:
+            raise RuntimeError("not this one")
+        return x + x
+    return run
+"""
+TIMING = "\n[timing]\nblock_ms = 0.5\nquads_per_round = 3\nmax_rounds = 2\n"
+
+
+@pytest.fixture
+def task(tmp_path: Path, write_task: Callable[..., Path], make_row: Any) -> Task:
+    rows = [
+        make_row(f"r{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": n}) for n in (32, 40, 48)
+    ]
+    folder = write_task(tmp_path / "tiny", ops=OPS, rows=rows)
+    with (folder / "task.toml").open("a") as file:
+        file.write(TIMING)
+    (folder / "baselines.py").write_text(BASELINES)
+    return load_task(folder)
+
+
+@pytest.fixture
+def sweep(task: Task, tmp_path: Path, private_tmp: Path) -> Callable[..., Sweep]:
+    def make(*contenders: str, **more: Any) -> Sweep:
+        legs = list(legs_of([task], "eager", contenders))
+        return Sweep(legs, rows="smoke", device="cpu", ledger=tmp_path / "ledger", wait_s=60.0, **more)
+
+    return make
+
+
+def ids(work: Sweep) -> list[list[str]]:
+    return [[row.id for row in work.outstanding(leg)] for leg in work.legs]
+
+
+def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: Any, tmp_path: Path) -> None:
+    first = sweep("eager")
+    assert ids(first) == [["r32", "r40", "r48"]]
+    (verdict,) = first.run(quiet)
+    assert verdict.baseline == verdict.candidate == "eager"
+    assert {row.id for row in verdict.rows} == {"r32", "r40", "r48"}
+    again = sweep("eager", "copied")
+    assert ids(again) == [[], ["r32", "r40", "r48"]]
+    (other,) = again.run(quiet)
+    assert (other.candidate, other.baseline) == ("copied", "eager")
+    assert all(row.verdict not in ("incorrect", "failed", "tampered") for row in other.rows), other.rows
+    assert len([r for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]) == 2
+    assert list(sweep("eager", "copied").run(quiet)) == []
+
+
+def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
+    list(sweep("eager").run(quiet))
+    file = task.folder / "task.toml"
+    file.write_text(file.read_text().replace("block_ms = 0.5", "block_ms = 0.6"))
+    changed = load_task(task.folder)
+    before = sweep("eager")
+    assert ids(before) == [[]]
+    before.legs = [Leg(changed, before.legs[0].baseline, before.legs[0].contender)]
+    assert ids(before) == [["r32", "r40", "r48"]]
+
+
+def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(sweep: Callable[..., Sweep], quiet: Any) -> None:
+    """The clock jumps by 40 seconds at every look: after one slice of three rows nothing more fits into a minute."""
+    ticks = itertools.count(0, 40)
+    work = sweep("eager", "copied", minutes=1.0, clock=lambda: float(next(ticks)))
+    verdicts = list(work.run(quiet))
+    assert len(verdicts) == 1
+    assert ids(work) == [[], ["r32", "r40", "r48"]]
+
+
+def test_a_row_that_cannot_be_judged_costs_no_other(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
+    """A baseline of the task's own that falls over is the machine's trouble, and ends a judgement; not a sweep."""
+    legs = list(legs_of([task], "picky", ["eager"]))
+    work = sweep("eager")
+    work.legs = legs
+    judged = {row.id for verdict in work.run(quiet) for row in verdict.rows}
+    assert judged == {"r32", "r48"}
+    assert list(work.troubles) == [(legs[0].label, "r40")]
+    assert "not this one" in work.troubles[legs[0].label, "r40"]
+
+
+def test_the_command_says_what_is_left(task: Task, tmp_path: Path, private_tmp: Path) -> None:
+    words = ["sweep", str(task.folder), "--contender", "copied", "--ledger", str(tmp_path / "ledger")]
+    result = CliRunner().invoke(app, [*words, "--minutes", "0.0000001"])
+    assert result.exit_code == 1 and "0 of 3" in result.output
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0 and "3 of 3" in result.output
+    verdicts = [r.body for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]
+    assert [v["candidate"] for v in verdicts] == ["copied"]
+    assert json.dumps(verdicts[0])
