@@ -37,7 +37,6 @@ def picky(op):
         return x + x
     return run
 """
-TIMING = "\n[timing]\nblock_ms = 0.5\nquads_per_round = 3\nmax_rounds = 2\n"
 
 
 @pytest.fixture
@@ -46,8 +45,6 @@ def task(tmp_path: Path, write_task: Callable[..., Path], make_row: Any) -> Task
         make_row(f"r{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": n}) for n in (32, 40, 48)
     ]
     folder = write_task(tmp_path / "tiny", ops=OPS, rows=rows)
-    with (folder / "task.toml").open("a") as file:
-        file.write(TIMING)
     (folder / "baselines.py").write_text(BASELINES)
     return load_task(folder)
 
@@ -83,7 +80,7 @@ def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: 
 def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
     list(sweep("eager").run(quiet))
     file = task.folder / "task.toml"
-    file.write_text(file.read_text().replace("block_ms = 0.5", "block_ms = 0.6"))
+    file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
     changed = load_task(task.folder)
     before = sweep("eager")
     assert ids(before) == [[]]

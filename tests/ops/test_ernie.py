@@ -40,3 +40,5 @@ def test_nothing_rounds_between_loads_and_stores() -> None:
     wide_joined, wide_y = op.call({name: tensor.float() for name, tensor in given.items()}, {"eps": 0.01})
     assert torch.equal(joined, wide_joined.bfloat16())
     assert torch.equal(y, wide_y.bfloat16())
+    (out,) = shipped_ops()["ernie_residual_gate"].call(given, {})
+    assert torch.equal(out, joined)

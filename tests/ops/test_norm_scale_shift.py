@@ -164,3 +164,12 @@ def test_each_token_has_the_modulation_that_its_index_picks(residual: bool, inde
     np.testing.assert_array_equal(found["gate_out"].numpy(), chosen["gate"])
     if residual:
         np.testing.assert_allclose(found["residual_out"].numpy(), base, rtol=1e-13, atol=1e-13)
+
+
+def test_an_rms_norm_with_a_bias_is_refused() -> None:
+    """Some kernels take one and leave it out in silence."""
+    x = torch.zeros(1, 1, D)
+    with pytest.raises(ValueError, match="no bias"):
+        shipped_ops()["norm_scale_shift"].call(
+            {"x": x, "scale": x, "shift": x, "weight": x[0, 0], "bias": x[0, 0]}, {"norm_type": "rms"}
+        )

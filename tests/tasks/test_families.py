@@ -56,6 +56,16 @@ def test_the_variants_of_scale_shift_that_move_other_bytes_are_kept_apart() -> N
     assert captured.bytes_min > 1.4 * stand_in.bytes_min
 
 
+def test_scalars_are_those_that_were_captured() -> None:
+    """The ones that differ within a family; a row that lost its own would look right in every other way."""
+    rope = {row.id: row.scalars["eps"] for row in TASKS["qknorm_rope"].select("production")}
+    assert {id_ for id_, eps in rope.items() if eps == 1e-5} == {"zimage_t32", "zimage_t4096", "zimage_t4128"}
+    assert {eps for id_, eps in rope.items() if not id_.startswith("zimage")} == {1e-6}
+    constants = [row.scalars.get("scale_constant") for row in TASKS["fuse_scale_shift"].select("production")]
+    assert (constants.count(0.0), constants.count(1.0)) == (19, 10)
+    assert {row.scalars["eps"] for row in TASKS["norm_tanh_mul_add"].select("production")} == {1e-5}
+
+
 QUICK = [name for name in TASKS if name != "norm_scale_shift"]  # whose smallest rows test_admission.py admits
 
 

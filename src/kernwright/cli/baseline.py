@@ -90,7 +90,7 @@ def verify(
     json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
 ) -> None:
-    """Runs every row through the baseline's worker and holds it to the reference. Exit status 1: one failed."""
+    """Runs every row through the baseline's worker, against the reference. Exit status 1: one failed, or differs."""
     import dataclasses
     import json
 
@@ -109,4 +109,4 @@ def verify(
     out.print(findings_table(findings, counted=device != "cpu"))
     if json_file is not None:
         json_file.write_text(json.dumps([dataclasses.asdict(f) for f in findings], indent=1) + "\n", encoding="utf-8")
-    raise typer.Exit(1 if any(finding.finding == "failed" for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.finding in ("failed", "differs") for finding in findings) else 0)

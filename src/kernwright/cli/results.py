@@ -20,7 +20,7 @@ def results(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="write nothing: compare the page with the ledger")] = False,
 ) -> None:
-    """Writes the state of the field. With --check, exit status 1 where page and ledger disagree or a record is stale."""
+    """Writes the state of the field. With --check: exit status 1 where page and ledger disagree, or one is stale."""
     from kernwright.campaign.ledger import Ledger
     from kernwright.report.field import Field
     from kernwright.tasks.catalog import find_task, list_tasks

@@ -40,7 +40,8 @@ def list_tasks() -> None:
         except KernwrightError as error:  # one bad file must not hide the others
             table.add_row(name, Text(error.cause, style="bold red"), *[""] * 5)
             continue
-        counts = [str(sum(row.set == kind for row in task.rows)) for kind in ("production", "smoke", "grid")]
+        rows = (*task.rows, *task.grid_rows)
+        counts = [str(sum(row.set == kind for row in rows)) for kind in ("production", "smoke", "grid")]
         table.add_row(name, Text(task.file.title), *counts, ", ".join(task.ops), task.digest[:12])
     out.print(table)
 
@@ -49,7 +50,8 @@ def list_tasks() -> None:
 def show(
     task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
     rows: Annotated[
-        str | None, typer.Option(help="a glob over row ids, or production, smoke, grid; by default all")
+        str | None,
+        typer.Option(help="globs over row ids, or production, smoke, grid, all; by default all that are timed"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="for programs: the whole task, one JSON object")] = False,
 ) -> None:
@@ -60,7 +62,7 @@ def show(
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
-    chosen = loaded.select(rows or "all")
+    chosen = loaded.select(rows or "production,smoke")
     if as_json:
         described = {
             **loaded.file.model_dump(mode="json", exclude={"timing"}),

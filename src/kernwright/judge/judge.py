@@ -73,6 +73,8 @@ class Judgement:
         self.trusted: frozenset[SideName] = BASELINES | ({"candidate"} if self.candidate.trusted else frozenset())
         for state in self.states:
             for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
+                if side == "baseline" and state.row.set == "grid":
+                    continue  # it is never called there
                 if state.pending and (why := party.declines(self.task, state.row, self.device.capability)):
                     state.fail(f"the {side} declines: {why}")
 
@@ -188,8 +190,10 @@ class Judgement:
         )
 
     def _load_baseline(self, crew: Crew) -> None:
+        timed = [state.row.op for state in self.states if state.pending and state.row.set != "grid"]
         try:
-            crew.worker("baseline", next(state.row.op for state in self.states if state.pending))
+            for op in timed[:1]:
+                crew.worker("baseline", op)
         except (WorkerFailed, WorkerCheated) as failed:
             raise EnvironmentProblem(
                 f"baseline {self.baseline.name} cannot be loaded: {failed}", "choose another"

@@ -51,6 +51,11 @@ class Bound:
         return EAGER_FACTOR * MAX_SLACK * self.eager.eager_max, RMS_SLACK * EAGER_FACTOR * self.eager.eager_rms
 
     @property
+    def room(self) -> float:
+        """Where the eager chain itself cannot keep a fixed tolerance, its own error is the measure."""
+        return self.anywhere[0]
+
+    @property
     def slack(self) -> Tensor:
         """Element by element: the allowed error, or a few of the element's own last places."""
         return self.centre.abs().mul_(ULP_FACTOR * self.eps).clamp_min_(self.anywhere[0])
@@ -74,12 +79,24 @@ class Bits:
 
     centre: Tensor
 
+    @property
+    def room(self) -> float:
+        """One rounding more or less on the way, of a number as large as the largest."""
+        return rounding_of_largest(self.centre)
+
     def problem(self, value: Tensor) -> str | None:
         return None if same_bits(value, self.centre) else "differs in its bits from the eager chain"
 
 
-def beyond_tolerance(value: Tensor, centre: Tensor, tolerance: Tolerance) -> str | None:
-    within = (value - centre).abs() <= tolerance.atol + tolerance.rtol * centre.abs()  # false for NaN
+def rounding_of_largest(values: Tensor) -> float:
+    if not values.is_floating_point() or not values.numel():
+        return 0.0
+    return torch.finfo(values.dtype).eps * float(values.abs().amax())
+
+
+def beyond_tolerance(value: Tensor, centre: Tensor, tolerance: Tolerance, room: float) -> str | None:
+    """`room`: what is allowed anyway, whatever the tolerance."""
+    within = (value - centre).abs() <= (tolerance.atol + tolerance.rtol * centre.abs()).clamp_min(room)  # not for NaN
     within |= value == centre  # also where both are infinite
     if bool(within.all()):
         return None
@@ -112,7 +129,8 @@ class BlockExpectation:
         """`tolerances`: of a side that is held to these alone."""
         for name, value in outputs.items():
             if tolerances is not None:
-                if problem := beyond_tolerance(value, self.outputs[name].centre, tolerances[name]):
+                wanted = self.outputs[name]
+                if problem := beyond_tolerance(value, wanted.centre, tolerances[name], wanted.room):
                     return f"{name} {problem}"
             elif problem := self.outputs[name].problem(value):
                 return f"{name} {problem}" if self.op.contract == "exact" else second_look(self, outputs)

@@ -13,6 +13,8 @@ def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, 
     """LayerNorm or RMSNorm over the last axis: statistics at least in float32, one rounding to x's dtype."""
     width = (x.shape[-1],)
     if norm_type == "rms":
+        if bias is not None:
+            raise ValueError("an RMS norm has no bias")
         inverse = torch.rsqrt(wide(x).pow(2).mean(-1, keepdim=True) + eps)
         normed = wide(x) * inverse
         return (normed if weight is None else normed * weight).to(x.dtype)

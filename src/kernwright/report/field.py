@@ -45,7 +45,7 @@ class Standing:
 
 @dataclass
 class Field:
-    """The newest standing of every contender on every row of some tasks, against one baseline, on one kind of device."""
+    """The newest standing of every contender on every row of some tasks, against one baseline, on one device."""
 
     tasks: Sequence[Task]
     baseline: str

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kernwright.tasks.tensor import AxisName, DType, Size, SizeOfAxes, TensorSpec
+from kernwright.tasks.tensor import AxisName, DType, Layout, Size, SizeOfAxes, TensorSpec
 from kernwright.tasks.workload import Scalar, Workload
 
 THE_DTYPE = "*"  # stands for each of the grid's dtypes in turn
@@ -21,11 +21,11 @@ class GridTensor(BaseModel):
 
     shape: tuple[Size | SizeOfAxes, ...]
     dtype: DType | Annotated[str, Field(pattern=r"^\*$")]
+    layout: Layout | None = None
 
     def at(self, dtype: DType) -> TensorSpec:
-        return TensorSpec.model_validate(
-            {"shape": self.shape, "dtype": dtype if self.dtype == THE_DTYPE else self.dtype}
-        )
+        own = dtype if self.dtype == THE_DTYPE else self.dtype
+        return TensorSpec.model_validate({"shape": self.shape, "dtype": own, "layout": self.layout})
 
 
 class Grid(BaseModel):

@@ -146,8 +146,12 @@ def _read_grids(folder: Path, ops: dict[str, Op], file: TaskFile) -> tuple[Grid,
     if not (folder / GRID_FILE).exists():
         return ()
     grids = tuple(read_jsonl(folder / GRID_FILE, Grid, "write one JSON object a line; see CONTRIBUTING"))
+    seen: set[str] = set()
     for number, grid in enumerate(grids, 1):
         where = f"{folder / GRID_FILE}: grid {number} ({grid.id})"
+        if grid.id in seen:
+            raise BadFile(where, "id", "is used twice", "give every grid an id of its own")
+        seen.add(grid.id)
         for dtype in grid.dtypes:
             one = grid.model_copy(update={"dtypes": (dtype,)})
             op = ops.get(grid.op)

@@ -12,7 +12,14 @@ from torch import Generator, Tensor
 from kernwright.judge.contents import EagerErrors
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
-from kernwright.judge.watch import BlockExpectation, Bound, Tolerances, beyond_tolerance, watching_precision
+from kernwright.judge.watch import (
+    BlockExpectation,
+    Bound,
+    Tolerances,
+    beyond_tolerance,
+    rounding_of_largest,
+    watching_precision,
+)
 from kernwright.ops.definition import Op
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.tensor import ConcreteTensor
@@ -38,7 +45,7 @@ class StackedContents:
         for name, expected in self.expected.items():
             wanted = expected[first : first + outputs.calls]
             if tolerances is not None:
-                if problem := _beyond(outputs, name, wanted, tolerances[name]):
+                if problem := _beyond(outputs, name, wanted, tolerances[name], self._room(name, wanted)):
                     return f"a timed block: {name} {problem}"
                 continue
             for call in self._doubtful(name, outputs, wanted):
@@ -55,6 +62,11 @@ class StackedContents:
         close = (furthest <= bound.anywhere[0]) & (rms <= bound.anywhere[1])
         return [int(call) for call in (~close).nonzero().flatten().tolist()]
 
+    def _room(self, name: str, wanted: Tensor) -> float:
+        if self.op.contract == "exact":
+            return rounding_of_largest(wanted)
+        return Bound.around(wanted, self.row_dtype(name), self.eager[name]).room
+
     def row_dtype(self, name: str) -> torch.dtype:
         return getattr(torch, self.row.results(self.op.inplace)[name].torch_dtype_name)  # type: ignore[no-any-return]
 
@@ -63,11 +75,11 @@ class StackedContents:
         return BlockExpectation.of(self.op, self.row, inputs, self.eager).problem({name: value})
 
 
-def _beyond(outputs: Any, name: str, wanted: Tensor, tolerance: Tolerance) -> str | None:
+def _beyond(outputs: Any, name: str, wanted: Tensor, tolerance: Tolerance, room: float) -> str | None:
     """One pass says where nothing is farther off than the absolute tolerance; the rest is looked at closely."""
     furthest, _ = outputs.distances(name, wanted)
-    for call in (~(furthest <= tolerance.atol)).nonzero().flatten().tolist():
-        if problem := beyond_tolerance(outputs.value(name, call), wanted[call], tolerance):
+    for call in (~(furthest <= max(tolerance.atol, room))).nonzero().flatten().tolist():
+        if problem := beyond_tolerance(outputs.value(name, call), wanted[call], tolerance, room):
             return problem
     return None
 

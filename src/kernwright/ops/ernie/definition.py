@@ -31,3 +31,9 @@ def ernie_residual_norm_modulate(
     """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift"""
     joined = wide(residual) + wide(gate) * wide(update)
     return joined.to(residual.dtype), _modulated(joined, weight, scale, shift, eps).to(residual.dtype)
+
+
+@define(outputs=["out"], activations=["residual", "update"])
+def ernie_residual_gate(residual: Tensor, update: Tensor, gate: Tensor) -> Tensor:
+    """residual + gate * update, rounded once"""
+    return (wide(residual) + wide(gate) * wide(update)).to(residual.dtype)

@@ -16,10 +16,14 @@ def _normed(x: Tensor, eps: float) -> Tensor:
     return F.rms_norm(wide(x), (x.shape[-1],), None, eps)
 
 
+def _modulated(normed: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    return normed * (1 + scale) + shift
+
+
 @define(outputs=["y"], activations=["x"])
 def rms_modulate(x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
     """rms(x) * (1 + scale) + shift"""
-    return _normed(x, eps) * (1 + scale) + shift
+    return _modulated(_normed(x, eps), scale, shift)
 
 
 @define(outputs=["y0", "y1"], activations=["x"])
@@ -28,7 +32,7 @@ def dual_modulate(
 ) -> tuple[Tensor, Tensor]:
     """rms(x) modulated twice"""
     normed = _normed(x, eps)
-    return normed * (1 + scale0) + shift0, normed * (1 + scale1) + shift1
+    return _modulated(normed, scale0, shift0), _modulated(normed, scale1, shift1)
 
 
 @define(outputs=["y0", "y1"], activations=["x"])
@@ -39,4 +43,4 @@ def dual_modulate_from_table(
     embedded = temb_scale_shift.reshape(*temb_scale_shift.shape[:2], *scale_shift_table.shape)
     scale0, shift0, scale1, shift1 = (scale_shift_table + embedded).unbind(2)
     normed = _normed(x, eps)
-    return normed * (1 + scale0) + shift0, normed * (1 + scale1) + shift1
+    return _modulated(normed, scale0, shift0), _modulated(normed, scale1, shift1)
