@@ -1,0 +1,6 @@
+"""Norm, then scale and shift, plain and behind a gated residual. See --help."""
+
+from family import benchmark
+
+if __name__ == "__main__":
+    benchmark("norm_scale_shift", "compile", "sglang@0.5.23")
