@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
+from kernwright.errors import KernwrightError
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.row_state import UNTIMED
 from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
 
 pytestmark = pytest.mark.slow
@@ -59,8 +62,8 @@ def run(
         candidate = write_candidate(folder / name, source, language=language, more=more) if source else None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
-            fields = {"rows": "axpy_small", "ledger": folder / "ledger"} | request
-            return judge(JudgeRequest(task=str(tiny_folder), candidate=candidate, **fields), quiet)
+            fields = {"task": str(tiny_folder), "rows": "axpy_small", "ledger": folder / "ledger"} | request
+            return judge(JudgeRequest(candidate=candidate, **fields), quiet)
 
     run.ledger = folder / "ledger"  # type: ignore[attr-defined]
     return run
@@ -217,6 +220,54 @@ def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict]) -> None
     assert verdict.quick and not verdict.evidence
     assert verdict.verdict not in BAD
     assert verdict.rows[0].cases < 10
+
+
+# Rows of a grid, and baselines as contenders
+
+GRID = {
+    "id": "grid", "op": "axpy", "axes": {"S": [1, 3], "D": [8, 9]}, "dtypes": ["fp32"],
+    "inputs": {"x": {"shape": ["S", "D"], "dtype": "*"}, "w": {"shape": ["D"], "dtype": "*"}},
+    "outputs": {"y": {"shape": ["S", "D"], "dtype": "*"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def grid_folder(tiny_folder: Path, tmp_path: Path) -> Path:
+    folder = shutil.copytree(tiny_folder, tmp_path / "with_grid")
+    (folder / "grid.jsonl").write_text(json.dumps(GRID) + "\n")
+    return folder
+
+
+def test_rows_of_a_grid_are_checked_and_never_timed(run: Callable[..., Verdict], grid_folder: Path) -> None:
+    verdict = run("gridded", HONEST, rows="grid", task=str(grid_folder))
+    assert len(verdict.rows) == 4 and verdict.verdict == "inconclusive"
+    assert all(row.cases > 0 and row.metrics == {} and row.reasons == (UNTIMED,) for row in verdict.rows)
+    assert "correct on 4 rows of the grid, which are not timed" in verdict.reasons
+    assert not any("undecided" in reason for reason in verdict.reasons)
+
+
+def test_a_candidate_that_is_wrong_on_a_grid_is_incorrect(run: Callable[..., Verdict], grid_folder: Path) -> None:
+    """Right on every frozen size and on its neighbours; wrong where there is one row."""
+    source = HONEST.replace("def axpy(", "def right(") + (
+        "\n\ndef axpy(x, w, **scalars):\n    y = right(x, w, **scalars)\n    return y * 2 if x.shape == (3, 9) else y\n"
+    )
+    verdict = run("grid_wrong", source, rows="grid_S3*", task=str(grid_folder))
+    assert verdict.verdict == "incorrect"
+    assert {row.id: row.verdict for row in verdict.rows} == {
+        "grid_S3_D8_fp32": "inconclusive",
+        "grid_S3_D9_fp32": "incorrect",
+    }
+
+
+def test_a_contender_is_a_baseline_in_a_candidates_place(run: Callable[..., Verdict]) -> None:
+    verdict = run("contender", None, contender="eager", quick=True)
+    assert (verdict.candidate, verdict.baseline) == ("eager", "eager")
+    with pytest.raises(KernwrightError, match="name one of them"):
+        run("both", HONEST, contender="eager")
+    with pytest.raises(KernwrightError, match="leave out --contender"):
+        run("twice", None, contender="eager", against_itself=True)
+    with pytest.raises(KernwrightError, match="no candidate to judge"):
+        run("none", None)
 
 
 # The command

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernwright.judge.decision import WORST_FIRST, noise_band, outcome_of
-from kernwright.judge.row_state import RowState, level_of, shared_between_calls
+from kernwright.judge.row_state import UNTIMED, RowState, level_of, shared_between_calls
 from kernwright.judge.statistics import Interval, geometric_mean
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -94,7 +94,9 @@ def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) 
     slower = [row.id for row in rows if row.verdict == "slower"]
     if slower and verdict != "slower":
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
-    undecided = [row.id for row in rows if row.verdict == "inconclusive"]
+    if correct := sum(UNTIMED in row.reasons for row in rows):
+        lines.append(f"correct on {correct} rows of the grid, which are not timed")
+    undecided = [row.id for row in rows if row.verdict == "inconclusive" and UNTIMED not in row.reasons]
     if undecided:
         lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
     return lines[:MOST_REASONS]

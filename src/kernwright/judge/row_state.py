@@ -17,6 +17,7 @@ from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
+UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
 
 
@@ -116,7 +117,7 @@ class RowState:
         )
 
     def _why_untimed(self) -> str:
-        return "correct; rows of the grid are not timed" if self.row.set == "grid" and self.decided else "not timed"
+        return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
 
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, device: Device
