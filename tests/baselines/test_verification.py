@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fake_package import RIGHT, Shelf, sglang_files
+from rich.console import Console
 from typer.testing import CliRunner
 
 from kernwright.baselines.store import Store
 from kernwright.cli.main import app
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verification import RowFinding, verify
+from kernwright.judge.verification import Finding, RowFinding, verify
+from kernwright.report.table import findings_table
 from kernwright.tasks.catalog import find_task
 
 pytestmark = pytest.mark.slow
@@ -142,3 +145,11 @@ def test_the_command_line_fetches_lists_and_verifies(
     assert verified.exit_code == 0, verified.output
     assert sorted(found["finding"] for found in json.loads(out.read_text())) == ["agrees", "declines", "declines"]
     assert "no census on a CPU" in verified.output
+
+
+def test_every_finding_can_be_shown() -> None:
+    findings = [RowFinding("b", "t", f"row_{word}", "op", word, "because") for word in get_args(Finding)]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(findings_table(findings, counted=True))
+    shown = console.export_text()
+    assert all(f"row_{word}" in shown and word in shown for word in get_args(Finding))

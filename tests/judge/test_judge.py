@@ -264,7 +264,7 @@ def test_a_contender_is_a_baseline_in_a_candidates_place(run: Callable[..., Verd
     assert (verdict.candidate, verdict.baseline) == ("eager", "eager")
     with pytest.raises(KernwrightError, match="name one of them"):
         run("both", HONEST, contender="eager")
-    with pytest.raises(KernwrightError, match="leave out --contender"):
+    with pytest.raises(KernwrightError, match="leave out --candidate and --contender"):
         run("twice", None, contender="eager", against_itself=True)
     with pytest.raises(KernwrightError, match="no candidate to judge"):
         run("none", None)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
+from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import Verdict
 from kernwright.report.field import Field
 from kernwright.tasks.task import Task, load_task
@@ -102,6 +103,14 @@ def test_a_page_that_says_something_else_is_found_out(
     assert results(swept, page, "--check").exit_code == 0
     page.write_text(page.read_text().replace("failed", "faster", 1))
     assert results(swept, page, "--check").exit_code == 1
+
+
+def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path) -> None:
+    page = tmp_path / "field.md"
+    for words in ([], ["--check"]):
+        result = results(tmp_path, page, *words)
+        assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
+    assert not page.exists() and not (tmp_path / "ledger").exists()
 
 
 def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernwright.baselines.adapter import Capability
+from kernwright.baselines.store import Store
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import KernwrightError
 from kernwright.judge.judge import Progress
+from kernwright.judge.party import Party
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Baseline, find_baseline
@@ -34,6 +37,13 @@ class Leg:
     @property
     def label(self) -> str:
         return f"{self.task.name}: {self.contender.name} against {self.baseline.name}"
+
+    def refuse_missing_packages(self, rows: Sequence[Workload], capability: Capability | None) -> None:
+        """Before the first judgement: what is not fetched would fail on every row."""
+        for baseline in (self.baseline, self.contender):
+            party = Party.of_baseline(baseline)
+            if party.published and (ops := party.ops(self.task, rows, capability)):
+                party.published.orders(ops, Store())
 
     def holds(self, verdict: Verdict) -> bool:
         """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
@@ -98,7 +108,7 @@ class Sweep:
             yield self._judge(leg, rows, progress)
         except KernwrightError as trouble:
             if len(rows) == 1:
-                self.troubles[leg.label, rows[0].id] = str(trouble).splitlines()[0]
+                self.troubles[leg.label, rows[0].id] = str(trouble)
                 return
             for row in rows:
                 yield from self._judged(leg, [row], progress)

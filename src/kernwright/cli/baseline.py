@@ -104,6 +104,8 @@ def verify(
     with Bar() as bar:
         for each in task or list_tasks():
             loaded = find_task(each)
+            if task is None and rows and not loaded.has(rows):
+                continue  # asked of all tasks, a pattern means those that have such rows
             for name in names or read_lock().names():
                 findings += verify(name, loaded, rows, device, bar, wait)
     out.print(findings_table(findings, counted=device != "cpu"))

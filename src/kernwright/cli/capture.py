@@ -35,10 +35,10 @@ def capture(
     """
     from kernwright.capture.parts import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
-    from kernwright.cli.judge import _refuse_unwritable
+    from kernwright.cli.output import refuse_unwritable
     from kernwright.errors import KernwrightError
 
-    _refuse_unwritable(out)
+    refuse_unwritable(out)
     if recover is not None:
         if command or call or op:
             raise KernwrightError("--recover takes no program", "leave the program, --call and --op out")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.cli.output import refuse_unwritable, write_whole
 
 
 def judge(
@@ -36,7 +36,7 @@ def judge(
     from kernwright.report.table import verdict_table
 
     if json_file is not None:
-        _refuse_unwritable(json_file)
+        refuse_unwritable(json_file)
     request = JudgeRequest(
         task=task, candidate=candidate, baseline=baseline, contender=contender, rows=rows, device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
@@ -46,28 +46,5 @@ def judge(
         verdict = judge(request, bar)
     out.print(verdict_table(verdict))
     if json_file is not None:
-        _write(json_file, verdict.model_dump_json(indent=1))
+        write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict stands in the ledger")
     raise typer.Exit(verdict.exit_status)
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """Before the work, not after it: by writing, since asking about permissions says little to root."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.touch()
-        part.unlink()
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"{path} cannot be written: {error.strerror}", f"make {path.resolve().parent} a writable folder"
-        ) from None
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or none: a reader never meets half a verdict."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise EnvironmentProblem(f"{path} cannot be written: {error}", "the verdict stands in the ledger") from None

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kernwright.cli.ledger import LedgerFolder
+from kernwright.cli.output import write_whole
+from kernwright.errors import KernwrightError
 
 
 def results(
@@ -26,17 +28,24 @@ def results(
     from kernwright.tasks.catalog import find_task, list_tasks
 
     tasks = [find_task(name) for name in list_tasks()]
-    field = Field.gathered(
-        Ledger(ledger), tasks, baseline, device, rows or ("smoke" if device == "cpu" else "production")
-    )
-    text = field.page(f"kernwright results --page {page.name} --baseline {baseline} --device {device}")
+    wanted = rows or ("smoke" if device == "cpu" else "production")
+    book = Ledger(ledger)
+    field = Field.gathered(book, tasks, baseline, device, wanted) if book.root.is_dir() else None
+    if field is None or not (field.standings or field.stale):
+        raise KernwrightError(
+            f"{book.root} holds no verdict of a sweep against {baseline} on {device}",
+            "run kernwright sweep first, or name another --ledger, --baseline or --device",
+        )
+    command = f"kernwright results --ledger {book.root.name} --baseline {baseline} --device {device} --rows {wanted}"
+    text = field.page(command)
     for stale in field.stale:
         typer.echo(f"stale, of another task digest: {stale}", err=True)
     if not check:
-        page.write_text(text, encoding="utf-8")
+        write_whole(page, text, f"make {page.resolve().parent} a writable folder, or name another --page")
         typer.echo(f"{page}: {len(field.standings)} rows of {len(field.contenders)} contenders")
         return
     agrees = page.is_file() and page.read_text(encoding="utf-8") == text
     if not agrees:
-        typer.echo(f"{page} and the ledger disagree; remedy: kernwright results --page {page}", err=True)
+        state = "and the ledger disagree" if page.is_file() else "does not exist"
+        typer.echo(f"{page} {state}; remedy: the same command without --check", err=True)
     raise typer.Exit(0 if agrees and not field.stale else 1)

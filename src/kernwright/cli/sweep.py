@@ -29,10 +29,12 @@ def sweep(
     from kernwright.campaign.ledger import default_ledger_root
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import Bar, out
+    from kernwright.judge.device import find_device
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found_device = find_device(device)
     loaded = [find_task(name) for name in tasks or list_tasks()]
     contenders = [*([baseline] if aa else []), *(contender or ["compile"])]
     work = Sweep(
@@ -43,6 +45,8 @@ def sweep(
         minutes=minutes,
         wait_s=wait,
     )
+    for leg in work.legs:
+        leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
     with Bar() as bar:
         for verdict in work.run(bar):
             found = Counter(row.verdict for row in verdict.rows)

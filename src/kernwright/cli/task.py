@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -73,6 +74,11 @@ def show(
         }
         typer.echo(json.dumps(described, indent=1))
         return
+    for op in dict.fromkeys(row.op for row in chosen):
+        reference = loaded.ops[op].reference
+        out.print(f"{op}{inspect.signature(reference)}", highlight=False, markup=False)
+        for line in (reference.__doc__ or "").splitlines()[:1]:
+            out.print(f"    {line} ({loaded.ops[op].contract})", highlight=False, markup=False)
     table = Table(title=f"{loaded.name}: {loaded.file.title}", caption=f"digest {loaded.digest}")
     for column in ("row", "set", "op", "sizes", "MB", "models"):
         table.add_column(column, justify="right" if column == "MB" else "left")
@@ -180,7 +186,9 @@ def check(
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
+    chosen = loaded.select(rows)
     with Bar() as bar:
-        admission = admit(loaded, loaded.select(rows), bar)
-    out.print(admission_table(admission))
+        admission = admit(loaded, chosen, bar)
+    left_out = sorted(set(loaded.ops) - {row.op for row in chosen}) or (["other rows"] if rows else [])
+    out.print(admission_table(admission, left_out))
     raise typer.Exit(0 if admission.admitted else 1)

@@ -133,8 +133,10 @@ def machine_trouble() -> Iterator[None]:
 
 def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Party | None:
     """A baseline in the candidate's place: another one, or the same."""
-    if request.against_itself and request.contender is not None:
-        raise KernwrightError("--aa judges the baseline against itself", "leave out --contender, or --aa")
+    if request.against_itself and (request.contender is not None or request.candidate is not None):
+        raise KernwrightError(
+            "--aa judges the baseline against itself", "leave out --candidate and --contender, or --aa"
+        )
     if request.against_itself:
         return Party.of_baseline(baseline)
     return Party.of_baseline(find_baseline(task, request.contender)) if request.contender is not None else None

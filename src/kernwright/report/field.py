@@ -173,7 +173,8 @@ class Field:
             cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _times(home, "baseline_us")]
             cells += [_cell(standing) for standing in standings.values()]
             best = self.best(task, row)
-            cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline)
+            timed = any(s and s.gain for s in standings.values())
+            cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
             lines.append(f"| {' | '.join(cells)} |")
             reasons += [
                 f"- {row.id}, {name}: {s.row.verdict}: {s.row.reasons[0]}"

@@ -81,7 +81,8 @@ def _marks(verdict: Verdict) -> str:
     return "  (quick: not evidence)" if verdict.quick else ""
 
 
-def admission_table(admission: Admission) -> RenderableType:
+def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> RenderableType:
+    """`unchecked`: the task's rows or ops that were left out, so that nothing is said of the task."""
     table = Table(title=f"admission of {admission.task}", caption=f"digest {admission.digest}")
     for column in ("op", "mutant", "rows", "verdict", "why"):
         table.add_column(column, overflow="fold")
@@ -93,10 +94,14 @@ def admission_table(admission: Admission) -> RenderableType:
         Text(f"  the reference itself fails: {problem}", style="bold red") for problem in admission.reference_problems
     ]
     word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
+    if unchecked and admission.admitted:
+        return Group(table, *last, Text(f"  these rows reject every mutant; not checked: {', '.join(unchecked)}"))
     return Group(table, *last, Text.assemble("  task ", word))
 
 
-FINDING_COLOURS = {"agrees": "green", "declines": "cyan", "differs": "yellow", "failed": "bold red"}
+FINDING_COLOURS = {
+    "agrees": "green", "declines": "cyan", "rounds": "yellow", "differs": "bold red", "failed": "bold red",
+}  # fmt: skip
 
 
 def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableType:
@@ -128,8 +133,15 @@ def sweep_table(sweep: Sweep) -> RenderableType:
         told = Text(", ").join(Text(f"{count} {name}", style=COLOURS[name]) for name, count in found.most_common())
         judged = f"{sum(found.values())} of {len(wanted)}"
         table.add_row(leg.task.name, leg.contender.name, leg.baseline.name, judged, told)
-    troubles = [Text(f"{leg}, {row}: {why}", style="red") for (leg, row), why in sweep.troubles.items()]
-    return Group(table, *troubles)
+    causes: dict[str, list[str]] = {}
+    for (label, id_), why in sweep.troubles.items():
+        causes.setdefault(why, []).append(f"{label}, {id_}")
+    lines = [Text(f"{places[0]}{_and_more(places)}: {why}", style="red") for why, places in causes.items()]
+    return Group(table, *lines)
+
+
+def _and_more(places: Sequence[str]) -> str:
+    return f" and {len(places) - 1} more" if len(places) > 1 else ""
 
 
 def corpus_table(trials: Sequence[Trial]) -> RenderableType:

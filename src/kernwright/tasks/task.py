@@ -102,6 +102,12 @@ class Task(BaseModel):
     def tolerance_for(self, dtype: str) -> Tolerance:
         return self.file.tolerance[dtype]  # type: ignore[index]  # load_task saw to it that every output has one
 
+    def has(self, pattern: str) -> bool:
+        try:
+            return bool(self.select(pattern))
+        except KernwrightError:
+            return False
+
     def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
         """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; else one set."""
         wanted = pattern or default
