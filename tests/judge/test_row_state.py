@@ -11,10 +11,10 @@ import pytest
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.device import CpuDevice
-from kernwright.judge.row_state import RowState, level_of
+from kernwright.judge.row_state import RowState, level_of, shared_between_calls
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.timing import Sample, WrongOutput
-from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable
+from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -203,3 +203,34 @@ def test_the_row_record(state: RowState) -> None:
     assert found.errors["y"] == {"max_error": 1e-3, "rms_error": None, "eager_max": 1e-3, "eager_rms": 1e-4}
     assert (found.cases, found.deterministic, found.copy_us, found.samples) == (9, True, pytest.approx(2.0), "blob:x")
     assert found.bytes_min == state.row.bytes_min
+
+
+def figures(ratio: float, low: float, high: float, baseline_us: float, outcome: Outcome = "faster") -> MetricResult:
+    return MetricResult(
+        ratio=ratio, interval=(low, high), noise_band=0.05, baseline_us=baseline_us, candidate_us=baseline_us / ratio,
+        quads=6, outcome=outcome,
+    )  # fmt: skip
+
+
+GAIN = figures(2.2, 2.0, 2.4, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("wall", "doubt"),
+    [
+        (figures(2.0, 1.9, 2.1, 110.0), None),
+        (figures(1.6, 0.8, 2.9, 110.0), None),
+        (figures(0.93, 0.9, 0.97, 110.0), "work is shared"),
+        (figures(0.86, 0.5, 2.9, 110.0), "work is shared"),  # its interval reaches the whole gain, its middle is a loss
+        (figures(2.0, 0.2, 12.0, 110.0), "too noisy"),
+    ],
+)
+def test_a_gain_must_show_in_a_call_by_itself_and_noise_shows_nothing(wall: MetricResult, doubt: str | None) -> None:
+    found = shared_between_calls(GAIN, wall)
+    assert found is None if doubt is None else found and doubt in found
+
+
+def test_two_equal_sides_need_no_gain_to_show() -> None:
+    same = figures(1.005, 0.99, 1.02, 100.0, "same")
+    assert shared_between_calls(same, figures(0.995, 0.97, 1.02, 110.0)) is None
+    assert "too noisy" in str(shared_between_calls(same, figures(1.0, 0.4, 2.5, 110.0)))
