@@ -11,7 +11,7 @@ import pytest
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.device import CpuDevice
-from kernwright.judge.row_state import RowState, level_of, shared_between_calls
+from kernwright.judge.row_state import RowState, level_of, shared_between_calls, wall_says
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.timing import Sample, WrongOutput
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
@@ -221,13 +221,48 @@ GAIN = figures(2.2, 2.0, 2.4, 100.0)
         (figures(2.0, 1.9, 2.1, 110.0), None),
         (figures(1.6, 0.8, 2.9, 110.0), None),
         (figures(0.93, 0.9, 0.97, 110.0), "work is shared"),
-        (figures(0.86, 0.5, 2.9, 110.0), "work is shared"),  # its interval reaches the whole gain, its middle is a loss
+        (figures(0.86, 0.7, 1.9, 110.0), "work is shared"),  # its interval reaches the gain, its middle is a loss
+        (figures(0.86, 0.5, 2.9, 110.0), "too noisy"),
         (figures(2.0, 0.2, 12.0, 110.0), "too noisy"),
     ],
 )
 def test_a_gain_must_show_in_a_call_by_itself_and_noise_shows_nothing(wall: MetricResult, doubt: str | None) -> None:
     found = shared_between_calls(GAIN, wall)
     assert found is None if doubt is None else found and doubt in found
+
+
+SMALL_GAIN = figures(1.08, 1.06, 1.10, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("wall", "says"),
+    [
+        (figures(1.07, 1.04, 1.10, 130.0), "gained"),
+        (figures(0.99, 0.96, 1.02, 130.0), "shared"),  # fine enough to see that there is nothing
+        (figures(1.01, 0.85, 1.20, 130.0), "cannot tell"),  # may lose more by itself than it gains with others
+        (figures(1.03, 0.95, 1.12, 130.0), "gained"),  # too coarse for the gain, fine enough to exclude a loss
+        (figures(0.90, 0.88, 0.92, 130.0), "shared"),
+    ],
+)
+def test_a_gain_smaller_than_what_wall_can_see_must_at_least_be_no_loss(wall: MetricResult, says: str) -> None:
+    assert wall_says(SMALL_GAIN, wall) == says
+
+
+def test_a_row_waits_for_wall_where_that_cannot_tell_yet(state: RowState) -> None:
+    noisy = [sample for us in (70, 130, 80, 120, 75, 135) for sample in quads("wall", 110, us, count=1)]
+    state.samples = quads("stream", 100, 90) + noisy
+    state.look(POLICY)
+    assert state.awaits_wall and state.pending
+    state.samples += 8 * quads("wall", 110, 100)
+    state.look(POLICY)
+    assert state.decided and not state.awaits_wall
+    assert verdict(state).verdict == "faster"
+
+
+def test_a_row_that_wall_has_refuted_waits_no_longer(state: RowState) -> None:
+    state.samples = quads("stream", 1000, 100) + quads("wall", 1050, 1100)
+    state.look(POLICY)
+    assert state.decided and not state.awaits_wall
 
 
 def test_two_equal_sides_need_no_gain_to_show() -> None:

@@ -365,6 +365,43 @@ def test_an_honest_worker_stands_still_between_requests(bench: Bench) -> None:
     session.close()
 
 
+def test_a_worker_that_stays_awake_stands_still_when_it_is_told_to(bench: Bench) -> None:
+    session = bench.open("honest")
+    worker = session.worker
+    blocks = [worker.run_block([slot], 1, 30.0, stays_awake=True) for slot in (1, 0, 1)]
+    assert state_of(worker.pid) != "T"
+    worker.stand_still()
+    assert state_of(worker.pid) == "T"
+    worker.refuse_stirring()
+    whole = Block.joined(blocks)
+    assert len(set(whole.pointers)) == 3
+    outputs = session.snapshot([1, 0, 1], whole.pointers)
+    assert all(torch.equal(o["y"], 2.0 * bench.content["x"] + bench.content["w"]) for o in outputs)
+    assert len(worker.run_block([0], 1, 30.0).pointers) == 1  # as any other worker afterwards
+    assert state_of(worker.pid) == "T"
+    session.close()
+
+
+def test_a_worker_that_stays_awake_is_held_to_its_processors(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = bench.open("honest")
+    worker = session.worker
+    worker.run_block([0], 1, 30.0, stays_awake=True)
+    used = worker._processor_ns
+    monkeypatch.setattr(worker, "_processor_ns", lambda: used() + 10**10)  # as if threads had run on other processors
+    with pytest.raises(WorkerCheated, match="processors in a timed block; each side is granted 1"):
+        worker.stand_still()
+    monkeypatch.undo()
+    session.close()
+    bench.fresh()
+
+
+def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:
+    blocks = [Block(elapsed, elapsed, 7, 1, (number,)) for number, elapsed in enumerate((900, 100, 110, 120, 5000))]
+    typical = Block.typical(blocks)
+    assert typical.elapsed_ns == 5 * 120
+    assert (typical.processor_ns, typical.exchanges, typical.pointers) == (35, 5, (0, 1, 2, 3, 4))
+
+
 def test_an_exception_is_told_and_the_worker_goes_on(bench: Bench) -> None:
     session = bench.open("complain")
     pid = session.worker.pid

@@ -243,7 +243,7 @@ def qknorm_rope(fused: Function) -> Function:
 
 @TABLE.add(
     "ltx2_qknorm_split_rope", f"{FACADE}:ltx2_qknorm_split_rope_cuda", file=f"{KDA}/ltx2_qknorm_split_rope_jit.py",
-    kernels="ltx2_qknorm_split_rope_kernel",
+    kernels="ltx2_qknorm_split_rope_fused_kernel|ltx2_qknorm_split_rope_kernel",
     objections=(least_capability(9), dtypes("bf16", of=("q", "k", "q_cos", "k_cos")), contiguous("q", "k")),
     rounding="fused; on Hopper sglang takes it only where a request's quality allows that",
 )  # fmt: skip

@@ -64,6 +64,10 @@ class Device(Protocol):
 
     def block_ms(self, policy: TimingPolicy) -> float: ...
 
+    def probe_slots(self, row: Workload) -> int:
+        """How many slots a first, coarse time is taken with."""
+        ...
+
     def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
         """Before the first worker: what is needed of the judge's own, built in the folder."""
         ...
@@ -170,6 +174,9 @@ class CpuDevice:
             return sorted(times[1:])[len(times) // 2]
         finally:
             torch.set_num_threads(before)
+
+    def probe_slots(self, row: Workload) -> int:
+        return 2
 
     def block_ms(self, policy: TimingPolicy) -> float:
         return policy.block_ms

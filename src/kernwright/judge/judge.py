@@ -31,11 +31,13 @@ from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.tasks.policy import METRICS, TimingPolicy
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 HOARD_BYTES = 2**30
+MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
+MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
 class Progress(Protocol):
@@ -263,7 +265,7 @@ class Judgement:
         row, op = state.row, self.task.op_of(state.row)
         pool = self._pool(row)
         if state.slots is None:
-            state.slots = self._slots(crew, state, pool)
+            state.slots, state.stream_calls = self._block_sizes(crew, state, pool)
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
             sessions[side] = self._open(crew, side, row, state.slots)
@@ -280,23 +282,31 @@ class Judgement:
             self.trusted,
             self.device.open_session,
             self.device.shares_contents,
+            state.stream_calls,
         )
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:
-            if metric in state.unavailable or (metric != self.policy.decides and number >= self.policy.first_look):
-                continue  # the rounds after the first look are there to decide
+            if metric in state.unavailable or not self._is_asked_for(metric, state, number):
+                continue
             if metric == "device" and (reason := timing.open_loops()):
                 state.unavailable["device"] = reason
                 continue
             timing.begin(metric)
-            audited = self.chance.randrange(self.policy.quads_of(metric)) if metric == self.policy.decides else None
-            for quad in range(self.policy.quads_of(metric)):
+            quads = self.policy.quads_of(metric) * (MORE_WALL if state.awaits_wall else 1)
+            audited = self.chance.randrange(quads) if metric == self.policy.decides else None
+            for quad in range(quads):
                 if quad == audited:
                     timing.audit(self.task, metric)
                 self.interrupt.heed()
                 state.samples.append(timing.quad(metric, number))
         state.spent_s += time.monotonic() - started
         self._audit_neighbour(timing, state.row)
+
+    def _is_asked_for(self, metric: Metric, state: RowState, number: int) -> bool:
+        """The rounds after the first look are there to decide, or to hear what `wall` has to say of it."""
+        if number < self.policy.first_look:
+            return True
+        return metric == ("wall" if state.awaits_wall else self.policy.decides)
 
     def _audit_neighbour(self, timing: RowTiming, row: Workload) -> None:
         cases = [case for case in cases_for(timing.op, row, self.checked.file.neighbours) if case.row is not row]
@@ -328,26 +338,37 @@ class Judgement:
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
 
-    def _slots(self, crew: Crew, state: RowState, pool: Pool) -> int:
-        """Blocks of a length that both sides can be measured with: between the slower and the faster one's."""
-        seconds: list[float] = []
+    def _block_sizes(self, crew: Crew, state: RowState, pool: Pool) -> tuple[int, int]:
+        """Slots of a row, and calls of a `stream` block: of a length that both sides can be measured with, between the
+        slower and the faster one's. A call's kernels may take a fraction of what its launches do, so `device` can need
+        more of them."""
+        seconds: dict[Metric, list[float]] = {"stream": [], "device": []}
+        probes = self.device.probe_slots(state.row)
         for side in ("baseline", "candidate"):
-            session = self._open(crew, side, state.row, 2)
+            session = self._open(crew, side, state.row, probes)
             try:
                 self._first_call(side, session, pool)
-                seconds.append(call_seconds(session, pool))
+                seconds["stream"].append(call_seconds(session, pool))
+                if session.loop_takes_all_slots and session.open_loop() is None:
+                    seconds["device"].append(call_seconds(session, pool, "device"))
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 raise SideFault(side, cause) from cause
             finally:
                 session.close()
+        stream_calls = self._calls_of(state.row, seconds["stream"], self.device.most_slots)
+        if len(seconds["device"]) < 2:
+            return stream_calls, stream_calls
+        return max(stream_calls, self._calls_of(state.row, seconds["device"], MOST_LOOPED)), stream_calls
+
+    def _calls_of(self, row: Workload, seconds: Sequence[float], most: int) -> int:
         # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
         baseline_s, candidate_s = seconds
         return slots_for(
             math.sqrt(baseline_s * min(baseline_s, candidate_s)),
-            max(bytes_per_slot(state.row, "returns"), bytes_of_outputs(state.row)),
+            max(bytes_per_slot(row, "returns"), bytes_of_outputs(row)),
             self.device.block_ms(self.policy),
             self.device.arena_bytes,
-            self.device.most_slots,
+            most,
         )
 
     def _respawn(self, crew: Crew, *sides: SideName) -> None:

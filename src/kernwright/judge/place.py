@@ -34,6 +34,10 @@ class Place(Protocol):
         """Calls run inside this."""
         ...
 
+    def reclaim(self) -> None:
+        """After outputs were let go of: their memory is free for the next ones."""
+        ...
+
     def begin(self) -> None:
         """First thing in a timed block."""
         ...
@@ -70,6 +74,9 @@ class CpuPlace:
 
     def calls(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
+
+    def reclaim(self) -> None:
+        pass
 
     def begin(self) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import platform
 import secrets
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
-from kernwright.judge.worker_process import DEVICE_DEADLINE_S
+from kernwright.judge.worker_process import DEVICE_DEADLINE_S, SPARE_PROCESSORS
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -77,7 +78,12 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         contender=away.about(away_ops),
         device=request.device,
     )
-    with device_lock(device.name, request.wait_s), scratch_folder() as scratch, machine_trouble():
+    with (
+        device_lock(device.name, request.wait_s),
+        scratch_folder() as scratch,
+        machine_trouble(),
+        apart_from(device.worker_processor()),
+    ):
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
@@ -114,6 +120,21 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 census=request.census and (not request.quick or bool(home.published or away.published)),
                 seeded=request.seed is not None,
             ).run()
+
+
+@contextlib.contextmanager
+def apart_from(processor: int | None) -> Iterator[None]:
+    """Keeps this thread off the workers' processor, where there are others enough: a worker that wakes up must not find
+    the judge there."""
+    usable = os.sched_getaffinity(0)
+    if processor is None or len(usable) < SPARE_PROCESSORS:
+        yield
+        return
+    os.sched_setaffinity(0, usable - {processor})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 @contextlib.contextmanager

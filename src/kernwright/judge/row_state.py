@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Literal
 
 from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.decision import noise_band, outcome_of
@@ -19,6 +20,7 @@ from kernwright.tasks.workload import Workload
 
 UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
+MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
 
 @dataclass
@@ -29,12 +31,14 @@ class RowState:
     report: CorrectnessReport = field(default_factory=CorrectnessReport)
     samples: list[Sample] = field(default_factory=list)
     slots: int | None = None
+    stream_calls: int = 0
     copy_s: float | None = None
     spent_s: float = 0.0
     unavailable: dict[Metric, str] = field(default_factory=dict)
     fault: Outcome | None = None
     reasons: list[str] = field(default_factory=list)
     decided: bool = False
+    awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
 
     @property
@@ -92,11 +96,20 @@ class RowState:
     def look(self, policy: TimingPolicy) -> None:
         """The sequential test's look at this row: decided, out of time, or one more round."""
         result = self.result(policy.decides, policy, quick=False)
-        if isinstance(result, MetricResult) and result.outcome != "inconclusive":
+        decided = isinstance(result, MetricResult) and result.outcome != "inconclusive"
+        self.awaits_wall = decided and self._wall_cannot_tell(result, policy)
+        if decided and not self.awaits_wall:
             self.decided = True
         elif self.spent_s > policy.row_budget_s:
             self.decided = True
             self.reasons.append(f"undecided when its {policy.row_budget_s:.0f} s were spent")
+
+    def _wall_cannot_tell(self, deciding: MetricResult | Unavailable, policy: TimingPolicy) -> bool:
+        """Whether more of `wall` may show what it does not show yet: that a call by itself has the gain too."""
+        wall = self.result("wall", policy, quick=False)
+        if not isinstance(deciding, MetricResult) or not isinstance(wall, MetricResult) or policy.decides == "wall":
+            return False
+        return deciding.outcome in GOOD and wall_says(deciding, wall) == "cannot tell"
 
     def verdict(self, policy: TimingPolicy, device: Device, quick: bool, samples_blob: str | None) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
@@ -163,24 +176,36 @@ def level_of(metric: Metric, policy: TimingPolicy) -> float:
     return policy.level if metric == policy.decides else 1.0 - policy.error_budget
 
 
-def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
+def wall_says(stream: MetricResult, wall: MetricResult) -> Literal["gained", "shared", "cannot tell"]:
     """A gain that exists only in a run of calls was not earned by the call. It is for the gain to show by itself.
 
-    On a busy machine `wall` may show anything: where it cannot even exclude that a call by itself takes half as long
-    again, it shows nothing.
+    Where `wall` is finer than the gain, its middle must show it. Where it is not, it must at least exclude a loss: of
+    more than the gain, or of more than is worth a word. On a busy machine it may show anything, and so tells nothing.
     """
     gained = max(0.0, stream.baseline_us - stream.candidate_us)
-    alone, most_alone = (wall.baseline_us * (1 - 1 / ratio) for ratio in (wall.ratio, wall.interval[1]))
+    low, high = wall.interval
+    alone, most_alone = (wall.baseline_us * (1 - 1 / ratio) for ratio in (wall.ratio, high))
+    fineness = wall.baseline_us * (1 / low - 1 / high) / 2
     claims_gain = stream.outcome != "same"
-    if most_alone < SHARED_WORK * gained or (claims_gain and alone < SHARED_WORK * gained):
-        return (
-            f"a call by itself takes {wall.candidate_us:.0f} us, {stream.candidate_us:.0f} us in a run of calls: "
-            "work is shared between calls"
-        )
+    if most_alone < SHARED_WORK * gained or (claims_gain and fineness <= gained and alone < SHARED_WORK * gained):
+        return "shared"
+    most_lost = wall.baseline_us * (1 / low - 1)
+    bearable = MOST_LOSS * wall.baseline_us if claims_gain else SHARED_WORK * stream.baseline_us
+    return "gained" if most_lost <= max(gained, bearable) else "cannot tell"
+
+
+def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
+    """The reason not to believe a gain, where `wall` gives one."""
+    match wall_says(stream, wall):
+        case "gained":
+            return None
+        case "shared":
+            return (
+                f"a call by itself takes {wall.candidate_us:.0f} us, {stream.candidate_us:.0f} us in a run of calls: "
+                "work is shared between calls"
+            )
     most_lost = wall.baseline_us * (1 / wall.interval[0] - 1)
-    if most_lost > max(gained, SHARED_WORK * stream.baseline_us):
-        return f"a call by itself may take {most_lost:.0f} us longer than the baseline's: too noisy to tell"
-    return None
+    return f"a call by itself may take {most_lost:.0f} us longer than the baseline's: too noisy to tell"
 
 
 def _spread(interval: Interval, quads: list[Sample], other: str) -> Interval:

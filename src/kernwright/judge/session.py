@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernwright.judge.arena import Arena
+from kernwright.judge.contents import Contents
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout, lay_out, slot_bytes
 from kernwright.judge.verdict import Kernel
@@ -56,6 +57,8 @@ class Session:
     block_deadline_s = 120.0
     outputs_may_move = False  # whether the judge must know beforehand where a block leaves its outputs
     loop_takes_all_slots = False  # whether `device` can only run every slot, in the order of its making
+    wall_calls = 4  # of a block
+    protocol_drifts = False  # whether what an exchange takes must be measured anew for every quad of `wall`
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
         self.worker, self.op, self.row, self.style = worker, op, row, style
@@ -159,6 +162,23 @@ class Session:
             return [Kernel.model_validate(kernel) for kernel in answer["kernels"]][:MOST_KERNELS]
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("answered the census with what no honest worker sends") from None
+
+    def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+        """`wall`: one call after the other, each on contents that are written when the call before it is over and the
+        worker stands still. Gives the number of a first call, the block, and what it left."""
+        for number, slot in enumerate(slots):
+            contents.place(self, [slot], number)
+            self.ready()
+            yield number, *self.run([slot])
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        """Blocks without a call: what the protocol itself takes."""
+        self.prepare()
+        blocks = []
+        for _ in range(repeats):
+            self.ready()
+            blocks.append(self.run([])[0])
+        return blocks
 
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
         """One timed block and what it left, for the contents that were placed to look at."""

@@ -26,7 +26,6 @@ from kernwright.tasks.workload import Workload
 SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
 BASELINES: frozenset[SideName] = frozenset({"baseline", "again"})
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
-WALL_CALLS = 4
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge looks further each time
 WANDERING = "its outputs wander through memory"
@@ -82,6 +81,7 @@ class RowTiming:
     trusted: frozenset[SideName] = BASELINES
     open_session: SessionOpener = Session
     shares_contents: bool = False
+    stream_calls: int = 0  # at most, of a `stream` block; 0: as many as there are slots
     empty_block_ns: float = 0.0
 
     def begin(self, metric: Metric) -> None:
@@ -119,6 +119,8 @@ class RowTiming:
         """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
         sides: list[SideName] = list(self.sessions)
         self.chance.shuffle(sides)
+        if metric == "wall" and self.sessions["again"].protocol_drifts:
+            self._measure_protocol()
         first, redone_first, busy_first = self._quiet_half(metric, sides)
         second, redone_second, busy_second = self._quiet_half(metric, sides[::-1])
         ns = {side: (first[side], second[side]) for side in sides}
@@ -159,7 +161,11 @@ class RowTiming:
     def _calls(self, metric: Metric) -> int:
         """How many calls a block makes: a secret number, but for a graph, which knows only all of them."""
         session = next(iter(self.sessions.values()))
-        most = min(session.slots, WALL_CALLS) if metric == "wall" else session.slots
+        most = session.slots
+        if metric == "wall":
+            most = min(most, session.wall_calls)
+        elif metric == "stream":
+            most = min(most, self.stream_calls or most)
         if most < 4 or (metric == "device" and session.loop_takes_all_slots):
             return most
         return self.chance.randint(most - most // 4, most)
@@ -191,13 +197,10 @@ class RowTiming:
     def _one_by_one(
         self, session: Session, contents: Contents, slots: list[int], tolerances: Tolerances | None
     ) -> Block:
-        """`wall`: a call's contents are written when the call before it is over and the worker stands still."""
+        """`wall`: a call's contents are written when the call before it is over."""
         blocks = []
-        for number, slot in enumerate(slots):
-            contents.place(session, [slot], number)
-            session.ready()
-            block, left = session.run([slot])
-            self._verify(session, block, contents.problem(left, number, tolerances))
+        for first, block, left in session.run_alone(contents, slots):
+            self._verify(session, block, contents.problem(left, first, tolerances))
             blocks.append(block)
         return Block.joined(blocks)
 
@@ -283,16 +286,7 @@ def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, 
 
 def empty_block_ns(session: Session) -> float:
     """What a block of no calls costs this session's worker."""
-    return statistics.median(_empty_blocks_ns(session, 9))
-
-
-def _empty_blocks_ns(session: Session, repeats: int) -> list[int]:
-    session.prepare()
-    times = []
-    for _ in range(repeats):
-        session.ready()
-        times.append(session.run([])[0].elapsed_ns)
-    return times
+    return statistics.median(block.elapsed_ns for block in session.run_nothing(9))
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
@@ -309,21 +303,24 @@ def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
     raise WorkerFailed(WANDERING)
 
 
-def call_seconds(session: Session, pool: Pool, repeats: int = 3) -> float:
+def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeats: int = 3) -> float:
     """A coarse time of one call, to size blocks. Warms the side up; proves nothing.
 
-    The best of the calls less the best of as many empty blocks: on a busy machine a typical empty block may take longer
+    The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
     than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
     """
-    warm_up(session, pool)
+    session.begin(metric)
+    warm_up(session, pool, metric)
     best = math.inf
     for attempt in range(repeats):
-        slot = attempt % session.slots
+        order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
         session.prepare()
-        session.fill(slot, pool.draw(session.op, session.row))
+        for slot in order:
+            session.fill(slot, pool.draw(session.op, session.row))
         session.ready()
         with contextlib.suppress(OutputsMoved):
-            best = min(best, session.run([slot])[0].elapsed_ns)
+            best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)
     if math.isinf(best):
         raise WorkerFailed(WANDERING)
-    return max(best - min(_empty_blocks_ns(session, repeats)), 1e3) / 1e9
+    empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
+    return max(best - empty, len(order) * 1e3) / len(order) / 1e9

@@ -6,6 +6,7 @@ answers, the judge stops it, reads the outputs out of its memory and takes the t
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import socket
@@ -20,6 +21,7 @@ from kernwright.judge.confine import confine, die_with, hold_processor
 from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
+MOST_AWAKE_S = 2.0
 
 
 class Worker:
@@ -36,6 +38,9 @@ class Worker:
         self.loop: Callable[[Any], list[Any]] | None = None
         self.slots: list[list[Any]] = []
         self.kept: list[Any] = []
+        self.awake = (
+            False  # whether to wait for the next block without going to sleep: waking up takes longer than a call
+        )
         from torch import Tensor
 
         self.tensor_type = Tensor
@@ -54,6 +59,9 @@ class Worker:
             "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
+            if self.awake:
+                with contextlib.suppress(TimeoutError):
+                    self.channel.await_first_byte(MOST_AWAKE_S)
             tag, payload, descriptors = self.channel.receive_json_with_descriptors()
             try:
                 if tag == RUN:
@@ -138,14 +146,15 @@ class Worker:
         """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
-        with_python, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        flags, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        with_python, self.awake = flags & 1, bool(flags & 2)
         first = len(kept)
         self.place.begin()
         if not with_python and order:
             assert self.loop is not None
             kept += self.loop(order)
-        elif order:
-            with self.place.calls():
+        else:
+            with self.place.calls():  # for no call too: what a block of none takes is what the protocol takes
                 for index in order:
                     kept.append(call(slots[index]))
         pointers = array("Q")
@@ -166,6 +175,7 @@ class Worker:
     def prepare(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
         """Before new contents arrive: lets go of the last block's outputs, so that the next finds warm memory."""
         self.kept.clear()
+        self.place.reclaim()
         return {"ok": True}
 
 

@@ -16,13 +16,14 @@ import random
 import select
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ class Block:
     processor_ns: int
     ready_ns: int
     pointers: tuple[int, ...]
+    exchanges: int = 1
 
     @property
     def waiting_ns(self) -> int:
@@ -127,7 +129,14 @@ class Block:
             sum(block.processor_ns for block in blocks),
             sum(block.ready_ns for block in blocks),
             tuple(pointer for block in blocks for pointer in block.pointers),
+            sum(block.exchanges for block in blocks),
         )
+
+    @classmethod
+    def typical(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one, each taken for as long as the one in the middle: a host has hiccups longer than a call."""
+        middle = statistics.median(block.elapsed_ns for block in blocks)
+        return replace(cls.joined(blocks), elapsed_ns=round(len(blocks) * middle))
 
 
 class WorkerProcess:
@@ -176,7 +185,7 @@ class WorkerProcess:
         theirs.close()
         _workers.add(self.process.pid)
         self._stopped = False
-        self._stood_ns = 0
+        self._stood_ns = self._resumed_at = 0
         self._block_s = 0.0
         self._helpers: list[int] = []
         self.isolation: dict[str, Any] = {}
@@ -220,27 +229,41 @@ class WorkerProcess:
         outputs: int,
         deadline_s: float,
         with_python: bool = True,
-        secure: Callable[[], None] | None = None,
+        secure: Callable[[Sequence[int]], None] | None = None,
+        stays_awake: bool = False,
     ) -> Block:
         """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
 
-        `secure` takes the outputs into the judge's keeping before the clock stops, where a stopped worker alone does
-        not show that its work is over.
+        `secure` sees to the outputs, whose addresses it is given, before the clock stops, where a stopped worker alone
+        does not show that its work is over. A worker that stays awake is not stopped: it waits for the next block with
+        its eyes open, until `stand_still`.
         """
-        payload = struct.pack(f"<{len(order) + 1}H", with_python, *order)
+        payload = struct.pack(f"<{len(order) + 1}H", with_python | stays_awake << 1, *order)
         self._refuse_movement()
         used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
         start = _clock_ns()
-        pointers = self._exchange(payload, deadline_s)
-        self._stop()
+        answer = self._exchange(payload, deadline_s)
+        if not stays_awake:
+            self._stop()
         running = _clock_ns() - start
+        pointers = self._pointers(answer, len(order) * outputs)
         if secure is not None:
-            secure()
+            secure(pointers)
         elapsed = _clock_ns() - start
         used, waited = self._processor_ns() - used, procfs.run_delay_ns(self.pid) - waited
-        self._note_standstill()
         self._block_s = elapsed / 1e9
-        return Block(elapsed, running, used, waited, self._pointers(pointers, len(order) * outputs))
+        if stays_awake:
+            return Block(elapsed, elapsed, 0, waited, pointers)  # of a process that runs, the kernel's count is stale
+        self._note_standstill()
+        return Block(elapsed, running, used, waited, pointers)
+
+    def stand_still(self) -> None:
+        """After blocks that it stayed awake for. Now its processor time can be read, of all of them together."""
+        used = self._stood_ns
+        self._stop()
+        awake = _clock_ns() - self._resumed_at
+        self._note_standstill()
+        self._refuse_more_processors(self._stood_ns - used, awake, 1)
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
@@ -333,15 +356,18 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + LEAST_SLACK_NS:
-            share = block.processor_ns / block.running_ns
-            raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
+        self._refuse_more_processors(block.processor_ns, block.running_ns, block.exchanges)
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
         if any(procfs.is_alive(pid) for pid in self._strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
         if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
+
+    def _refuse_more_processors(self, used_ns: int, elapsed_ns: int, exchanges: int) -> None:
+        if used_ns > self.threads * elapsed_ns * CORE_SLACK + exchanges * LEAST_SLACK_NS:
+            share = used_ns / elapsed_ns
+            raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
 
     def refuse_stirring(self) -> None:
         """A stopped worker's processor time stands still, however it may have tried to end its stop."""
@@ -475,6 +501,7 @@ class WorkerProcess:
     def _resume(self) -> None:
         if self._stopped:
             self.refuse_stirring()
+            self._resumed_at = _clock_ns()
             os.killpg(self.pid, signal.SIGCONT)
             self._stopped = False
 

@@ -29,6 +29,7 @@ MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 30  # all that judging a row takes, likewise
 MOST_SLOTS = 1024
+MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
 
@@ -46,6 +47,7 @@ class CudaDevice:
         self.index = torch.device(name).index or 0
         self._refuse_what_is_not_there()
         self.name = f"cuda:{self.index}"
+        driver.wait_awake(self.index)
         torch.cuda.set_device(self.index)
         torch.zeros(1, device="cuda")
         self.capability: tuple[int, int] | None = torch.cuda.get_device_capability(self.index)
@@ -53,6 +55,8 @@ class CudaDevice:
         self.keeper = Keeper(self.index)
         self._regions: dict[int, Region] = {}
         self._region_bytes = 0
+        usable = sorted(os.sched_getaffinity(0))
+        self._processor = usable[-1] if len(usable) > 1 else None
         self.arena_bytes = min(MOST_BUDGET, self.free_bytes() // BUDGET_SHARE)
 
     def _refuse_what_is_not_there(self) -> None:
@@ -105,8 +109,7 @@ class CudaDevice:
         }
 
     def worker_processor(self) -> int | None:
-        usable = sorted(os.sched_getaffinity(0))
-        return usable[-1] if len(usable) > 1 else None
+        return self._processor
 
     def environment(self) -> dict[str, str]:
         major, minor = torch.cuda.get_device_capability(self.index)
@@ -114,7 +117,6 @@ class CudaDevice:
         return {
             "TVM_FFI_CUDA_ARCH_LIST": f"{major}.{minor}{suffix}",
             "CUDA_CACHE_DISABLE": "1",  # the driver's compilations are nobody's to share
-            "CUDA_MODULE_LOADING": "EAGER",
         }
 
     def reads(self) -> tuple[Path, ...]:
@@ -157,6 +159,10 @@ class CudaDevice:
 
     def block_ms(self, policy: TimingPolicy) -> float:
         return policy.gpu_block_ms
+
+    def probe_slots(self, row: Workload) -> int:
+        """So many that their time stands out from a switch between contexts."""
+        return max(2, min(MOST_PROBES, self.arena_bytes // (8 * max(1, row.bytes_min))))
 
     # What a judgement needs of it
 

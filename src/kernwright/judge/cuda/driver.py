@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 PINNED, DEVICE, POSIX_DESCRIPTOR, READ_WRITE = 1, 1, 1, 3
+HOST_MEMORY, DEVICE_MEMORY, SPIN = 1, 2, 1
 GRANULARITY = 2 * 2**20  # of every NVIDIA GPU with virtual memory management
 MEMORY_CLOCK_KHZ, BUS_WIDTH_BITS = 36, 37
 VMM_WITH_DESCRIPTORS = 103
@@ -48,6 +49,27 @@ class _Access(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", c_int))
 
 
+class _Copy2D(ctypes.Structure):
+    _fields_ = (
+        ("from_x", c_size_t),
+        ("from_y", c_size_t),
+        ("from_kind", c_int),
+        ("from_host", c_void_p),
+        ("from_device", c_uint64),
+        ("from_array", c_void_p),
+        ("from_pitch", c_size_t),
+        ("to_x", c_size_t),
+        ("to_y", c_size_t),
+        ("to_kind", c_int),
+        ("to_host", c_void_p),
+        ("to_device", c_uint64),
+        ("to_array", c_void_p),
+        ("to_pitch", c_size_t),
+        ("width", c_size_t),
+        ("rows", c_size_t),
+    )
+
+
 @cache
 def _library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
@@ -69,9 +91,41 @@ def attribute(device: int, number: int) -> int:
     return value.value
 
 
+def wait_awake(device: int) -> None:
+    """Makes this process wait for the device without going to sleep: an interrupt takes longer than many a call does.
+
+    To be called before torch uses the device.
+    """
+    handle = c_int()
+    _call("cuInit", 0)
+    _call("cuDeviceGet", byref(handle), device)
+    _call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
+
+
 def reset_persisting_l2() -> None:
     """Lines that somebody pinned in the cache become ordinary ones again."""
     _call("cuCtxResetPersistingL2Cache")
+
+
+class RowsToHost:
+    """A copy of every `pitch` bytes `width` of them, side by side into pinned memory: one command to a copy engine,
+    made ready before it is known where the bytes will lie."""
+
+    def __init__(self, host: int, pitch: int, width: int, rows: int) -> None:
+        self._copy = _Copy2D(
+            from_kind=DEVICE_MEMORY,
+            from_pitch=max(pitch, width),
+            to_kind=HOST_MEMORY,
+            to_host=host,
+            to_pitch=width,
+            width=width,
+            rows=rows,
+        )
+
+    def start(self, device: int) -> None:
+        """It is not waited for."""
+        self._copy.from_device = device
+        _call("cuMemcpy2DAsync_v2", byref(self._copy), c_void_p(0))
 
 
 def rounded(size: int) -> int:

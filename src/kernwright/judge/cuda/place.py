@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.judge.cuda.driver import LentMemory
+from kernwright.judge.cuda.driver import LentMemory, wait_awake
 from kernwright.judge.entry import RowCall
 from kernwright.judge.loops import Loop, NoLoop
 
@@ -25,6 +25,7 @@ class CudaPlace:
     def __init__(self, device: str) -> None:
         self.device = "cuda"
         self.index = torch.device(device).index or 0
+        wait_awake(self.index)
         torch.cuda.set_device(self.index)
         self._spark = torch.zeros(32, device="cuda")
         self._events = [torch.Event(enable_timing=True, device="cuda") for _ in range(2)]
@@ -63,6 +64,10 @@ class CudaPlace:
 
     def calls(self) -> AbstractContextManager[Any]:
         return torch.cuda.use_mem_pool(self._pool)
+
+    def reclaim(self) -> None:
+        """Outputs that a second stream has used are free only when torch looks, and inside a pool it never does."""
+        torch.empty(1, device="cuda")
 
     def begin(self) -> None:
         """The first kernel after another process had the GPU pays for the switch; this one is everybody's first."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, rounded
+from kernwright.judge.cuda.lane import Lane
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
 from kernwright.tasks.tensor import ConcreteTensor
@@ -84,6 +85,7 @@ class Keeper:
         self._windows: dict[str, int] = {}
         self._row: object = None
         self.metric = "stream"
+        self.lane = Lane(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
 
@@ -123,6 +125,11 @@ class Keeper:
             if best < BUSY_NS:
                 break
         return best
+
+    @property
+    def memory(self) -> Tensor:
+        """What was copied, byte by byte."""
+        return self._buffer
 
     def as_elements(self, spec: ConcreteTensor) -> Tensor:
         """All of it as the numbers that such a tensor holds."""

@@ -8,7 +8,7 @@ is paid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +16,23 @@ import torch
 from torch import Tensor
 
 from kernwright.judge.arena import Arena
+from kernwright.judge.contents import Contents
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
+from kernwright.judge.cuda.lane import Pieces
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
-from kernwright.judge.worker_process import Block, WorkerProcess
+from kernwright.judge.worker_process import Block, WorkerCheated, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
+MOST_LANE_BYTES = 2**29  # of a call's inputs and outputs: copied by way of the host, some 20 ms
+MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
 
@@ -73,6 +77,7 @@ class CudaSession(Session):
     block_deadline_s = 30.0
     outputs_may_move = True
     loop_takes_all_slots = True
+    protocol_drifts = True
 
     def __init__(
         self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int, region: Region, keeper: Keeper
@@ -139,20 +144,129 @@ class CudaSession(Session):
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, LeftOutputs]:
         changed: dict[str, Tensor] = {}
 
-        def secure() -> None:
-            changed.update({name: self.arena.stacked(name).clone() for name in self._changed_inputs})
+        def secure(_: Sequence[int]) -> None:
+            changed.update(self._changed())
             self.keeper.secure(self.region)
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
-        sizes = [spec.span_bytes for spec in self.output_specs.values()]
-        if sizes:
-            self._refuse_shared_memory(order, block.pointers)
-        offsets = self.region.offsets(block.pointers, sizes)
-        self._left = [(offset, offset + sizes[n % len(sizes)]) for n, offset in enumerate(offsets)]
-        if not self.keeper.reaches(max((end for _, end in self._left), default=0), self.region):
+        offsets = self._offsets(order, block.pointers)
+        if not self.keeper.reaches(self._left_end, self.region):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
         self.look_for_damage(order)
         return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
+
+    def _changed(self) -> dict[str, Tensor]:
+        return {name: self.arena.stacked(name).clone() for name in self._changed_inputs}
+
+    def _offsets(self, order: Sequence[int], pointers: Sequence[int]) -> list[int]:
+        """Where calls left their outputs in the region; refused where two lie in the same memory."""
+        sizes = [spec.span_bytes for spec in self.output_specs.values()]
+        if sizes:
+            self._refuse_shared_memory(order, pointers)
+        offsets = self.region.offsets(pointers, sizes)
+        self._left = [(offset, offset + sizes[n % len(sizes)]) for n, offset in enumerate(offsets)]
+        return offsets
+
+    @property
+    def _left_end(self) -> int:
+        return max((end for _, end in self._left), default=0)
+
+    # A call by itself, while the worker's context stays on the GPU
+
+    @property
+    def _call_bytes(self) -> int:
+        return self.arena.layout.pitch + sum(spec.span_bytes for spec in self.output_specs.values())
+
+    @property
+    def _has_lane(self) -> bool:
+        """Whether copies through the host are worth their time: a call on more takes long enough to be timed with the
+        switches between contexts in it."""
+        return self._call_bytes <= MOST_LANE_BYTES
+
+    @property
+    def wall_calls(self) -> int:  # type: ignore[override]
+        return max(1, min(MOST_ALONE, MOST_LANE_BYTES // (4 * self._call_bytes))) if self._has_lane else 2
+
+    def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+        """Each call's inputs come when the call before it is over, by the copy engines, while the worker waits awake:
+        its processor and the GPU are as they are in a program that calls again and again. Before the clock stops,
+        pieces of its outputs are looked at, at places that nobody can foresee; they must be final by then."""
+        if not self._has_lane:
+            yield from super().run_alone(contents, slots)
+            return
+        contents.place(self, slots)
+        places = [self._slot_bytes(slot) for slot in slots]
+        images = self.keeper.lane.keep(places)
+        for place in places:
+            place.zero_()  # nothing to work on before its turn
+        self._come_onto_device()
+        blocks, glances = [], []
+        for slot, place, image in zip(slots, places, images, strict=True):
+            self.keeper.lane.bring(image, place)
+            pieces, glance = self._aimed(slot)
+            blocks.append(self._awake_block([slot], glance))
+            glances.append((pieces, self.keeper.lane.seen(pieces)))
+        self.worker.stand_still()
+        whole = Block.typical(blocks)
+        offsets = self._offsets(slots, whole.pointers)
+        self.keeper.reaches(self._left_end, self.region)
+        self.keeper.secure(self.region)
+        self._refuse_late_work(slots, offsets, glances)
+        self.look_for_damage(slots)
+        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, offsets, self._changed(), slots)
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        if self.keeper.metric != "wall" or not self._has_lane:
+            return super().run_nothing(repeats)
+        self.prepare()
+        self._come_onto_device()
+        blocks = []
+        for _ in range(repeats):
+            _, glance = self._aimed(0)
+            blocks.append(self._awake_block([], glance))
+        self.worker.stand_still()
+        return blocks
+
+    def _awake_block(self, order: Sequence[int], glance: Callable[[Sequence[int]], None] | None = None) -> Block:
+        outputs = len(self.output_specs)
+        return self.worker.run_block(order, outputs, self.block_deadline_s, secure=glance, stays_awake=True)
+
+    def _slot_bytes(self, slot: int) -> Tensor:
+        pitch = self.arena.layout.pitch
+        return self.arena.bytes[slot * pitch : (slot + 1) * pitch]
+
+    def _come_onto_device(self) -> None:
+        """Caches cold, nobody else there; then a block of no calls, which pays for the switch to the worker."""
+        self.ready()
+        self._awake_block([])
+
+    def _aimed(self, slot: int) -> tuple[list[Pieces], Callable[[Sequence[int]], None]]:
+        """A look at pieces of what a call leaves, ready to be taken. Where no call was made it looks at as much
+        elsewhere: the same time for all."""
+        sizes = [spec.span_bytes for spec in self.output_specs.values()]
+        changed = [self.arena.layout.place(slot, name) for name in self._changed_inputs]
+        pieces = self.keeper.lane.aim([*sizes, *(placed.tensor.span_bytes for placed in changed)])
+        region = self.region.bytes.data_ptr()
+        arena = self.arena.bytes.data_ptr()
+        in_arena = [arena + placed.offset for placed in changed]
+
+        def glance(pointers: Sequence[int]) -> None:
+            offsets = self.region.offsets(pointers, sizes) if pointers else [0] * len(sizes)
+            self.keeper.lane.glance([*(region + offset for offset in offsets), *in_arena])
+
+        return pieces, glance
+
+    def _refuse_late_work(
+        self, slots: Sequence[int], offsets: Sequence[int], glances: Sequence[tuple[list[Pieces], list[Tensor]]]
+    ) -> None:
+        """To be called with all outputs in the keeper: what a glance saw must be what is there now."""
+        outputs = len(self.output_specs)
+        for call, (pieces, seen) in enumerate(glances):
+            starts = [(self.keeper.memory, offset) for offset in offsets[call * outputs : (call + 1) * outputs]]
+            starts += [(self.arena.bytes, self.arena.layout.place(slots[call], n).offset) for n in self._changed_inputs]
+            for piece, early, (memory, start) in zip(pieces, seen, starts, strict=False):
+                if piece.width and not torch.equal(piece.within(memory, start).cpu(), early):
+                    raise WorkerCheated("outputs changed after the call had said that it was done")
 
     def outputs_of(self, left: Any, call: int) -> Outputs:
         return {name: left.value(name, call) for name in (*self.output_specs, *self._changed_inputs)}
