@@ -15,6 +15,7 @@ from kernwright.cli.exploits import exploits
 from kernwright.cli.judge import judge
 from kernwright.cli.report import report
 from kernwright.cli.results import results
+from kernwright.cli.sanitize import sanitize
 from kernwright.cli.sweep import sweep
 from kernwright.errors import KernwrightError
 
@@ -35,6 +36,7 @@ app.command("bundle")(bundle)
 app.command("exploits")(exploits)
 app.command("sweep")(sweep)
 app.command("results")(results)
+app.command("sanitize")(sanitize)
 app.add_typer(task.app, name="task")
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(ledger.app, name="ledger")

@@ -169,7 +169,7 @@ class WorkerProcess:
         # Without a name: in the worker's own folder it could be made a link to a file of the judge's.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         self._kills_for_memory = _kills_for_memory()
-        own = _environment(scratch, threads) | dict(environment or {})
+        own = worker_environment(scratch, threads) | dict(environment or {})
         orders: dict[str, int | str] = {
             "processor": -1 if processor is None else processor,
             "threads": threads,
@@ -604,7 +604,7 @@ def _zygote_environment(threads: int) -> dict[str, str]:
     }
 
 
-def _environment(scratch: Path, threads: int) -> dict[str, str]:
+def worker_environment(scratch: Path, threads: int) -> dict[str, str]:
     """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
     return _zygote_environment(threads) | {
         "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts

@@ -1,0 +1,78 @@
+"""The program that compute-sanitizer watches: shuts itself in like a worker, then calls one side on some rows.
+
+Each tensor is an allocation of its own, so that one byte beyond it is beyond everything. Nothing is compared and
+nothing is timed here: that is the judge's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernwright.judge.confine import confine
+from kernwright.judge.walls import Walls
+
+
+def main() -> None:
+    orders = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    confine(Walls.from_argument(orders["walls"]), os.getppid())
+    import torch
+
+    from kernwright.judge.cases import cases_for
+    from kernwright.judge.entry import load
+    from kernwright.tasks.task import load_task
+
+    torch.set_grad_enabled(False)
+    task = load_task(Path(orders["task"]))
+    rows = {row.id: row for row in task.rows}
+    side = orders["side"]
+    function = load(side)
+    with Path(orders["log"]).open("a", encoding="utf-8") as log:
+        for name in orders["rows"]:
+            op = task.op_of(rows[name])
+            # The row's own size, and the odd ones beside it: tails are where kernels run over.
+            sizes = {case.row.id: case.row for case in cases_for(op, rows[name], task.file.neighbours)}
+            for row in sizes.values():
+                log.write(json.dumps({"began": row.id}) + "\n")
+                log.flush()
+                _call(side, function, op, row, orders["device"])
+                log.write(json.dumps({"ended": row.id}) + "\n")
+                log.flush()
+
+
+def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -> None:
+    import torch
+
+    from kernwright.judge.entry import RowCall
+    from kernwright.judge.inputs import draw_inputs
+
+    generator = torch.Generator(device=device).manual_seed(1)
+
+    def noise(tensor: Any) -> Any:
+        return torch.randn(tensor.shape, generator=generator, device=device)
+
+    contents = draw_inputs(op, row, "normal", noise, generator)
+    arguments: list[Any] = []
+    for parameter in op.tensor_parameters:
+        spec = row.concrete_inputs().get(parameter.name)
+        if spec is None:
+            arguments.append(None)
+            continue
+        dtype = getattr(torch, spec.torch_dtype_name)
+        tensor = torch.empty_strided(spec.shape, spec.strides, dtype=dtype, device=device)
+        arguments.append(tensor.copy_(contents[parameter.name]))
+    outputs = [spec.model_dump() for spec in row.concrete_outputs().values()]
+    names = [parameter.name for parameter in op.tensor_parameters]
+    message = {
+        "inputs": names, "outputs": outputs, "scalars": op.scalar_defaults | row.scalars, "style": "returns",
+    }  # fmt: skip
+    RowCall(side, function, message, torch.device(device).type).bind()(arguments)
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
