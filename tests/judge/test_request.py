@@ -25,7 +25,7 @@ def test_it_keeps_off_the_workers_processor_and_comes_back(affinity: list[set[in
     assert affinity[-1] == set(range(8))
 
 
-@pytest.mark.parametrize(("processors", "processor"), [(2, 1), (3, 2), (8, None)])
+@pytest.mark.parametrize(("processors", "processor"), [(2, 1), (4, 3), (8, None)])
 def test_where_processors_are_few_or_workers_are_not_pinned_it_stays(
     affinity: list[set[int]], processors: int, processor: int | None
 ) -> None:
@@ -33,3 +33,13 @@ def test_where_processors_are_few_or_workers_are_not_pinned_it_stays(
     with apart_from(processor):
         pass
     assert len(affinity) == 1
+
+
+def test_a_sandbox_that_refuses_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with apart_from(7):
+        pass

@@ -248,6 +248,26 @@ def test_a_gain_smaller_than_what_wall_can_see_must_at_least_be_no_loss(wall: Me
     assert wall_says(SMALL_GAIN, wall) == says
 
 
+def test_a_large_gain_must_show_however_coarse_wall_is() -> None:
+    """All of it shared between calls: `wall` reaches from the whole gain to as large a loss."""
+    assert wall_says(figures(2.0, 1.9, 2.1, 100.0), figures(1.02, 0.69, 2.0, 110.0)) == "cannot tell"
+
+
+def test_wall_pays_for_being_looked_at_again() -> None:
+    """All looks together keep the error budget, and the first one is as fine as six quads can be."""
+    first, again = level_of("wall", POLICY), level_of("wall", POLICY, waited=True)
+    assert 1 - first == 2 / 2**6
+    assert (1 - first) + (POLICY.looks - 1) * (1 - again) <= POLICY.error_budget + 1e-12
+
+
+@pytest.mark.parametrize(("wall_us", "verdict_is"), [(45, "inconclusive"), (110, "faster")])
+def test_a_call_takes_no_less_than_its_kernels(state: RowState, wall_us: float, verdict_is: str) -> None:
+    state.samples = quads("stream", 200, 100) + quads("wall", 210, wall_us) + quads("device", 190, 90)
+    found = verdict(state)
+    assert found.verdict == verdict_is
+    assert (verdict_is == "faster") or "less time than its kernels" in found.reasons[-1]
+
+
 def test_a_row_waits_for_wall_where_that_cannot_tell_yet(state: RowState) -> None:
     noisy = [sample for us in (70, 130, 80, 120, 75, 135) for sample in quads("wall", 110, us, count=1)]
     state.samples = quads("stream", 100, 90) + noisy

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -382,17 +383,45 @@ def test_a_worker_that_stays_awake_stands_still_when_it_is_told_to(bench: Bench)
     session.close()
 
 
-def test_a_worker_that_stays_awake_is_held_to_its_processors(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_stays_awake_is_held_to_its_processors(bench: Bench) -> None:
     session = bench.open("honest")
     worker = session.worker
-    worker.run_block([0], 1, 30.0, stays_awake=True)
-    used = worker._processor_ns
-    monkeypatch.setattr(worker, "_processor_ns", lambda: used() + 10**10)  # as if threads had run on other processors
+    block = worker.run_block([0], 1, 30.0, stays_awake=True)
+    awake, used = worker.stand_still()
+    assert awake >= block.elapsed_ns
+    assert 0 < used < 1.5 * awake  # it waited with its eyes open, on the one processor that it has
+    worker.refuse_helpers(replace(block, running_ns=awake, processor_ns=used))
     with pytest.raises(WorkerCheated, match="processors in a timed block; each side is granted 1"):
-        worker.stand_still()
-    monkeypatch.undo()
+        worker.refuse_helpers(replace(block, running_ns=awake, processor_ns=3 * awake + 10**6))
     session.close()
-    bench.fresh()
+
+
+def test_inputs_of_a_worker_that_stays_awake_come_when_the_clock_runs(bench: Bench) -> None:
+    session = bench.open("honest")
+    block = session.worker.run_block([0], 1, 30.0, bring=lambda: time.sleep(0.05), stays_awake=True)
+    assert block.elapsed_ns > 50_000_000
+    session.worker.stand_still()
+    session.close()
+
+
+@pytest.mark.parametrize("function", ["complain", "crash", "leave"])
+def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: Bench, function: str) -> None:
+    session = bench.open(function)
+    session.worker.run_block([], 1, 30.0, stays_awake=True)
+    with pytest.raises(WorkerFailed):
+        session.worker.run_block([0], 1, 30.0, stays_awake=True)
+    session.close()
+    assert bench.works()
+
+
+def test_a_request_with_descriptors_reaches_a_worker_that_waits_awake(bench: Bench) -> None:
+    session = bench.open("honest")
+    worker = session.worker
+    worker.run_block([], 1, 30.0, stays_awake=True)
+    worker.stand_still()
+    session.close()
+    assert bench.works()
+    assert bench.worker is not None and bench.worker.pid == worker.pid
 
 
 def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:

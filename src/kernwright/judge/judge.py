@@ -269,7 +269,7 @@ class Judgement:
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
             sessions[side] = self._open(crew, side, row, state.slots)
-            self._warm(side, sessions[side], pool)
+            self._warm(side, sessions[side], pool, state.stream_calls)
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(
             op,
@@ -331,10 +331,11 @@ class Judgement:
             session.fill(0, pool.draw(session.op, session.row))
             session.check_call(0, CALL_DEADLINE_S)
 
-    def _warm(self, side: SideName, session: Session, pool: Pool) -> None:
+    def _warm(self, side: SideName, session: Session, pool: Pool, calls: int) -> None:
         try:
             self._first_call(side, session, pool)
-            warm_up(session, pool)
+            session.begin("stream")
+            warm_up(session, pool, "stream", calls)
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
 

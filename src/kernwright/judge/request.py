@@ -82,7 +82,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         device_lock(device.name, request.wait_s),
         scratch_folder() as scratch,
         machine_trouble(),
-        apart_from(device.worker_processor()),
+        apart_from(device.worker_processor() if device.has_kernels else None),
     ):
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s
@@ -127,14 +127,16 @@ def apart_from(processor: int | None) -> Iterator[None]:
     """Keeps this thread off the workers' processor, where there are others enough: a worker that wakes up must not find
     the judge there."""
     usable = os.sched_getaffinity(0)
-    if processor is None or len(usable) < SPARE_PROCESSORS:
-        yield
-        return
-    os.sched_setaffinity(0, usable - {processor})
+    moved = processor is not None and len(usable) > SPARE_PROCESSORS
+    if moved:
+        with contextlib.suppress(OSError):  # a sandbox may refuse it; then they share
+            os.sched_setaffinity(0, usable - {processor})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, usable)
+        if moved:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, usable)
 
 
 @contextlib.contextmanager

@@ -15,11 +15,12 @@ from kernwright.judge.statistics import Interval, signed_rank_interval
 from kernwright.judge.timing import Sample, WrongOutput
 from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
-from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+from kernwright.tasks.policy import LEAST_QUADS, METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
 UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
+KERNELS_IN_CALL = 0.9  # of what its kernels take in a graph, a call by itself takes at least
 MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
 
@@ -39,6 +40,7 @@ class RowState:
     reasons: list[str] = field(default_factory=list)
     decided: bool = False
     awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
+    has_waited: bool = False  # for `wall`, at some look
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
 
     @property
@@ -77,7 +79,7 @@ class RowState:
         if metric in self.unavailable:
             return Unavailable(unavailable=self.unavailable[metric])
         quads = self.quads(metric)
-        ratio, noise = self.intervals(metric, level_of(metric, policy))
+        ratio, noise = self.intervals(metric, level_of(metric, policy, self.has_waited))
         if quick and quads:
             ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
         if math.isinf(ratio.high) or math.isinf(ratio.low):
@@ -98,6 +100,7 @@ class RowState:
         result = self.result(policy.decides, policy, quick=False)
         decided = isinstance(result, MetricResult) and result.outcome != "inconclusive"
         self.awaits_wall = decided and self._wall_cannot_tell(result, policy)
+        self.has_waited |= self.awaits_wall
         if decided and not self.awaits_wall:
             self.decided = True
         elif self.spent_s > policy.row_budget_s:
@@ -141,7 +144,8 @@ class RowState:
         deciding = metrics.get(policy.decides)
         if not isinstance(deciding, MetricResult):
             return "inconclusive", [*reasons, deciding.unavailable if deciding else self._why_untimed()]
-        working_set = self.row.bytes_min * (self.slots or 1)
+        calls = self.stream_calls if policy.decides == "stream" and self.stream_calls else self.slots
+        working_set = self.row.bytes_min * (calls or 1)
         fastest = device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6
         if deciding.candidate_us < fastest:
             return "tampered", [
@@ -161,6 +165,8 @@ class RowState:
         if outcome in GOOD and isinstance(wall, MetricResult):
             if shared := shared_between_calls(deciding, wall):
                 return "inconclusive", [*reasons, shared]
+            if less_than_its_kernels(wall, metrics.get("device")):
+                return "inconclusive", [*reasons, "a call by itself seems to take less time than its kernels do"]
             if wall.outcome == "slower":
                 return "inconclusive", [*reasons, f"{outcome} in a run of calls, slower when called by itself"]
         return outcome, reasons
@@ -171,24 +177,46 @@ def _too_close(result: MetricResult, policy: TimingPolicy) -> bool:
     return abs(result.baseline_us - result.candidate_us) < policy.least_difference_us
 
 
-def level_of(metric: Metric, policy: TimingPolicy) -> float:
-    """The deciding metric is looked at several times and pays for each look; the others once, at the end."""
-    return policy.level if metric == policy.decides else 1.0 - policy.error_budget
+def level_of(metric: Metric, policy: TimingPolicy, waited: bool = False) -> float:
+    """The deciding metric is looked at several times and pays for each look; the others once, at the end.
+
+    But where a row waits for `wall`, that is looked at again: what its first look leaves of the budget, which is as
+    fine as its few quads allow, is spent on those.
+    """
+    if metric == policy.decides:
+        return policy.level
+    if metric != "wall":
+        return 1.0 - policy.error_budget
+    first: float = min(policy.error_budget, 2.0 / 2**LEAST_QUADS)
+    left = max(policy.error_budget - first, policy.error_budget / policy.looks / 2)
+    return 1.0 - (left / max(1, policy.looks - 1) if waited else first)
+
+
+def less_than_its_kernels(wall: MetricResult, device: MetricResult | Unavailable | None) -> bool:
+    """Whether `wall`, at its longest, is shorter than `device`: then somebody worked outside the clock."""
+    if not isinstance(device, MetricResult):
+        return False
+    return wall.baseline_us / wall.interval[0] < KERNELS_IN_CALL * device.candidate_us
 
 
 def wall_says(stream: MetricResult, wall: MetricResult) -> Literal["gained", "shared", "cannot tell"]:
     """A gain that exists only in a run of calls was not earned by the call. It is for the gain to show by itself.
 
-    Where `wall` is finer than the gain, its middle must show it. Where it is not, it must at least exclude a loss: of
-    more than the gain, or of more than is worth a word. On a busy machine it may show anything, and so tells nothing.
+    Where `wall` is finer than the gain, or the gain is more than a few percent, its middle must show it. Where not, it
+    must at least exclude a loss of more than that. On a busy machine it may show anything, and so tells nothing.
     """
     gained = max(0.0, stream.baseline_us - stream.candidate_us)
     low, high = wall.interval
     alone, most_alone = (wall.baseline_us * (1 - 1 / ratio) for ratio in (wall.ratio, high))
     fineness = wall.baseline_us * (1 / low - 1 / high) / 2
     claims_gain = stream.outcome != "same"
-    if most_alone < SHARED_WORK * gained or (claims_gain and fineness <= gained and alone < SHARED_WORK * gained):
+    if most_alone < SHARED_WORK * gained:
         return "shared"
+    if claims_gain and alone < SHARED_WORK * gained:
+        if fineness <= gained:
+            return "shared"
+        if gained > MOST_LOSS * wall.baseline_us:
+            return "cannot tell"  # a gain of that size must show, however coarse `wall` is
     most_lost = wall.baseline_us * (1 / low - 1)
     bearable = MOST_LOSS * wall.baseline_us if claims_gain else SHARED_WORK * stream.baseline_us
     return "gained" if most_lost <= max(gained, bearable) else "cannot tell"

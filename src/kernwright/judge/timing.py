@@ -94,7 +94,7 @@ class RowTiming:
             session.begin(metric)
             if session.outputs_may_move:
                 try:
-                    warm_up(session, self.pool, metric)  # shows where this metric's outputs lie
+                    warm_up(session, self.pool, metric, self._most_calls(metric))  # shows where its outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                     raise SideFault(side, fault) from fault
         self._measure_protocol()
@@ -158,15 +158,18 @@ class RowTiming:
             times[side] = self._net(block.elapsed_ns, exchanges) / calls
         return times, waited
 
+    def _most_calls(self, metric: Metric) -> int:
+        session = next(iter(self.sessions.values()))
+        if metric == "wall":
+            return min(session.slots, session.wall_calls)
+        if metric == "stream":
+            return min(session.slots, self.stream_calls or session.slots)
+        return session.slots
+
     def _calls(self, metric: Metric) -> int:
         """How many calls a block makes: a secret number, but for a graph, which knows only all of them."""
-        session = next(iter(self.sessions.values()))
-        most = session.slots
-        if metric == "wall":
-            most = min(most, session.wall_calls)
-        elif metric == "stream":
-            most = min(most, self.stream_calls or most)
-        if most < 4 or (metric == "device" and session.loop_takes_all_slots):
+        most = self._most_calls(metric)
+        if most < 4 or (metric == "device" and next(iter(self.sessions.values())).loop_takes_all_slots):
             return most
         return self.chance.randint(most - most // 4, most)
 
@@ -289,9 +292,10 @@ def empty_block_ns(session: Session) -> float:
     return statistics.median(block.elapsed_ns for block in session.run_nothing(9))
 
 
-def warm_up(session: Session, pool: Pool, metric: Metric = "stream") -> None:
-    """Every slot called once: its memory touched, the allocator grown to a block's outputs, the side compiled."""
-    order = range(1) if metric == "wall" else range(session.slots)
+def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:
+    """As many calls as a block makes, each on a slot of its own: memory touched, the allocator grown to a block's
+    outputs, the side compiled."""
+    order = range(1) if metric == "wall" else range(calls or session.slots)
     contents = pool.draw(session.op, session.row)
     for _ in range(MOST_MOVES + 1):
         session.prepare()

@@ -150,9 +150,10 @@ class Worker:
         with_python, self.awake = flags & 1, bool(flags & 2)
         first = len(kept)
         self.place.begin()
-        if not with_python and order:
-            assert self.loop is not None
-            kept += self.loop(order)
+        if not with_python:
+            if order:
+                assert self.loop is not None
+                kept += self.loop(order)
         else:
             with self.place.calls():  # for no call too: what a block of none takes is what the protocol takes
                 for index in order:

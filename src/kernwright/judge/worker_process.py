@@ -230,18 +230,21 @@ class WorkerProcess:
         deadline_s: float,
         with_python: bool = True,
         secure: Callable[[Sequence[int]], None] | None = None,
+        bring: Callable[[], None] | None = None,
         stays_awake: bool = False,
     ) -> Block:
         """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
 
         `secure` sees to the outputs, whose addresses it is given, before the clock stops, where a stopped worker alone
         does not show that its work is over. A worker that stays awake is not stopped: it waits for the next block with
-        its eyes open, until `stand_still`.
+        its eyes open, until `stand_still`; so its inputs are brought when the clock runs.
         """
         payload = struct.pack(f"<{len(order) + 1}H", with_python | stays_awake << 1, *order)
         self._refuse_movement()
         used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
         start = _clock_ns()
+        if bring is not None:
+            bring()
         answer = self._exchange(payload, deadline_s)
         if not stays_awake:
             self._stop()
@@ -257,13 +260,13 @@ class WorkerProcess:
         self._note_standstill()
         return Block(elapsed, running, used, waited, pointers)
 
-    def stand_still(self) -> None:
-        """After blocks that it stayed awake for. Now its processor time can be read, of all of them together."""
+    def stand_still(self) -> tuple[int, int]:
+        """After blocks that it stayed awake for: how long that was, and the processor time that it used meanwhile."""
         used = self._stood_ns
         self._stop()
         awake = _clock_ns() - self._resumed_at
         self._note_standstill()
-        self._refuse_more_processors(self._stood_ns - used, awake, 1)
+        return awake, self._stood_ns - used
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
@@ -356,18 +359,15 @@ class WorkerProcess:
 
     def refuse_helpers(self, block: Block) -> None:
         """A side has its granted threads and nothing else: no further cores, no processes beside it."""
-        self._refuse_more_processors(block.processor_ns, block.running_ns, block.exchanges)
+        if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + block.exchanges * LEAST_SLACK_NS:
+            share = block.processor_ns / block.running_ns
+            raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
         if any(procfs.is_alive(pid) for pid in self._strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
         if self._helpers or self.descendants():
             raise WorkerCheated("kept processes of its own running in a timed block")
-
-    def _refuse_more_processors(self, used_ns: int, elapsed_ns: int, exchanges: int) -> None:
-        if used_ns > self.threads * elapsed_ns * CORE_SLACK + exchanges * LEAST_SLACK_NS:
-            share = used_ns / elapsed_ns
-            raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
 
     def refuse_stirring(self) -> None:
         """A stopped worker's processor time stands still, however it may have tried to end its stop."""

@@ -20,13 +20,22 @@ def test_no_span_has_no_pieces() -> None:
 
 
 def test_a_part_left_undone_is_seen_wherever_it_is() -> None:
-    """Anything longer than a step has a piece in it; what is shorter is a sixty-fourth of the work."""
+    """A fifth of the work at once, a fiftieth within the calls of a row."""
     memory = torch.zeros(1_000_000, dtype=torch.uint8)
-    step = Pieces.of(memory.numel()).step
-    assert step <= memory.numel() // PIECES
-    for start in range(0, memory.numel() - 2 * step, 9973):
-        memory.zero_()[start : start + 2 * step] = 1
-        assert Pieces.of(memory.numel()).within(memory, 0).any()
+    for share, looks in ((5, 1), (50, 60)):
+        part = memory.numel() // share
+        for start in range(0, memory.numel() - part + 1, 9973):
+            memory.zero_()[start : start + part] = 1
+            assert any(Pieces.of(memory.numel()).within(memory, 0).any() for _ in range(looks))
+
+
+def test_the_same_part_of_every_step_cannot_be_put_off() -> None:
+    """Who knows the size knows the step, were it not drawn."""
+    memory = torch.zeros(1_000_000, dtype=torch.uint8)
+    step = memory.numel() // PIECES
+    for start in range(0, memory.numel(), step):
+        memory[start : start + step // 20] = 1
+    assert sum(bool(Pieces.of(memory.numel()).within(memory, 0).any()) for _ in range(50)) > 20
 
 
 def test_where_the_pieces_lie_cannot_be_foreseen() -> None:

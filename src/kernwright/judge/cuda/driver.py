@@ -99,7 +99,11 @@ def wait_awake(device: int) -> None:
     handle = c_int()
     _call("cuInit", 0)
     _call("cuDeviceGet", byref(handle), device)
-    _call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
+    try:
+        _call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
+    except CudaDriverError as error:
+        if error.name != "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE":  # somebody used it before: then it stays as it is
+            raise
 
 
 def reset_persisting_l2() -> None:

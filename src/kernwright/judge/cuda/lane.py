@@ -23,7 +23,7 @@ _secret = random.SystemRandom()
 
 @dataclass(frozen=True)
 class Pieces:
-    """Evenly spread pieces of a span of memory, from a place that nobody can foresee: first, step, count and width."""
+    """Pieces of a span of memory, the same step apart. Nobody can foresee which step, nor where the first one lies."""
 
     first: int
     step: int
@@ -34,8 +34,9 @@ class Pieces:
     def of(cls, size: int) -> Pieces:
         width = min(PIECE_BYTES, size)
         count = max(1, min(PIECES, size // max(1, width)))
-        step = max(1, size // count)
-        return cls(_secret.randrange(max(1, step - width + 1)), step, count, width)
+        widest = max(1, (size - width) // max(1, count - 1))
+        step = _secret.randint(max(width, 1, widest - widest // 8), max(width, 1, widest))
+        return cls(_secret.randint(0, size - width - (count - 1) * step), step, count, width)
 
     def within(self, memory: Tensor, start: int) -> Tensor:
         """These of the span that starts there."""
@@ -48,7 +49,7 @@ class Lane:
     def __init__(self, device: int) -> None:
         self.device = device
         self._images = torch.empty(0, dtype=torch.uint8)
-        self._copies: list[tuple[int, RowsToHost]] = []
+        self._copies: list[tuple[int, int, RowsToHost]] = []
         self._seen = torch.empty((MOST_LOOKED_AT, PIECES, PIECE_BYTES), dtype=torch.uint8, pin_memory=True)
 
     def keep(self, slots: Sequence[Tensor]) -> list[Tensor]:
@@ -72,16 +73,16 @@ class Lane:
         """Chooses what to look at in tensors of these sizes; nothing but their addresses is left to say."""
         pieces = [Pieces.of(size) for size in sizes[:MOST_LOOKED_AT]]
         self._copies = [
-            (piece.first, RowsToHost(seen.data_ptr(), piece.step, piece.width, piece.count))
-            for seen, piece in zip(self._seen, pieces, strict=False)
+            (number, piece.first, RowsToHost(seen.data_ptr(), piece.step, piece.width, piece.count))
+            for number, (seen, piece) in enumerate(zip(self._seen, pieces, strict=False))
             if piece.width
         ]
         return pieces
 
     def glance(self, addresses: Sequence[int]) -> None:
         """To be called before the clock stops: what is not there by now was not done in time."""
-        for (first, copy), address in zip(self._copies, addresses, strict=False):
-            copy.start(address + first)
+        for number, first, copy in self._copies:
+            copy.start(addresses[number] + first)
         torch.cuda.synchronize(self.device)
 
     def seen(self, pieces: Sequence[Pieces]) -> list[Tensor]:

@@ -7,9 +7,10 @@ is paid for.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
-MOST_LANE_BYTES = 2**29  # of a call's inputs and outputs: copied by way of the host, some 20 ms
+MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, and must not take longer than a switch
 MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
@@ -174,23 +175,20 @@ class CudaSession(Session):
     # A call by itself, while the worker's context stays on the GPU
 
     @property
-    def _call_bytes(self) -> int:
-        return self.arena.layout.pitch + sum(spec.span_bytes for spec in self.output_specs.values())
-
-    @property
     def _has_lane(self) -> bool:
-        """Whether copies through the host are worth their time: a call on more takes long enough to be timed with the
-        switches between contexts in it."""
-        return self._call_bytes <= MOST_LANE_BYTES
+        """Whether inputs may come by way of the host. A call on more takes long enough to be timed with the switches
+        between contexts in it; and while much arrives, a side could work on what is there already."""
+        return self.arena.layout.pitch <= MOST_LANE_BYTES
 
     @property
     def wall_calls(self) -> int:  # type: ignore[override]
-        return max(1, min(MOST_ALONE, MOST_LANE_BYTES // (4 * self._call_bytes))) if self._has_lane else 2
+        return MOST_ALONE if self._has_lane else Session.wall_calls
 
     def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
-        """Each call's inputs come when the call before it is over, by the copy engines, while the worker waits awake:
-        its processor and the GPU are as they are in a program that calls again and again. Before the clock stops,
-        pieces of its outputs are looked at, at places that nobody can foresee; they must be final by then."""
+        """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
+        worker waits awake: its processor and the GPU are as they are in a program that calls again and again. Before
+        the clock stops, pieces of its outputs are looked at, at places that nobody can foresee; they must be final by
+        then."""
         if not self._has_lane:
             yield from super().run_alone(contents, slots)
             return
@@ -199,48 +197,54 @@ class CudaSession(Session):
         images = self.keeper.lane.keep(places)
         for place in places:
             place.zero_()  # nothing to work on before its turn
-        self._come_onto_device()
-        blocks, glances = [], []
-        for slot, place, image in zip(slots, places, images, strict=True):
-            self.keeper.lane.bring(image, place)
-            pieces, glance = self._aimed(slot)
-            blocks.append(self._awake_block([slot], glance))
-            glances.append((pieces, self.keeper.lane.seen(pieces)))
-        self.worker.stand_still()
-        whole = Block.typical(blocks)
+        with self._awake() as awake:
+            for slot, place, image in zip(slots, places, images, strict=True):
+                awake.call(slot, image, place)
+        whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
         self.keeper.reaches(self._left_end, self.region)
         self.keeper.secure(self.region)
-        self._refuse_late_work(slots, offsets, glances)
+        self._refuse_late_work(slots, offsets, awake.glances)
         self.look_for_damage(slots)
         yield 0, whole, LeftOutputs(self.keeper, self.output_specs, offsets, self._changed(), slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:
+        """Each does all that a block with calls does, but for the calls."""
         if self.keeper.metric != "wall" or not self._has_lane:
-            return super().run_nothing(repeats)
+            self.prepare()
+            blocks = []
+            for _ in range(repeats):
+                self.ready()
+                blocks.append(self.run([], with_python=self.keeper.metric != "device")[0])
+            return blocks
         self.prepare()
-        self._come_onto_device()
-        blocks = []
-        for _ in range(repeats):
-            _, glance = self._aimed(0)
-            blocks.append(self._awake_block([], glance))
-        self.worker.stand_still()
-        return blocks
+        place = self._slot_bytes(0)
+        (image,) = self.keeper.lane.keep([place])
+        with self._awake() as awake:
+            for _ in range(repeats):
+                awake.call(None, image, place)
+        return awake.blocks
 
-    def _awake_block(self, order: Sequence[int], glance: Callable[[Sequence[int]], None] | None = None) -> Block:
-        outputs = len(self.output_specs)
-        return self.worker.run_block(order, outputs, self.block_deadline_s, secure=glance, stays_awake=True)
+    @contextlib.contextmanager
+    def _awake(self) -> Iterator[AwakeCalls]:
+        """Caches cold, nobody else there; then a block of no calls, which pays for the switch to the worker. From here
+        to the end the worker waits awake and its context stays on the GPU."""
+        self.ready()
+        calls = AwakeCalls(self)
+        try:
+            calls.block([])
+            yield calls
+            calls.span = self.worker.stand_still()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.worker.stand_still()
+            raise
 
     def _slot_bytes(self, slot: int) -> Tensor:
         pitch = self.arena.layout.pitch
         return self.arena.bytes[slot * pitch : (slot + 1) * pitch]
 
-    def _come_onto_device(self) -> None:
-        """Caches cold, nobody else there; then a block of no calls, which pays for the switch to the worker."""
-        self.ready()
-        self._awake_block([])
-
-    def _aimed(self, slot: int) -> tuple[list[Pieces], Callable[[Sequence[int]], None]]:
+    def aimed(self, slot: int) -> tuple[list[Pieces], Callable[[Sequence[int]], None]]:
         """A look at pieces of what a call leaves, ready to be taken. Where no call was made it looks at as much
         elsewhere: the same time for all."""
         sizes = [spec.span_bytes for spec in self.output_specs.values()]
@@ -323,6 +327,44 @@ class CudaSession(Session):
         release = self.arena.release
         self.arena.bytes = torch.empty(0)
         release()
+
+
+class AwakeCalls:
+    """Blocks of one call, or of none, by a worker that is not stopped in between. Each call's inputs come when the
+    clock runs, and pieces of its outputs are looked at before it stops."""
+
+    def __init__(self, session: CudaSession) -> None:
+        self.session = session
+        self.blocks: list[Block] = []
+        self.glances: list[tuple[list[Pieces], list[Tensor]]] = []
+        self.span = (0, 0)
+
+    def call(self, slot: int | None, image: Tensor, place: Tensor) -> None:
+        lane = self.session.keeper.lane
+        pieces, glance = self.session.aimed(slot or 0)
+        self.blocks.append(self.block([] if slot is None else [slot], lambda: lane.bring(image, place), glance))
+        self.glances.append((pieces, lane.seen(pieces)))
+
+    def block(
+        self,
+        order: Sequence[int],
+        bring: Callable[[], None] | None = None,
+        glance: Callable[[Sequence[int]], None] | None = None,
+    ) -> Block:
+        session = self.session
+        return session.worker.run_block(
+            order,
+            len(session.output_specs),
+            session.block_deadline_s,
+            secure=glance,
+            bring=bring,
+            stays_awake=True,
+        )
+
+    def whole(self) -> Block:
+        """The typical call's time, and the processor time of all of them: only now that it stands still is it known."""
+        awake_ns, used_ns = self.span
+        return replace(Block.typical(self.blocks), running_ns=awake_ns, processor_ns=used_ns)
 
 
 _flush_buffers: dict[int, Tensor] = {}
