@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import Verdict
 from kernwright.report.field import Field
+from kernwright.report.field_plots import plots_of, speedup_plot
 from kernwright.tasks.task import Task, load_task
 
 OPS = """
@@ -103,6 +105,43 @@ def test_a_page_that_says_something_else_is_found_out(
     assert results(swept, page, "--check").exit_code == 0
     page.write_text(page.read_text().replace("failed", "faster", 1))
     assert results(swept, page, "--check").exit_code == 1
+
+
+def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_goes(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNWRIGHT_TASKS", str(swept / "tasks"))
+    page, plots = tmp_path / "field.md", tmp_path / "field"
+    plots.mkdir()
+    (plots / "gone_speedup.svg").write_text("<svg/>")
+    assert results(swept, page).exit_code == 0
+    assert sorted(path.name for path in plots.iterdir()) == ["tiny_copy.svg", "tiny_speedup.svg"]
+    assert "![speedup of tiny](field/tiny_speedup.svg)" in page.read_text()
+    assert results(swept, page, "--check").exit_code == 0
+    plot = plots / "tiny_speedup.svg"
+    plot.write_text(plot.read_text().replace("slow", "swift"))
+    found = results(swept, page, "--check")
+    assert found.exit_code == 1 and "tiny_speedup.svg and the ledger disagree" in found.output
+
+
+def test_a_plot_has_a_mark_for_every_time_and_none_without(swept: Path, task: Task) -> None:
+    for name, plot in plots_of(gathered(swept, task)).items():
+        drawing = ElementTree.fromstring(plot)  # well-formed by itself: a page shows it as an image
+        told = [title.text for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+        marks = [text for text in told if text and ", slow: " in text]
+        assert len(marks) == 2 and any(text.startswith("r64, slow: ") for text in marks), name
+        assert not any(text and ", never: " in text for text in told)
+
+
+def test_a_faster_contender_lies_right_of_the_line(swept: Path, task: Task) -> None:
+    """On the axis of ratios, where `slow` is left of 1."""
+    field = gathered(swept, task)
+    plot = ElementTree.fromstring(speedup_plot(field, task))
+    svg = "{http://www.w3.org/2000/svg}"
+    (unity,) = (line for line in plot.iter(f"{svg}line") if line.get("class") == "unity")
+    marks = [group.find(f"{svg}path") for group in plot.iter(f"{svg}g") if group.find(f"{svg}title") is not None]
+    places = [float(str(mark.get("transform")).split("(")[1].split(",")[0]) for mark in marks if mark is not None]
+    assert len(places) == 2 and all(place < float(str(unity.get("x1"))) for place in places)
 
 
 def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ def results(
     """Writes the state of the field. With --check: exit status 1 where page and ledger disagree, or one is stale."""
     from kernwright.campaign.ledger import Ledger
     from kernwright.report.field import Field
+    from kernwright.report.field_plots import plots_of
     from kernwright.tasks.catalog import find_task, list_tasks
 
     tasks = [find_task(name) for name in list_tasks()]
@@ -37,15 +39,41 @@ def results(
             "run kernwright sweep first, or name another --ledger, --baseline or --device",
         )
     command = f"kernwright results --ledger {book.root.name} --baseline {baseline} --device {device} --rows {wanted}"
-    text = field.page(command)
+    plots = plots_of(field)
+    folder = page.with_suffix("")
+    text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})
     for stale in field.stale:
         typer.echo(f"stale, of another task digest: {stale}", err=True)
     if not check:
-        write_whole(page, text, f"make {page.resolve().parent} a writable folder, or name another --page")
-        typer.echo(f"{page}: {len(field.standings)} rows of {len(field.contenders)} contenders")
+        remedy = f"make {page.resolve().parent} a writable folder, or name another --page"
+        write_plots(folder, plots, remedy)
+        write_whole(page, text, remedy)
+        typer.echo(
+            f"{page}: {len(field.standings)} rows of {len(field.contenders)} contenders, {len(plots)} plots in {folder}"
+        )
         return
-    agrees = page.is_file() and page.read_text(encoding="utf-8") == text
-    if not agrees:
-        state = "and the ledger disagree" if page.is_file() else "does not exist"
-        typer.echo(f"{page} {state}; remedy: the same command without --check", err=True)
-    raise typer.Exit(0 if agrees and not field.stale else 1)
+    wrong = [
+        path for path, wanted in ((page, text), *((folder / n, p) for n, p in plots.items())) if not says(path, wanted)
+    ]
+    for path in wrong:
+        state = "and the ledger disagree" if path.is_file() else "does not exist"
+        typer.echo(f"{path} {state}; remedy: the same command without --check", err=True)
+    raise typer.Exit(1 if wrong or field.stale else 0)
+
+
+def says(path: Path, wanted: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == wanted
+
+
+def write_plots(folder: Path, plots: Mapping[str, str], remedy: str) -> None:
+    """All of them, and none that an earlier page had and this one has not."""
+    if plots:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise KernwrightError(f"{folder}: {error.strerror}", remedy) from None
+    for name, plot in plots.items():
+        write_whole(folder / name, plot, remedy)
+    for left in folder.glob("*.svg"):
+        if left.name not in plots:
+            left.unlink()

@@ -7,7 +7,7 @@ be read. A record of another task digest, or of a changed baseline, is stale and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -117,12 +117,17 @@ class Field:
 
     # The page
 
-    def page(self, command: str) -> str:
+    def page(self, command: str, plots: Mapping[str, str] | None = None) -> str:
+        """`plots`: where images lie, by family and kind, as in `norm_infer_speedup`."""
         lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
         lines += ["", *(f"- {model}: {libraries}" for model, libraries in sorted(self.hardware.items()))]
         lines += ["", *self._explained(), "", *self._summary()]
         for task in self.tasks:
-            lines += ["", f"## {task.name}", "", f"{task.file.title}.", "", *self._family(task)]
+            lines += ["", f"## {task.name}", "", f"{task.file.title}."]
+            for kind in ("speedup", "copy"):
+                if place := (plots or {}).get(f"{task.name}_{kind}"):
+                    lines += ["", f"![{kind} of {task.name}]({place})"]
+            lines += ["", *self._family(task)]
         return "\n".join(lines) + "\n"
 
     def _explained(self) -> list[str]:

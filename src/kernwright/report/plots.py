@@ -173,13 +173,13 @@ class Frame:
         bottom = self.top(self.rows)
         for x, label, is_unity in ticks:
             parts.append(element("line", kind="unity" if is_unity else "grid", x1=x, x2=x, y1=AXIS_HEIGHT, y2=bottom))
-            parts += [_text(label, x, y, "tick", anchor="middle") for y in (AXIS_HEIGHT - 8, bottom + 17)]
+            parts += [text_at(label, x, y, "tick", anchor="middle") for y in (AXIS_HEIGHT - 8, bottom + 17)]
         return Markup("").join(parts)
 
     def label(self, row: RowVerdict, index: int) -> Markup:
         half = LABEL_CHARACTERS // 2
         short = row.id if len(row.id) <= LABEL_CHARACTERS else f"{row.id[: half - 1]}…{row.id[-half:]}"
-        return _text(short, 6.0, self.middle(index) + 4, "row", hover=f"{row.id}: {row.verdict}")
+        return text_at(short, 6.0, self.middle(index) + 4, "row", hover=f"{row.id}: {row.verdict}")
 
     def svg(self, key: str, title: str, about: str, parts: Iterable[Markup]) -> Markup:
         head = element("title", title, id=f"{key}-title"), element("desc", about, id=f"{key}-about")
@@ -205,8 +205,8 @@ def _whisker(row: RowVerdict, result: MetricResult, scale: LogScale, frame: Fram
         element("line", kind="whisker", x1=start, x2=end, y1=middle, y2=middle, data_row=row.id),
         element("path", kind="whisker", d=caps),
         _marker(row.verdict, scale.at(result.ratio), middle),
-        _text(shown[0], WIDTH - 118, middle + 4, "value strong", anchor="end"),
-        _text(shown[1], WIDTH - 4, middle + 4, "value", anchor="end"),
+        text_at(shown[0], WIDTH - 118, middle + 4, "value strong", anchor="end"),
+        text_at(shown[1], WIDTH - 4, middle + 4, "value", anchor="end"),
     )
     return element("g", *drawn, kind=f"outcome-{row.verdict}")
 
@@ -223,9 +223,9 @@ def _bars(row: RowVerdict, shares: tuple[float, float], limit: float, frame: Fra
         box = {"x": frame.left, "y": top, "width": length, "height": height}
         parts.append(element("rect", told, kind=f"bar {side}", data_row=row.id, **box))
         if share > limit:
-            parts.append(_text("»", frame.right + 3, top + height - 1, "cut"))
+            parts.append(text_at("»", frame.right + 3, top + height - 1, "cut"))
         for value, x in zip(shown, (WIDTH - 90, WIDTH - 4), strict=True):
-            parts.append(_text(value, x, top + height - 1.5, f"value {side}", anchor="end"))
+            parts.append(text_at(value, x, top + height - 1.5, f"value {side}", anchor="end"))
     return Markup("").join(parts)
 
 
@@ -236,7 +236,7 @@ def _untimed(row: RowVerdict, decides: Metric, frame: Frame, index: int) -> Mark
     told = why if len(why) <= room else f"{why[: room - 1]}…"
     words = Markup("{}: {}").format(element("tspan", row.verdict, kind="strong"), plain(told))
     place = _marker(row.verdict, frame.left + 10, middle)
-    text = _text(words, frame.left + 24, middle + 4, "untimed", hover=why)
+    text = text_at(words, frame.left + 24, middle + 4, "untimed", hover=why)
     return element("g", frame.ground(index, frame.left), place, text, kind=f"outcome-{row.verdict}")
 
 
@@ -244,7 +244,7 @@ def _marker(outcome: Outcome, x: float, y: float) -> Markup:
     return element("path", kind="marker", d=SHAPES[outcome], transform=f"translate({x:.2f},{y:.2f})")
 
 
-def _text(words: str, x: float, y: float, kind: str, anchor: str = "start", hover: str = "") -> Markup:
+def text_at(words: str, x: float, y: float, kind: str, anchor: str = "start", hover: str = "") -> Markup:
     return element(
         "text", *([element("title", hover)] if hover else []), words, kind=kind, x=x, y=y, text_anchor=anchor
     )
