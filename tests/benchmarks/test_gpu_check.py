@@ -133,7 +133,7 @@ def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_coun
 ) -> None:
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
-    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 40.0)
+    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
     assert outcome.status == "overran" and not outcome.good
     assert (counts["passed"], counts["failed"]) == (1, 0)
     assert not _alive(int(pid.read_text()))
