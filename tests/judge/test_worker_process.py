@@ -414,6 +414,19 @@ def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: B
     assert bench.works()
 
 
+def test_a_worker_that_stands_still_is_not_told_to_again(bench: Bench) -> None:
+    """The kernel reports a stop once: who waits for a second report waits in vain."""
+    session = bench.open("complain")
+    session.worker.run_block([], 1, 30.0, stays_awake=True)
+    with pytest.raises(WorkerFailed, match="no such luck"):
+        session.worker.run_block([0], 1, 30.0, stays_awake=True)
+    pid = session.worker.pid
+    assert session.worker.stand_still() == (0, 0)
+    session.close()
+    assert bench.works()
+    assert bench.worker is not None and bench.worker.pid == pid
+
+
 def test_a_request_with_descriptors_reaches_a_worker_that_waits_awake(bench: Bench) -> None:
     session = bench.open("honest")
     worker = session.worker

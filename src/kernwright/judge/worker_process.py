@@ -262,6 +262,8 @@ class WorkerProcess:
 
     def stand_still(self) -> tuple[int, int]:
         """After blocks that it stayed awake for: how long that was, and the processor time that it used meanwhile."""
+        if self._stopped:  # it has answered with an error, and been stopped for it
+            return 0, 0
         used = self._stood_ns
         self._stop()
         awake = _clock_ns() - self._resumed_at
