@@ -34,6 +34,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def stands_still(pid: int) -> bool:
+    """Stopped, gone, or held by the kernel: it does nothing by itself now."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in (b"T", b"t", b"D", b"Z", b"X")
+    except OSError:
+        return True
+
+
 def living_children(pid: int) -> list[int]:
     """The dead are no help to anyone."""
     return [child for child in children(pid) if is_alive(child)]

@@ -40,6 +40,7 @@ START_DEADLINE_S = 120.0
 BUILD_DEADLINE_S = 300.0
 DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 STOP_DEADLINE_S = 10.0
+FAMILY_DEADLINE_S = 60.0  # a fork bomb leaves its judge little of the processor
 DYING_S = 0.5
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
@@ -443,18 +444,18 @@ class WorkerProcess:
             os.close(self._windows.pop())
 
     def _end_family(self) -> set[int]:
-        """Stops the worker and its descendants until no new one turns up, then ends them all. Those that stand still
-        count towards the limit on processes, so that a fork bomb comes to an end."""
-        stopped: set[int] = set()
+        """Stops the worker and its descendants until all of them stand still, then ends them together. Those that stand
+        still count towards the limit on processes, so that a fork bomb comes to an end. One look is not enough: who was
+        told to stop may fork once more before it does."""
         ended: set[int] = set()
-        deadline = time.monotonic() + STOP_DEADLINE_S
-        while time.monotonic() < deadline:
-            alive = self.descendants() + ([self.pid] if self.process.returncode is None else [])
-            new = set(alive) - stopped
-            if not new:
-                break
-            _signal_all(new, signal.SIGSTOP)
-            stopped |= new
+        stopped: set[int] = set()
+        deadline = time.monotonic() + FAMILY_DEADLINE_S
+        quiet_looks = 0
+        while quiet_looks < 2 and time.monotonic() < deadline:
+            stopped = {*self.descendants(), *([self.pid] if self.process.returncode is None else [])}
+            moving = [pid for pid in stopped if not procfs.stands_still(pid)]
+            _signal_all(moving, signal.SIGSTOP)
+            quiet_looks = 0 if moving else quiet_looks + 1
         while stopped and time.monotonic() < deadline:
             _signal_all(stopped, signal.SIGKILL)
             ended |= stopped
