@@ -36,10 +36,14 @@ def test_where_processors_are_few_or_workers_are_not_pinned_it_stays(
 
 
 def test_a_sandbox_that_refuses_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    asked: list[set[int]] = []
+
+    def refuse(_: int, wanted: set[int]) -> None:
+        asked.append(set(wanted))
         raise PermissionError("not here")
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     with apart_from(7):
-        pass
+        assert asked == [set(range(7))]
+    assert asked[-1] == set(range(8)), "it tries to come back even so"

@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from kernwright.judge import procfs, worker_process
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
@@ -412,6 +414,24 @@ def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: B
         session.worker.run_block([0], 1, 30.0, stays_awake=True)
     session.close()
     assert bench.works()
+
+
+def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told to stop may fork once more: 11 has a child at the third look, and stands still at the fifth."""
+    looks, sent = [0], []
+    worker = object.__new__(WorkerProcess)
+    worker.process = SimpleNamespace(pid=10, returncode=None, wait=lambda: None)  # type: ignore[assignment]
+
+    def descendants() -> list[int]:
+        looks[0] += 1
+        return [] if any(number == signal.SIGKILL for _, number in sent) else [11, 12][: 1 + (looks[0] >= 3)]
+
+    monkeypatch.setattr(worker, "descendants", descendants, raising=False)
+    monkeypatch.setattr(procfs, "stands_still", lambda pid: looks[0] >= 5 or (pid == 10 and looks[0] > 1))
+    monkeypatch.setattr(worker_process, "_signal_all", lambda pids, number: sent.extend((pid, number) for pid in pids))
+    assert worker._end_family() == {11, 12}
+    assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
+    assert looks[0] >= 6, "two quiet looks before anybody is ended"
 
 
 def test_a_worker_that_stands_still_is_not_told_to_again(bench: Bench) -> None:

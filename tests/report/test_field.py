@@ -114,8 +114,9 @@ def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_g
     page, plots = tmp_path / "field.md", tmp_path / "field"
     plots.mkdir()
     (plots / "gone_speedup.svg").write_text("<svg/>")
+    (plots / "logo.svg").write_text("<svg/>")
     assert results(swept, page).exit_code == 0
-    assert sorted(path.name for path in plots.iterdir()) == ["tiny_copy.svg", "tiny_speedup.svg"]
+    assert sorted(path.name for path in plots.iterdir()) == ["logo.svg", "tiny_copy.svg", "tiny_speedup.svg"]
     assert "![speedup of tiny](field/tiny_speedup.svg)" in page.read_text()
     assert results(swept, page, "--check").exit_code == 0
     plot = plots / "tiny_speedup.svg"

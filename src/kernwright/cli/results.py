@@ -12,6 +12,8 @@ from kernwright.cli.ledger import LedgerFolder
 from kernwright.cli.output import write_whole
 from kernwright.errors import KernwrightError
 
+KINDS = ("speedup", "copy")
+
 
 def results(
     ledger: LedgerFolder = None,
@@ -74,6 +76,7 @@ def write_plots(folder: Path, plots: Mapping[str, str], remedy: str) -> None:
             raise KernwrightError(f"{folder}: {error.strerror}", remedy) from None
     for name, plot in plots.items():
         write_whole(folder / name, plot, remedy)
-    for left in folder.glob("*.svg"):
-        if left.name not in plots:
-            left.unlink()
+    for kind in KINDS:  # whatever else lies there is somebody's
+        for left in folder.glob(f"*_{kind}.svg"):
+            if left.name not in plots:
+                left.unlink()
