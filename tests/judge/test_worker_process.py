@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -428,10 +428,16 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
 
     monkeypatch.setattr(worker, "descendants", descendants, raising=False)
     monkeypatch.setattr(procfs, "stands_still", lambda pid: looks[0] >= 5 or (pid == 10 and looks[0] > 1))
-    monkeypatch.setattr(worker_process, "_signal_all", lambda pids, number: sent.extend((pid, number) for pid in pids))
+    ended_at: list[int] = []
+
+    def signal_all(pids: Iterable[int], number: int) -> None:
+        sent.extend((pid, number) for pid in pids)
+        ended_at.extend(looks if number == signal.SIGKILL else [])
+
+    monkeypatch.setattr(worker_process, "_signal_all", signal_all)
     assert worker._end_family() == {11, 12}
     assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
-    assert looks[0] >= 6, "two quiet looks before anybody is ended"
+    assert ended_at == [6], "two quiet looks before anybody is ended"
 
 
 def test_a_worker_that_stands_still_is_not_told_to_again(bench: Bench) -> None:

@@ -32,7 +32,7 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
-MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, and must not take longer than a switch
+MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
 MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
