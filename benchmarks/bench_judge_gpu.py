@@ -267,32 +267,41 @@ def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, r
 
 
 class Stopwatch:
-    """Adds up the phases of a judgement with one row, each from its announcement to its step: workers start between."""
+    """Adds up what a judgement spends on each row, from the end of the row before it."""
 
     def __init__(self) -> None:
-        self.seconds, self._started = 0.0, 0.0
+        self.seconds: Counter[str] = Counter()
+        self._since = 0.0
 
     def phase(self, what: str, steps: int) -> None:
-        self._started = time.monotonic()
+        self._since = time.monotonic()
 
     def step(self, note: str) -> None:
-        self.seconds += time.monotonic() - self._started
+        self.seconds[note] += time.monotonic() - self._since  # type: ignore[assignment]
+        self._since = time.monotonic()
 
 
 @app.command()
-def row(folder: Out = DEFAULT_OUT, pattern: str = "plain_s7904_d4096_row-bf16", repeats: int = 3) -> None:
-    """Seconds that a real row takes with the default policy once workers are warm: correctness, all metrics, rounds."""
+def row(
+    folder: Out = DEFAULT_OUT,
+    pattern: str = "plain_s7904_d4096_row-bf16",
+    before: str = "plain_s1004_d4096_row-bf16",
+    repeats: int = 3,
+) -> None:
+    """Seconds that a real row adds to a judgement with the default policy: correctness, all metrics, rounds. The row
+    before it has loaded and compiled what they share, in every round."""
     seconds = []
     for _ in range(repeats):
         watch = Stopwatch()
         candidate = Path(__file__).resolve().parents[1] / "examples" / "candidates" / "fused_triton"
         request = JudgeRequest(
-            task="norm_scale_shift", candidate=candidate, rows=pattern, device="cuda", ledger=folder / "row",
-            wait_s=600.0, census=False,
+            task="norm_scale_shift", candidate=candidate, rows=f"{before},{pattern}", device="cuda",
+            ledger=folder / "row", wait_s=600.0, census=False,
         )  # fmt: skip
         verdict = judge(request, watch)
-        seconds.append(watch.seconds)
-    result = verdict.rows[0].metrics["device"].model_dump()
+        seconds.append(watch.seconds[pattern])
+    (judged,) = [row for row in verdict.rows if row.id == pattern]
+    result = judged.metrics["device"].model_dump()
     _note(
         folder,
         "row",
@@ -301,7 +310,7 @@ def row(folder: Out = DEFAULT_OUT, pattern: str = "plain_s7904_d4096_row-bf16", 
             "candidate's kernel, us": result.get("candidate_us"),
             "seconds, median": statistics.median(seconds),
             "seconds, each": [round(value, 2) for value in seconds],
-            "verdict": verdict.verdict,
+            "verdict": judged.verdict,
         },
     )
 

@@ -14,6 +14,7 @@ from kernwright.errors import EnvironmentProblem
 if TYPE_CHECKING:  # sessions and pools know the device, not the other way round
     from kernwright.judge.contents import Pool
     from kernwright.judge.session import Session
+    from kernwright.judge.vigil import Vigil
     from kernwright.judge.worker_process import WorkerProcess
     from kernwright.ops.definition import Op
     from kernwright.tasks.candidate import Style
@@ -31,6 +32,7 @@ class Device(Protocol):
     capability: tuple[int, int] | None  # of a GPU
     most_slots: int
     arena_bytes: int  # what one side's slots may take
+    vigil: Vigil | None  # over its workers' processor, while a judgement runs and there are others
 
     def free_bytes(self) -> int: ...
 
@@ -114,6 +116,7 @@ class CpuDevice:
     capability: tuple[int, int] | None = None
     most_slots = 256
     arena_bytes = 256 * 2**20
+    vigil: Vigil | None = None
 
     def free_bytes(self) -> int:
         return available_memory()

@@ -25,6 +25,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
+from kernwright.judge.vigil import vigil_over
 from kernwright.judge.worker_process import DEVICE_DEADLINE_S, SPARE_PROCESSORS
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
@@ -83,6 +84,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         scratch_folder() as scratch,
         machine_trouble(),
         apart_from(device.worker_processor() if device.has_kernels else None),
+        vigil_over(device),
     ):
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s

@@ -38,6 +38,15 @@ class Side:
     def style(self) -> Style:
         return self.orders["style"]  # type: ignore[no-any-return]
 
+    def preloads(self, device: str) -> tuple[str, ...]:
+        """Large modules of ours that its worker will import: forked with them in it, each new one starts in a moment.
+        For a CPU Triton is imported by the worker, whose environment asks for the interpreter."""
+        if self.orders["kind"] == "compile":
+            return ("torch._inductor.compile_fx",)
+        if device != "cpu" and (self.orders["kind"] == "package" or self.orders.get("language") == "triton"):
+            return ("triton.language",)
+        return ()
+
 
 def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:
     """`ops`: those that will be asked for, where the baseline is a package. Without any it needs nothing."""
@@ -115,6 +124,8 @@ class Crew:
         self.sides, self.threads, self.device = sides, threads, device
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
+        # The same for all: one process that forks them, and no side has in it what another lacks.
+        self._preloads = sorted({module for side in sides.values() for module in side.preloads(device.name)})
         self.spawn(*sides)
 
     def spawn(self, *names: SideName) -> None:
@@ -131,6 +142,8 @@ class Crew:
                 environment,
                 (*side.reads, *self.device.reads()),
                 device=self.device.name,
+                vigil=self.device.vigil,
+                preloads=self._preloads,
             )
         try:
             for name in names:

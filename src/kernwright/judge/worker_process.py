@@ -32,6 +32,7 @@ from torch import Tensor
 from kernwright.judge import procfs
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
 from kernwright.judge.linux import PR_SET_CHILD_SUBREAPER, prctl
+from kernwright.judge.vigil import Vigil
 from kernwright.judge.walls import Walls, import_folders
 from kernwright.judge.worker_user import end_processes_of, owners_of
 from kernwright.judge.zygote_process import NoZygote, zygote_for, zygote_pids
@@ -153,8 +154,11 @@ class WorkerProcess:
         reads: Sequence[Path] = (),
         walls_off: Mapping[str, str] | None = None,
         device: str = "cpu",
+        vigil: Vigil | None = None,
+        preloads: Sequence[str] = (),
     ) -> None:
         self.label = label
+        self.vigil = vigil
         self.device_deadline_s = DEVICE_DEADLINE_S
         # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
         self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
@@ -178,13 +182,15 @@ class WorkerProcess:
             "device": device,
         }
         try:
-            self.process = zygote_for(threads, _zygote_environment(threads)).fork(
+            self.process = zygote_for(threads, _zygote_environment(threads), preloads).fork(
                 theirs.fileno(), self._log.fileno(), own, scratch, orders
             )
         except NoZygote as reason:
             raise WorkerFailed(f"did not start: {reason}") from None
         theirs.close()
         _workers.add(self.process.pid)
+        if vigil is not None:
+            vigil.goes_on(self.pid)
         self._stopped = False
         self._stood_ns = self._resumed_at = 0
         self._block_s = 0.0
@@ -438,6 +444,8 @@ class WorkerProcess:
         # Orphans are ours to bury; unburied, they count towards their user's limit on processes.
         _bury(ended if user is None else self._orphans())
         _workers.discard(self.pid)
+        if self.vigil is not None:
+            self.vigil.stands_still(self.pid)
         self.channel.connection.close()
         self._log.close()
         while self._windows:
@@ -505,6 +513,8 @@ class WorkerProcess:
         if self._stopped:
             self.refuse_stirring()
             self._resumed_at = _clock_ns()
+            if self.vigil is not None:
+                self.vigil.goes_on(self.pid)
             os.killpg(self.pid, signal.SIGCONT)
             self._stopped = False
 
@@ -519,6 +529,8 @@ class WorkerProcess:
             self.process.returncode = os.waitstatus_to_exitcode(status)
             raise WorkerFailed(self._post_mortem())
         self._stopped = True
+        if self.vigil is not None:
+            self.vigil.stands_still(self.pid)
 
     def _wait_stopped(self) -> int:
         """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
@@ -604,6 +616,7 @@ def _zygote_environment(threads: int) -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
 
 
@@ -616,7 +629,6 @@ def worker_environment(scratch: Path, threads: int) -> dict[str, str]:
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TRITON_CACHE_DIR": str(scratch / "triton"),
         "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
     }

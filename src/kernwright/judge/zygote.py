@@ -8,6 +8,7 @@ stops it like a process that it had started itself.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -34,6 +35,8 @@ def main() -> None:
     import kernwright.judge.place
     import kernwright.judge.worker  # noqa: F401 - what every child would import
 
+    for module in sys.argv[3:]:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
     channel.send_json({"ready": True})

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class ForkedProcess:
 class Zygote:
     """One process that forks workers with a given number of threads."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -66,6 +66,7 @@ class Zygote:
             [
                 # Nothing from the folder it stands in, nor from the one it calls home.
                 sys.executable, "-P", "-s", "-m", "kernwright.judge.zygote", str(theirs.fileno()), str(os.getpid()),
+                *preloads,
             ],
             env=dict(environment), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
             pass_fds=(theirs.fileno(),), start_new_session=True,
@@ -103,15 +104,16 @@ class Zygote:
         self._log.close()
 
 
-_zygotes: dict[tuple[int, int, str], Zygote] = {}
+_zygotes: dict[tuple[int, int, str, Sequence[str]], Zygote] = {}
 
 
-def zygote_for(threads: int, environment: Mapping[str, str]) -> Zygote:
-    """This process's zygote; a new one where there is none, or where it died, or where modules are found elsewhere."""
-    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""))
+def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> Zygote:
+    """This process's zygote with these modules in it; a new one where there is none, or where it died, or where modules
+    are found elsewhere."""
+    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), tuple(preloads))
     known = _zygotes.get(key)
     if known is None or known.process.poll() is not None:
-        known = _zygotes[key] = Zygote(environment)
+        known = _zygotes[key] = Zygote(environment, preloads)
     return known
 
 

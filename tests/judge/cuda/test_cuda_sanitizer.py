@@ -30,7 +30,8 @@ def _axpy(x, w, y, size, alpha, BEYOND: tl.constexpr, BLOCK: tl.constexpr):
 
 def axpy(x, w, *, alpha=2.0):
     y = torch.empty_like(x)
-    _axpy[(triton.cdiv(x.numel(), 1024),)](x, w.expand_as(x).contiguous(), y, x.numel(), alpha, BEYOND=@, BLOCK=1024)
+    wide = w.expand_as(x).contiguous()
+    _axpy[(triton.cdiv(x.numel(), 1024),)](x, wide, y, x.numel(), alpha, BEYOND=BEYOND_BY, BLOCK=1024)
     return y
 """
 
@@ -42,7 +43,7 @@ def test_a_read_beyond_an_input_is_seen(
 ) -> None:  # fmt: skip
     if shutil.which("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not here")
-    folder = write_candidate(tmp_path / "axpy", KERNEL.replace("@", str(beyond)), language="triton")
+    folder = write_candidate(tmp_path / "axpy", KERNEL.replace("BEYOND_BY", str(beyond)), language="triton")
     (found,) = sanitize(str(tiny_folder), folder, "all", ["memcheck"], "cuda", quiet, ledger=tmp_path / "ledger")
     assert found.outcome == outcome, found
     (record,) = [r for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "sanitizer"]

@@ -17,6 +17,7 @@ from kernwright.judge.cuda.contents import CudaContentPool
 from kernwright.judge.cuda.nvml import Nvml
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, build_pool
 from kernwright.judge.cuda.session import CudaSession
+from kernwright.judge.vigil import Vigil
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
@@ -41,6 +42,7 @@ class CudaDevice:
     deadline_s = 30.0
     has_kernels = True
     most_slots = MOST_SLOTS
+    vigil: Vigil | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name

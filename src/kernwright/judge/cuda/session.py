@@ -34,6 +34,7 @@ from kernwright.tasks.workload import Workload
 
 MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
 MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
+MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
 
@@ -153,7 +154,8 @@ class CudaSession(Session):
         offsets = self._offsets(order, block.pointers)
         if not self.keeper.reaches(self._left_end, self.region):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
-        self.look_for_damage(order)
+        if order:  # what a block of no calls has damaged, the next one shows
+            self.look_for_damage(order)
         return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
 
     def _changed(self) -> dict[str, Tensor]:
@@ -182,7 +184,7 @@ class CudaSession(Session):
 
     @property
     def wall_calls(self) -> int:  # type: ignore[override]
-        return MOST_ALONE if self._has_lane else Session.wall_calls
+        return MOST_ALONE if self._has_lane else MOST_SWITCHED
 
     def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
