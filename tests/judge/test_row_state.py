@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.row_state import RowState, level_of, shared_between_calls, wall_says
 from kernwright.judge.session import WrongBehaviour
-from kernwright.judge.timing import Sample, WrongOutput
+from kernwright.judge.timing import Sample, SideName, WrongOutput
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import Metric, TimingPolicy
@@ -167,6 +168,46 @@ def test_a_row_whose_time_is_spent_stops_undecided(state: RowState) -> None:
     assert not state.pending
     assert verdict(state).verdict == "inconclusive"
     assert "20 s were spent" in verdict(state).reasons[0]
+
+
+FIVE_ROUNDS = TimingPolicy()
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "noise", "goes_on"),
+    [(100, 0.05, True), (100, 0.6, False), (60, 0.5, True), (90, 0.6, False)],
+    ids=["may yet be shown to be the same", "hopeless", "may yet be shown to be faster", "a hopeless difference"],
+)
+def test_a_row_that_no_number_of_rounds_would_decide_stops(
+    state: RowState, candidate_us: float, noise: float, goes_on: bool
+) -> None:
+    state.samples = quads("stream", 100, candidate_us, noise=noise)
+    state.look(FIVE_ROUNDS)
+    assert state.pending == goes_on
+    if not goes_on:
+        found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+        assert found.verdict == "inconclusive"
+        assert "too noisy here for 5 rounds" in found.reasons[0]
+
+
+def test_few_rows_that_all_rounds_would_decide_are_given_up(make_row: Callable[..., dict[str, Any]]) -> None:
+    chance = random.Random(5)
+    row = Workload.model_validate(make_row("r", "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]}))
+    given_up = decided = 0
+    for _ in range(200):
+        spread, gain = chance.choice([0.01, 0.03, 0.06, 0.1]), chance.choice([0.0, 0.03, 0.1])
+        samples = []
+        for _ in range(20):
+            a, b, c = (1e5 * math.exp(chance.gauss(mean, spread)) for mean in (0.0, 0.0, gain))
+            times: dict[SideName, tuple[float, float]] = {"baseline": (a, a), "again": (b, b), "candidate": (c, c)}
+            samples.append(Sample("stream", 0, ["baseline", "again", "candidate"], 0, False, times))
+        early, late = RowState(row, samples=samples[:8]), RowState(row, samples=samples)
+        early.look(FIVE_ROUNDS)
+        late.look(FIVE_ROUNDS)
+        decided += late.decided
+        given_up += late.decided and bool(early.reasons)
+    assert decided > 50
+    assert given_up < decided / 20
 
 
 def test_the_deciding_metric_pays_for_each_look() -> None:

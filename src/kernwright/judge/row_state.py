@@ -21,6 +21,7 @@ from kernwright.tasks.workload import Workload
 UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
 KERNELS_IN_CALL = 0.9  # of what its kernels take in a graph, a call by itself takes at least
+SHRINKING = 1.5  # an interval of n quads shrinks to the share (n / m) ** this with m of them, or less in 19 of 20 cases
 MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
 
@@ -106,6 +107,22 @@ class RowState:
         elif self.spent_s > policy.row_budget_s:
             self.decided = True
             self.reasons.append(f"undecided when its {policy.row_budget_s:.0f} s were spent")
+        elif not decided and self._is_hopeless(policy):
+            self.decided = True
+            self.reasons.append(f"too noisy here for {policy.max_rounds} rounds to decide")
+
+    def _is_hopeless(self, policy: TimingPolicy) -> bool:
+        """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
+        called anything for it but inconclusive."""
+        quads, most = len(self.quads(policy.decides)), policy.quads_per_round * policy.max_rounds
+        ratio, noise = self.intervals(policy.decides, policy.level)
+        if quads >= most or math.isinf(ratio.high - ratio.low):
+            return False
+        shrinks = (quads / most) ** SHRINKING
+        reach = (ratio.high - ratio.low) / 2 * shrinks
+        may_be_same = reach <= math.log1p(policy.same_margin)
+        may_differ = abs(ratio.estimate) - reach > max(noise.reach * shrinks, math.log1p(policy.band_floor))
+        return not may_be_same and not may_differ
 
     def _wall_cannot_tell(self, deciding: MetricResult | Unavailable, policy: TimingPolicy) -> bool:
         """Whether more of `wall` may show what it does not show yet: that a call by itself has the gain too."""
