@@ -34,6 +34,8 @@ class CudaPlace:
         self._pool: Any = None
         self._allocator: Any = None
         self._kept: tuple[Any, ...] = ()
+        self._lost: list[Any] = []
+        self._no_graphs = ""
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         """From here on calls allocate in the region: what they return, the judge reads by itself."""
@@ -83,6 +85,8 @@ class CudaPlace:
 
     def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them."""
+        if self._no_graphs:
+            raise NoLoop(self._no_graphs)
         run = call.bind()
         self._renew_pool()
         with self.calls():
@@ -95,7 +99,12 @@ class CudaPlace:
                 outputs += [run(slot) for slot in slots]
         except Exception as error:
             torch.cuda.synchronize()
-            raise NoLoop(f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}") from None
+            self._no_graphs = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
+            # torch counts a capture that failed among the pool's users for good, and aborts when such a pool ends. So
+            # this one never does, nor is there another try, which would lose another.
+            self._lost.append((graph, self._pool))
+            self._renew_pool()
+            raise NoLoop(self._no_graphs) from None
 
         def replay(order: Sequence[int]) -> list[Any]:
             graph.replay()

@@ -1,0 +1,10 @@
+"""Honest: looks at its weights on the host in every call, so no graph can hold it."""
+
+import torch
+
+
+def mix(x, w, *, eps):
+    scale = 1 + w if bool(w.isfinite().all()) else torch.ones_like(w) + w
+    centred = x - x.mean(-1, keepdim=True)
+    inverse = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
+    return torch.tanh(centred * inverse * scale)
