@@ -6,6 +6,8 @@ nothing is timed here: that is the judge's.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -18,6 +20,7 @@ from kernwright.judge.walls import Walls
 
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    _meet_the_tool(orders["device"])
     confine(Walls.from_argument(orders["walls"]), os.getppid())
     import torch
 
@@ -41,6 +44,14 @@ def main() -> None:
                 _call(side, function, op, row, orders["device"])
                 log.write(json.dumps({"ended": row.id}) + "\n")
                 log.flush()
+
+
+def _meet_the_tool(device: str) -> None:
+    """It watches from a process of its own and is spoken to over the network, from the driver's first call on. Behind
+    the walls there is no network; what is connected by then stays so."""
+    if device != "cpu":
+        with contextlib.suppress(OSError, AttributeError):  # no driver: the first tensor will say so better
+            ctypes.CDLL("libcuda.so.1").cuInit(0)
 
 
 def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 from collections import Counter
@@ -34,7 +35,7 @@ class CudaPlace:
         self._pool: Any = None
         self._allocator: Any = None
         self._kept: tuple[Any, ...] = ()
-        self._lost: list[Any] = []
+        self._lost: tuple[Any, ...] = ()
         self._no_graphs = ""
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
@@ -95,15 +96,15 @@ class CudaPlace:
         graph = torch.cuda.CUDAGraph()
         outputs: list[Any] = []
         try:
-            with torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"):
+            # The stream outside, because a capture that fails leaves its own one in force.
+            with (
+                torch.cuda.stream(torch.cuda.current_stream()),
+                torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"),
+            ):
                 outputs += [run(slot) for slot in slots]
         except Exception as error:
-            torch.cuda.synchronize()
             self._no_graphs = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
-            # torch counts a capture that failed among the pool's users for good, and aborts when such a pool ends. So
-            # this one never does, nor is there another try, which would lose another.
-            self._lost.append((graph, self._pool))
-            self._renew_pool()
+            self._abandon(graph)
             raise NoLoop(self._no_graphs) from None
 
         def replay(order: Sequence[int]) -> list[Any]:
@@ -111,6 +112,16 @@ class CudaPlace:
             return [outputs[index] for index in order]
 
         return replay
+
+    def _abandon(self, graph: Any) -> None:
+        """After a capture that failed. Up to 2.11 torch takes it to go on for good, and aborts when the next pool ends;
+        up to 2.13 it is still counted among its pool's users, and torch aborts when that pool ends. So the first is set
+        right here, and the pool and the graph never end. There is no other try, which would cost another pool."""
+        torch.cuda.synchronize()
+        with contextlib.suppress(RuntimeError):  # torch has done it itself
+            torch._C._cuda_endAllocateToPool(self.index, self._pool.id)
+        self._lost = (graph, self._pool)
+        self._renew_pool()
 
     def census(self, call: Any, slot: Sequence[Any]) -> dict[str, Any]:
         from torch.profiler import ProfilerActivity, profile
