@@ -35,8 +35,8 @@ class CudaPlace:
         self._pool: Any = None
         self._allocator: Any = None
         self._kept: tuple[Any, ...] = ()
-        self._lost: tuple[Any, ...] = ()
-        self._no_graphs = ""
+        self._lost: list[Any] = []
+        self._no_graphs: dict[str, str] = {}
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         """From here on calls allocate in the region: what they return, the judge reads by itself."""
@@ -86,8 +86,9 @@ class CudaPlace:
 
     def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them."""
-        if self._no_graphs:
-            raise NoLoop(self._no_graphs)
+        op = str(side.get("op"))
+        if op in self._no_graphs:
+            raise NoLoop(self._no_graphs[op])
         run = call.bind()
         self._renew_pool()
         with self.calls():
@@ -103,9 +104,9 @@ class CudaPlace:
             ):
                 outputs += [run(slot) for slot in slots]
         except Exception as error:
-            self._no_graphs = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
+            self._no_graphs[op] = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
             self._abandon(graph)
-            raise NoLoop(self._no_graphs) from None
+            raise NoLoop(self._no_graphs[op]) from None
 
         def replay(order: Sequence[int]) -> list[Any]:
             graph.replay()
@@ -116,11 +117,12 @@ class CudaPlace:
     def _abandon(self, graph: Any) -> None:
         """After a capture that failed. Up to 2.11 torch takes it to go on for good, and aborts when the next pool ends;
         up to 2.13 it is still counted among its pool's users, and torch aborts when that pool ends. So the first is set
-        right here, and the pool and the graph never end. There is no other try, which would cost another pool."""
+        right here, and the pool and the graph never end. There is no other try of that op, which would cost
+        another pool."""
         torch.cuda.synchronize()
         with contextlib.suppress(RuntimeError):  # torch has done it itself
             torch._C._cuda_endAllocateToPool(self.index, self._pool.id)
-        self._lost = (graph, self._pool)
+        self._lost.append((graph, self._pool))
         self._renew_pool()
 
     def census(self, call: Any, slot: Sequence[Any]) -> dict[str, Any]:
