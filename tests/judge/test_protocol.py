@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernwright.judge.block import Block
 from kernwright.judge.decision import overall
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.entry import RowCall
@@ -20,7 +21,7 @@ from kernwright.judge.headline import headline_of
 from kernwright.judge.row_state import RowState
 from kernwright.judge.timing import RowTiming, Sample, SideName, call_seconds, slots_for
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
-from kernwright.judge.worker_process import Block, WorkerCheated
+from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 

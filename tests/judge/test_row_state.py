@@ -16,7 +16,7 @@ from kernwright.judge.row_state import RowState, level_of, shared_between_calls,
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.timing import Sample, SideName, WrongOutput
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
-from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from kernwright.judge.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
-from kernwright.judge.worker_process import WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.task import Task, load_task
 
 BEHAVIOURS = """
@@ -351,5 +353,5 @@ class Named:
 
 def test_a_mapping_with_an_odd_name_hides_no_other() -> None:
     session = Session.__new__(Session)
-    session.worker = Named()  # type: ignore[assignment]
+    session.worker = SimpleNamespace(memory=Named())  # type: ignore[assignment]
     assert session._arena_mappings() == [(0x7F00, 0x7F10), (0x8000, 0x8010)]

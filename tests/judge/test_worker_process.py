@@ -11,20 +11,21 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from kernwright.judge import procfs, worker_process
+from kernwright.judge.block import Block
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess, _Span
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_memory import Span
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.judge.worker_user import processes_of, why_no_other_user
 from kernwright.tasks.task import Task, load_task
 
@@ -416,30 +417,6 @@ def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: B
     assert bench.works()
 
 
-def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is told to stop may fork once more: 11 has a child at the third look, and stands still at the fifth."""
-    looks, sent = [0], []
-    worker = object.__new__(WorkerProcess)
-    worker.process = SimpleNamespace(pid=10, returncode=None, wait=lambda: None)  # type: ignore[assignment]
-
-    def descendants() -> list[int]:
-        looks[0] += 1
-        return [] if any(number == signal.SIGKILL for _, number in sent) else [11, 12][: 1 + (looks[0] >= 3)]
-
-    monkeypatch.setattr(worker, "descendants", descendants, raising=False)
-    monkeypatch.setattr(procfs, "stands_still", lambda pid: looks[0] >= 5 or (pid == 10 and looks[0] > 1))
-    ended_at: list[int] = []
-
-    def signal_all(pids: Iterable[int], number: int) -> None:
-        sent.extend((pid, number) for pid in pids)
-        ended_at.extend(looks if number == signal.SIGKILL else [])
-
-    monkeypatch.setattr(worker_process, "_signal_all", signal_all)
-    assert worker._end_family() == {11, 12}
-    assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
-    assert ended_at == [6], "two quiet looks before anybody is ended"
-
-
 def test_a_worker_that_stands_still_is_not_told_to_again(bench: Bench) -> None:
     """The kernel reports a stop once: who waits for a second report waits in vain."""
     session = bench.open("complain")
@@ -582,7 +559,7 @@ def test_after_all_of_these_a_fresh_worker_works(bench: Bench) -> None:
 def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
     session = bench.open("honest")
     with pytest.raises(WorkerFailed, match="cannot be read"):
-        session.worker.read_memory(4096, torch.empty(4))
+        session.worker.memory.read(4096, torch.empty(4))
     session.close()
 
 
@@ -592,11 +569,11 @@ def test_memory_is_read_through_the_workers_own_window_too(bench: Bench) -> None
     worker = session.worker
     block = worker.run_block([0], 1, 30.0)
     direct, window = torch.empty(6, 64), torch.zeros(6, 64)
-    worker.read_memory(block.pointers[0], direct)
-    span = _Span(window.data_ptr(), window.numel() * 4)
-    assert worker._read_through_window(block.pointers[0], span) == window.numel() * 4
+    worker.memory.read(block.pointers[0], direct)
+    span = Span(window.data_ptr(), window.numel() * 4)
+    assert worker.memory._read_through_window(block.pointers[0], span) == window.numel() * 4
     assert torch.equal(direct, window) and direct.abs().sum() > 0
-    assert worker._read_through_window(4096, span) == -1
+    assert worker.memory._read_through_window(4096, span) == -1
     session.close()
 
 
@@ -607,7 +584,7 @@ def test_a_child_process_is_seen(spent: Bench) -> None:
     session = spent.open("child")
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
-    assert worker.descendants(), "the child was not found"
+    assert worker.family.descendants(), "the child was not found"
     with pytest.raises(WorkerCheated, match="processes of its own"):
         worker.refuse_helpers(block)
     session.close()
@@ -791,7 +768,7 @@ def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as own:
         try:
             worker.wait_ready()
-            assert worker.descendants() == []
+            assert worker.family.descendants() == []
             worker.kill()
             assert own.poll() is None
         finally:
@@ -867,7 +844,7 @@ def test_a_process_that_lives_only_inside_blocks_is_seen_in_one_of_them(spent: B
 
 
 def test_memory_that_nobody_serves_does_not_hold_the_judge(spent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernwright.judge.worker_process.STOP_DEADLINE_S", 1.0)
+    monkeypatch.setattr("kernwright.judge.watchdog.STOP_DEADLINE_S", 1.0)
     session = spent.open("unserved")
     try:
         block = session.worker.run_block([0], 1, 30.0)

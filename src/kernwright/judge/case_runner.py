@@ -6,7 +6,8 @@ from kernwright.judge.cases import Case
 from kernwright.judge.device import Device
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.session import Outputs, Session, WrongBehaviour
-from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
+from kernwright.judge.worker_faults import WorkerFailed
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 

@@ -30,7 +30,7 @@ from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour, bytes_
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
 from kernwright.judge.verdict import Verdict
-from kernwright.judge.worker_process import StrayProcess, WorkerCheated, WorkerFailed
+from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

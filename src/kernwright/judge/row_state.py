@@ -14,7 +14,7 @@ from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.statistics import Interval, signed_rank_interval
 from kernwright.judge.timing import Sample, WrongOutput
 from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, RowVerdict, Unavailable
-from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import LEAST_QUADS, METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 

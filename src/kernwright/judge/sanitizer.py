@@ -28,7 +28,7 @@ from kernwright.judge.provenance import command_line, library_versions, source_h
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import candidate_side
 from kernwright.judge.walls import Walls
-from kernwright.judge.worker_process import worker_environment
+from kernwright.judge.worker_environment import worker_environment
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task

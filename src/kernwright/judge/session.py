@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from kernwright.judge.arena import Arena
+from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout, lay_out, slot_bytes
 from kernwright.judge.verdict import Kernel
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, Block, WorkerCheated, WorkerProcess
+from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
@@ -215,7 +217,7 @@ class Session:
                 dtype = getattr(torch, spec.torch_dtype_name)
                 copy = torch.empty(spec.span_bytes // spec.item_bytes, dtype=dtype)
                 if copy.numel():
-                    self.worker.read_memory(next(remaining), copy)
+                    self.worker.memory.read(next(remaining), copy)
                 outputs[name] = copy.as_strided(spec.shape, spec.strides)
             snapshots.append(outputs)
         return snapshots
@@ -238,7 +240,7 @@ class Session:
 
     def _arena_mappings(self) -> list[tuple[int, int]]:
         """Of a thousand lines one or two are meant, and this is asked after every block."""
-        meant = (line for line in self.worker.mappings().split("\n") if "kernwright-arena" in line)
+        meant = (line for line in self.worker.memory.mappings().split("\n") if "kernwright-arena" in line)
         found = [re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line) for line in meant]
         return [(int(ends[1], 16), int(ends[2], 16)) for ends in found if ends is not None]
 

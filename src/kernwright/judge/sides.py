@@ -11,7 +11,8 @@ from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.device import Device
 from kernwright.judge.timing import SideName
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerFailed, WorkerProcess
+from kernwright.judge.worker_faults import WorkerFailed
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from kernwright.judge.block import Block
 from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerFailed, WorkerProcess
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric

@@ -21,7 +21,7 @@ from kernwright.judge.request import machine_trouble
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sides import Crew, baseline_side
-from kernwright.judge.worker_process import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

@@ -14,7 +14,8 @@ from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, rounded
 from kernwright.judge.cuda.lane import Lane
 from kernwright.judge.device import DeviceFull
-from kernwright.judge.worker_process import WorkerFailed, WorkerProcess
+from kernwright.judge.worker_faults import WorkerFailed
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.tensor import ConcreteTensor
 
 BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: slices are about two milliseconds

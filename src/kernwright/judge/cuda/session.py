@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from kernwright.judge.arena import Arena
+from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
 from kernwright.judge.cuda.lane import Pieces
@@ -25,7 +26,8 @@ from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
-from kernwright.judge.worker_process import Block, WorkerCheated, WorkerProcess
+from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric

@@ -1,0 +1,43 @@
+"""Block: some calls of one side between two readings of the judge's clock."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass
+class Block:
+    """One timed block as the judge saw it."""
+
+    elapsed_ns: int
+    running_ns: int  # until the worker stood still: what followed was the judge's doing
+    processor_ns: int
+    ready_ns: int
+    pointers: tuple[int, ...]
+    exchanges: int = 1
+
+    @property
+    def waiting_ns(self) -> int:
+        """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
+        each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
+        return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one."""
+        return cls(
+            sum(block.elapsed_ns for block in blocks),
+            sum(block.running_ns for block in blocks),
+            sum(block.processor_ns for block in blocks),
+            sum(block.ready_ns for block in blocks),
+            tuple(pointer for block in blocks for pointer in block.pointers),
+            sum(block.exchanges for block in blocks),
+        )
+
+    @classmethod
+    def typical(cls, blocks: Sequence[Block]) -> Block:
+        """Several as one, each taken for as long as the one in the middle: a host has hiccups longer than a call."""
+        middle = statistics.median(block.elapsed_ns for block in blocks)
+        return replace(cls.joined(blocks), elapsed_ns=round(len(blocks) * middle))
