@@ -19,7 +19,8 @@ from kernwright.judge.device import CpuDevice
 from kernwright.judge.entry import RowCall
 from kernwright.judge.headline import headline_of
 from kernwright.judge.row_state import RowState
-from kernwright.judge.timing import RowTiming, Sample, SideName, call_seconds, slots_for
+from kernwright.judge.sizing import call_seconds, slots_for
+from kernwright.judge.timing import RowTiming, Sample, SideName
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.tasks.policy import Metric, TimingPolicy

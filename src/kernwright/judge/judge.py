@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import time
 from collections.abc import Sequence
@@ -13,8 +12,9 @@ from typing import Protocol
 
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.case_runner import CALL_DEADLINE_S, CaseRunner
+from kernwright.judge.case_runner import CaseRunner
 from kernwright.judge.cases import cases_for
+from kernwright.judge.census import refuse_other_kernels, take_census
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import check_row, expected_outputs
@@ -26,9 +26,10 @@ from kernwright.judge.party import Party
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.seal import PACKAGE, Seal
-from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
+from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
 from kernwright.judge.sides import Crew, NotLoaded, Side
-from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, call_seconds, slots_for, warm_up
+from kernwright.judge.sizing import block_sizes, first_call
+from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -37,7 +38,6 @@ from kernwright.tasks.workload import Workload
 
 HOARD_BYTES = 2**30
 MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
-MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
 class Progress(Protocol):
@@ -126,7 +126,6 @@ class Judgement:
                     self.progress.step(state.row.id)
                 if number == 0 and self.census:
                     self._take_census(crew, pending)
-                    self._refuse_other_kernels(pending)
             finally:
                 crew.dismiss()
             self._refuse_changed_files(seal)
@@ -265,10 +264,12 @@ class Judgement:
         row, op = state.row, self.task.op_of(state.row)
         pool = self._pool(row)
         if state.slots is None:
-            state.slots, state.stream_calls = self._block_sizes(crew, state, pool)
+            published = {side for side in self.sides if self._party(side).published is not None}
+            sizes = block_sizes(crew, op, row, pool, self.policy, published)
+            state.slots, state.stream_calls = sizes.slots, sizes.stream_calls
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
-            sessions[side] = self._open(crew, side, row, state.slots)
+            sessions[side] = crew.open(side, op, row, state.slots)
             self._warm(side, sessions[side], pool, state.stream_calls)
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(
@@ -317,60 +318,14 @@ class Judgement:
         expected = expected_outputs(self.task.op_of(row), row, pool.draw(self.task.op_of(row), row))
         return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
 
-    def _open(self, crew: Crew, side: SideName, row: Workload, slots: int) -> Session:
-        op = self.task.op_of(row)
-        try:
-            return self.device.open_session(crew.worker(side, op.name), op, row, "returns", slots)
-        except (WorkerFailed, WorkerCheated) as cause:
-            raise SideFault(side, cause) from cause
-
-    def _first_call(self, side: SideName, session: Session, pool: Pool) -> None:
-        """A published kernel may be compiled in its first call, which takes longer than a block may."""
-        if self._party(side).published is not None:
-            session.prepare()
-            session.fill(0, pool.draw(session.op, session.row))
-            session.check_call(0, CALL_DEADLINE_S)
-
     def _warm(self, side: SideName, session: Session, pool: Pool, calls: int) -> None:
         try:
-            self._first_call(side, session, pool)
+            if self._party(side).published is not None:
+                first_call(session, pool)
             session.begin("stream")
             warm_up(session, pool, "stream", calls)
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
-
-    def _block_sizes(self, crew: Crew, state: RowState, pool: Pool) -> tuple[int, int]:
-        """Slots of a row, and calls of a `stream` block: of a length that both sides can be measured with, between the
-        slower and the faster one's. A call's kernels may take a fraction of what its launches do, so `device` can need
-        more of them."""
-        seconds: dict[Metric, list[float]] = {"stream": [], "device": []}
-        probes = self.device.probe_slots(state.row)
-        for side in ("baseline", "candidate"):
-            session = self._open(crew, side, state.row, probes)
-            try:
-                self._first_call(side, session, pool)
-                seconds["stream"].append(call_seconds(session, pool))
-                if session.loop_takes_all_slots and session.open_loop() is None:
-                    seconds["device"].append(call_seconds(session, pool, "device"))
-            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
-                raise SideFault(side, cause) from cause
-            finally:
-                session.close()
-        stream_calls = self._calls_of(state.row, seconds["stream"], self.device.most_slots)
-        if len(seconds["device"]) < 2:
-            return stream_calls, stream_calls
-        return max(stream_calls, self._calls_of(state.row, seconds["device"], MOST_LOOPED)), stream_calls
-
-    def _calls_of(self, row: Workload, seconds: Sequence[float], most: int) -> int:
-        # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
-        baseline_s, candidate_s = seconds
-        return slots_for(
-            math.sqrt(baseline_s * min(baseline_s, candidate_s)),
-            max(bytes_per_slot(row, "returns"), bytes_of_outputs(row)),
-            self.device.block_ms(self.policy),
-            self.device.arena_bytes,
-            most,
-        )
 
     def _respawn(self, crew: Crew, *sides: SideName) -> None:
         try:
@@ -382,31 +337,9 @@ class Judgement:
             ) from None
 
     def _take_census(self, crew: Crew, states: Sequence[RowState]) -> None:
-        """Which kernels each side launches: seen in a pass of its own, when these workers have nothing left to time."""
-        sides: tuple[SideName, ...] = ("baseline", "candidate") if self.device.has_kernels else ()
-        for side in sides:
-            for state in states:
-                if state.fault is not None:
-                    continue
-                try:
-                    session = self._open(crew, side, state.row, 1)
-                    try:
-                        session.fill(0, self._pool(state.row).draw(session.op, session.row))
-                        state.kernels[side] = session.census()
-                    finally:
-                        session.close()
-                except (SideFault, WorkerFailed, WorkerCheated) as fault:
-                    state.reasons.append(f"no census of the {side}'s kernels: {fault}")
-                    break  # whatever became of that worker, the next round has new ones
-
-    def _refuse_other_kernels(self, states: Sequence[RowState]) -> None:
-        """A published package is what it launches. Where it ran something else, its time is nobody's."""
-        for state in states if self.device.has_kernels else ():
-            for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
-                seen = state.kernels.get(side)
-                names = None if seen is None else [kernel.name for kernel in seen]
-                if state.fault is None and (why := party.ran_else(state.row.op, names)):
-                    state.fail(f"the {side} {why}")
+        if self.device.has_kernels:
+            take_census(crew, self.task, states, self._pool)
+            refuse_other_kernels(states, self.baseline, self.candidate)
 
     # Records
 

@@ -10,12 +10,15 @@ from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.device import Device
-from kernwright.judge.timing import SideName
-from kernwright.judge.worker_faults import WorkerFailed
+from kernwright.judge.session import Session
+from kernwright.judge.timing import SideFault, SideName
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.ops.definition import Op
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 
 class Side:
@@ -164,6 +167,13 @@ class Crew:
                 raise NotLoaded(str(failed), failed.kind) from failed
             self._loaded[name] = op
         return worker
+
+    def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
+        """A row before the side's worker."""
+        try:
+            return self.device.open_session(self.worker(name, op.name), op, row, "returns", slots)
+        except (WorkerFailed, WorkerCheated) as cause:
+            raise SideFault(name, cause) from cause
 
     def respawn(self, name: SideName) -> None:
         self._end(name)

@@ -282,13 +282,6 @@ class RowTiming:
         return max(elapsed_ns - exchanges * self.empty_block_ns, elapsed_ns * 0.05)
 
 
-def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:
-    """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
-    wanted = math.ceil(block_ms / 1e3 / max(call_s, 1e-7))
-    fit = memory // max(1, bytes_per_slot)
-    return max(2, min(wanted, fit, most))
-
-
 def empty_block_ns(session: Session) -> float:
     """What a block of no calls costs this session's worker."""
     return statistics.median(block.elapsed_ns for block in session.run_nothing(9))
@@ -307,26 +300,3 @@ def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int 
             session.run(order, with_python=metric != "device")
             return
     raise WorkerFailed(WANDERING)
-
-
-def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeats: int = 3) -> float:
-    """A coarse time of one call, to size blocks. Warms the side up; proves nothing.
-
-    The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
-    than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
-    """
-    session.begin(metric)
-    warm_up(session, pool, metric)
-    best = math.inf
-    for attempt in range(repeats):
-        order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
-        session.prepare()
-        for slot in order:
-            session.fill(slot, pool.draw(session.op, session.row))
-        session.ready()
-        with contextlib.suppress(OutputsMoved):
-            best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)
-    if math.isinf(best):
-        raise WorkerFailed(WANDERING)
-    empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
-    return max(best - empty, len(order) * 1e3) / len(order) / 1e9

@@ -1,0 +1,104 @@
+"""Sizing: how many calls a row's blocks have, found out before anything is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kernwright.judge.case_runner import CALL_DEADLINE_S
+from kernwright.judge.contents import Pool
+from kernwright.judge.device import Device
+from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
+from kernwright.judge.sides import Crew
+from kernwright.judge.timing import WANDERING, SideFault, SideName, warm_up
+from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.ops.definition import Op
+from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.workload import Workload
+
+MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
+PROBED: tuple[SideName, ...] = ("baseline", "candidate")
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """Slots of a row, and calls of a `stream` block."""
+
+    slots: int
+    stream_calls: int
+
+
+def block_sizes(
+    crew: Crew, op: Op, row: Workload, pool: Pool, policy: TimingPolicy, published: Collection[SideName] = ()
+) -> BlockSizes:
+    """Of a length that both sides can be measured with, between the slower and the faster one's. A call's kernels may
+    take a fraction of what its launches do, so `device` can need more of them."""
+    seconds: dict[Metric, list[float]] = {"stream": [], "device": []}
+    device = crew.device
+    for side in PROBED:
+        session = crew.open(side, op, row, device.probe_slots(row))
+        try:
+            if side in published:
+                first_call(session, pool)
+            seconds["stream"].append(call_seconds(session, pool))
+            if session.loop_takes_all_slots and session.open_loop() is None:
+                seconds["device"].append(call_seconds(session, pool, "device"))
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            raise SideFault(side, cause) from cause
+        finally:
+            session.close()
+    stream_calls = _calls_of(row, seconds["stream"], device, policy, device.most_slots)
+    if len(seconds["device"]) < len(PROBED):
+        return BlockSizes(stream_calls, stream_calls)
+    return BlockSizes(max(stream_calls, _calls_of(row, seconds["device"], device, policy, MOST_LOOPED)), stream_calls)
+
+
+def first_call(session: Session, pool: Pool) -> None:
+    """A published kernel may be compiled in its first call, which takes longer than a block may."""
+    session.prepare()
+    session.fill(0, pool.draw(session.op, session.row))
+    session.check_call(0, CALL_DEADLINE_S)
+
+
+def _calls_of(row: Workload, seconds: Sequence[float], device: Device, policy: TimingPolicy, most: int) -> int:
+    # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
+    baseline_s, candidate_s = seconds
+    return slots_for(
+        math.sqrt(baseline_s * min(baseline_s, candidate_s)),
+        max(bytes_per_slot(row, "returns"), bytes_of_outputs(row)),
+        device.block_ms(policy),
+        device.arena_bytes,
+        most,
+    )
+
+
+def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:
+    """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
+    wanted = math.ceil(block_ms / 1e3 / max(call_s, 1e-7))
+    fit = memory // max(1, bytes_per_slot)
+    return max(2, min(wanted, fit, most))
+
+
+def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeats: int = 3) -> float:
+    """A coarse time of one call, to size blocks. Warms the side up; proves nothing.
+
+    The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
+    than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
+    """
+    session.begin(metric)
+    warm_up(session, pool, metric)
+    best = math.inf
+    for attempt in range(repeats):
+        order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
+        session.prepare()
+        for slot in order:
+            session.fill(slot, pool.draw(session.op, session.row))
+        session.ready()
+        with contextlib.suppress(OutputsMoved):
+            best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)
+    if math.isinf(best):
+        raise WorkerFailed(WANDERING)
+    empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
+    return max(best - empty, len(order) * 1e3) / len(order) / 1e9
