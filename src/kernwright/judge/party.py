@@ -13,10 +13,13 @@ from kernwright.tasks.candidate import Candidate
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
+COMPILED = "triton_"  # what Inductor's kernels are called on a GPU
+
 
 @dataclass(frozen=True)
 class Party:
-    """Trusted code may round in its own way; a published package may decline rows, and must launch its own kernels."""
+    """Trusted code may round in its own way; a published package may decline rows. What claims to be more than eager
+    must launch its own kernels."""
 
     name: str
     digest: str
@@ -51,7 +54,14 @@ class Party:
 
     def ran_else(self, op: str, names: Sequence[str] | None) -> str | None:
         """What is wrong with the kernels that a census shows of it."""
-        return self.published.ran_else(op, names) if self.published else None
+        if self.published:
+            return self.published.ran_else(op, names)
+        if self.baseline is None or self.baseline.kind != "compile" or names is None:
+            return None
+        if any(name.startswith(COMPILED) for name in names):
+            return None
+        shown = ", ".join(name[:80] for name in names[:3]) or "nothing"
+        return f"ran {shown} instead of a kernel that torch.compile made"
 
     def ops(self, task: Task, rows: Sequence[Workload], capability: Capability | None) -> list[str]:
         """The ops that a published package will be asked for: those of rows that it does not decline."""
