@@ -270,6 +270,28 @@ def test_a_contender_is_a_baseline_in_a_candidates_place(run: Callable[..., Verd
         run("none", None)
 
 
+SCRIBBLES = """
+import os, tempfile
+import torch
+import triton.language as tl
+
+assert tempfile.gettempdir() == os.environ["TMPDIR"], tempfile.gettempdir()
+assert type(tl.sum).__name__ == "InterpretedFunction", "Triton was imported before this side's environment was there"
+
+
+def axpy(x, w, *, alpha=2.0):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"of its own")
+    return torch.add(w, x, alpha=alpha)
+"""
+
+
+def test_beside_a_compiled_baseline_each_worker_has_folders_and_modules_of_its_own(run: Callable[..., Verdict]) -> None:
+    """What they are forked from may have imported nothing that remembers where it was."""
+    verdict = run("scribbles", SCRIBBLES, language="triton", baseline="compile", quick=True)
+    assert verdict.verdict not in BAD, first_reason(verdict)
+
+
 # The command
 
 

@@ -89,8 +89,9 @@ class GpuOfManyProcessors(CpuDevice):
 
 def test_a_device_has_one_for_the_time_of_a_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = max(os.sched_getaffinity(0))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processor - 7, processor + 1)))
     device: Any = GpuOfManyProcessors()
+    monkeypatch.setattr(device, "worker_processor", lambda: processor)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processor)))
     with vigil_over(device):
         assert device.vigil is not None
         pid = device.vigil.pid
@@ -99,12 +100,22 @@ def test_a_device_has_one_for_the_time_of_a_judgement(monkeypatch: pytest.Monkey
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize(("has_kernels", "processors"), [(False, 8), (True, 2)])
-def test_none_on_a_cpu_or_where_processors_are_few(
-    monkeypatch: pytest.MonkeyPatch, has_kernels: bool, processors: int
+@pytest.mark.parametrize(("has_kernels", "processor"), [(False, 7), (True, 3), (True, None)])
+def test_none_on_a_cpu_or_where_the_judge_shares_the_workers_processor(
+    monkeypatch: pytest.MonkeyPatch, has_kernels: bool, processor: int | None
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
     device: Any = GpuOfManyProcessors()
     device.has_kernels = has_kernels
+    monkeypatch.setattr(device, "worker_processor", lambda: processor)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     with vigil_over(device):
         assert device.vigil is None
+
+
+def test_it_knows_nothing_of_the_judges_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "of the judge's")
+    own = Vigil(max(os.sched_getaffinity(0)))
+    try:
+        assert b"A_SECRET" not in Path(f"/proc/{own.pid}/environ").read_bytes()
+    finally:
+        own.end()

@@ -65,6 +65,8 @@ def confine(walls: Walls, parent: int) -> Isolation:
     """Puts up every wall that this machine has. Each line that has run in this process so far is the judge's own."""
     prctl(PR_SET_DUMPABLE, 1)  # forked from a process that hides, we own our folder in /proc only now
     isolation = Isolation(limits=limit_resources())
+    if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
+        isolation.missing.append(f"walls around every thread: {threads} ran before they went up")
     namespace = _leave_network(walls, isolation)
     bar_capabilities()
     _change_user(walls, isolation)

@@ -40,6 +40,7 @@ class Provenance(BaseModel):
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)
     isolation: dict[str, Any] = Field(default_factory=dict)
+    kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
     started: str = ""
     finished: str = ""
 

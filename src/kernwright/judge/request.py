@@ -89,6 +89,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         device.begin(rows, scratch / "judge")
         device.deadline_s = request.deadline_s
         provenance.isolation = {"judge": hide_judge()}
+        provenance.kept_awake = device.vigil.processor if device.vigil else None
         sides: dict[SideName, Side] = {
             "baseline": baseline_side(baseline, task, scratch / "baseline", request.device, ops),
             "again": baseline_side(baseline, task, scratch / "again", request.device, ops),

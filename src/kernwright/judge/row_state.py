@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from statistics import median
 from typing import Literal
 
@@ -21,7 +22,7 @@ from kernwright.tasks.workload import Workload
 UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
 KERNELS_IN_CALL = 0.9  # of what its kernels take in a graph, a call by itself takes at least
-SHRINKING = 1.5  # an interval of n quads shrinks to the share (n / m) ** this with m of them, or less in 19 of 20 cases
+HOPEFUL = 0.5  # share of the width that all rounds are expected to leave; with luck it is as little as this
 MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
 
@@ -69,9 +70,10 @@ class RowState:
     def quads(self, metric: Metric) -> list[Sample]:
         return [sample for sample in self.samples if sample.metric == metric]
 
-    def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
+    def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
         """Baseline over candidate, and baseline over its twin: the difference and the noise."""
         quads = self.quads(metric)
+        quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
         speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
         noise = [sample.log_ratio("baseline", "again") for sample in quads]
         return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
@@ -115,13 +117,14 @@ class RowState:
         """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
         called anything for it but inconclusive."""
         quads, most = len(self.quads(policy.decides)), policy.quads_per_round * policy.max_rounds
-        ratio, noise = self.intervals(policy.decides, policy.level)
-        if quads >= most or math.isinf(ratio.high - ratio.low):
-            return False
-        shrinks = (quads / most) ** SHRINKING
-        reach = (ratio.high - ratio.low) / 2 * shrinks
+        if not policy.quads_per_round * policy.first_look < quads < most:
+            return False  # the first look is too early: one stray quad of so few tells nothing of the rest
+        # The quads so far, again and again up to as many as there can be: of few the interval is the whole range, one
+        # stray quad included, which of many it is not.
+        ratio, noise = self.intervals(policy.decides, policy.level, most)
+        reach = HOPEFUL * (ratio.high - ratio.low) / 2
         may_be_same = reach <= math.log1p(policy.same_margin)
-        may_differ = abs(ratio.estimate) - reach > max(noise.reach * shrinks, math.log1p(policy.band_floor))
+        may_differ = abs(ratio.estimate) - reach > max(HOPEFUL * noise.reach, math.log1p(policy.band_floor))
         return not may_be_same and not may_differ
 
     def _wall_cannot_tell(self, deciding: MetricResult | Unavailable, policy: TimingPolicy) -> bool:

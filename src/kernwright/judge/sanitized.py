@@ -21,7 +21,7 @@ from kernwright.judge.walls import Walls
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _meet_the_tool(orders["device"])
-    confine(Walls.from_argument(orders["walls"]), os.getppid())
+    isolation = confine(Walls.from_argument(orders["walls"]), os.getppid())
     import torch
 
     from kernwright.judge.cases import cases_for
@@ -34,6 +34,7 @@ def main() -> None:
     side = orders["side"]
     function = load(side)
     with Path(orders["log"]).open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"missing": isolation.missing}) + "\n")
         for name in orders["rows"]:
             op = task.op_of(rows[name])
             # The row's own size, and the odd ones beside it: tails are where kernels run over.

@@ -50,6 +50,7 @@ class SanitizerFinding:
     reason: str
     calls: tuple[str, ...]  # by row and size, those that ended
     seconds: float
+    missing: tuple[str, ...] = ()  # walls that did not stand
 
 
 def sanitize(
@@ -133,12 +134,12 @@ def watch(
             sys.executable, "-P", "-s", "-m", "kernwright.judge.sanitized", str(orders),
         ]  # fmt: skip
         outcome, reason = _run(command, environment | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, side.scratch, deadline_s)
-        began, ended = _calls(calls)
+        began, ended, missing = _calls(calls)
         if outcome == "errors":
             reason = f"{_first_error(report)} [{began[-1] if began else 'before the first call'}]"
         elif outcome == "failed" and len(began) > len(ended):
             reason = f"{reason} [{began[-1]}]"
-        return SanitizerFinding(tool, outcome, reason, tuple(ended), time.monotonic() - start)
+        return SanitizerFinding(tool, outcome, reason, tuple(ended), time.monotonic() - start, tuple(missing))
 
 
 def _run(
@@ -170,21 +171,26 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait(GRACE_S)
 
 
-def _calls(log: Path) -> tuple[list[str], list[str]]:
-    """Those that began and those that ended. The candidate can write there too: it is a report, not a proof."""
+def _calls(log: Path) -> tuple[list[str], list[str], list[str]]:
+    """Calls that began, calls that ended, walls that are missing. The candidate can write there too: it is a report,
+    not a proof."""
     began: list[str] = []
     ended: list[str] = []
+    missing: list[str] = []
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
-        return began, ended
+        return began, ended, missing
     for line in lines:
         try:
             entry = json.loads(line)
-            (began if "began" in entry else ended).append(str(next(iter(entry.values())))[:200])
-        except (ValueError, StopIteration, AttributeError):
+            if "missing" in entry:
+                missing += [str(wall)[:200] for wall in entry["missing"]]
+            else:
+                (began if "began" in entry else ended).append(str(next(iter(entry.values())))[:200])
+        except (ValueError, TypeError, StopIteration, AttributeError):
             continue
-    return began, ended
+    return began, ended, missing
 
 
 def _first_error(report: Path) -> str:

@@ -43,13 +43,14 @@ class Side:
         return self.orders["style"]  # type: ignore[no-any-return]
 
     def preloads(self, device: str) -> tuple[str, ...]:
-        """Large modules of ours that its worker will import: forked with them in it, each new one starts in a moment.
-        For a CPU Triton is imported by the worker, whose environment asks for the interpreter."""
-        if self.orders["kind"] == "compile":
-            return ("torch._inductor.compile_fx",)
-        if device != "cpu" and (self.orders["kind"] == "package" or self.orders.get("language") == "triton"):
-            return ("triton.language",)
-        return ()
+        """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
+
+        None that reads the environment when it is imported: a worker has its own, with folders of its own. Inductor
+        does, and so does Triton for a CPU, where the environment asks for its interpreter.
+        """
+        found = ["torch.fx.experimental.symbolic_shapes"] if self.orders["kind"] == "compile" else []
+        with_triton = self.orders["kind"] in ("compile", "package") or self.orders.get("language") == "triton"
+        return (*found, *(["triton.language"] if with_triton and device != "cpu" else []))
 
 
 def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:

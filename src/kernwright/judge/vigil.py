@@ -16,11 +16,12 @@ from collections.abc import Iterator
 
 from kernwright.judge.device import Device
 
-SPARE_PROCESSORS = 4  # with so few, one that never sleeps would be missed
 _SPIN = """
 import ctypes, mmap, os, sys
 processor, flag, judge = (int(word) for word in sys.argv[1:])
-ctypes.CDLL(None).prctl(1, 9)
+libc = ctypes.CDLL(None)
+libc.prctl(1, 9)  # ends with the judge
+libc.prctl(4, 0)  # and is as closed to other processes as the judge is
 if os.getppid() != judge:
     sys.exit()
 os.sched_setaffinity(0, {processor})
@@ -43,8 +44,8 @@ class Vigil:
             self._spin = mmap.mmap(descriptor, mmap.PAGESIZE)
             words = [sys.executable, "-I", "-S", "-c", _SPIN, str(processor), str(descriptor), str(os.getpid())]
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-                pass_fds=(descriptor,), bufsize=0,
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={},
+                start_new_session=True, pass_fds=(descriptor,), bufsize=0,
             )  # fmt: skip
             assert self._process.stdin is not None
             self._bell = self._process.stdin.fileno()
@@ -80,9 +81,9 @@ class Vigil:
 
 @contextlib.contextmanager
 def vigil_over(device: Device) -> Iterator[None]:
-    """From here to the end the device's workers have one, where there are processors to spare."""
+    """From here to the end the device's workers have one, where their processor is theirs alone."""
     processor = device.worker_processor() if device.has_kernels else None
-    if processor is None or len(os.sched_getaffinity(0)) < SPARE_PROCESSORS:
+    if processor is None or processor in os.sched_getaffinity(0):
         yield
         return
     device.vigil = Vigil(processor)

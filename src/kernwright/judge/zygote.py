@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 import traceback
 from typing import Any
@@ -101,6 +102,7 @@ def _settle(message: dict[str, Any], log: int, judge: int) -> None:
         os.dup2(source, target)
     os.close(nothing)
     os.close(log)
+    tempfile.tempdir = None  # the environment names another now
     os.chdir(message["folder"])
     end = time.monotonic() + ADOPTION_S
     while os.getppid() != judge:

@@ -104,9 +104,11 @@ class CudaPlace:
             ):
                 outputs += [run(slot) for slot in slots]
         except Exception as error:
-            self._no_graphs[op] = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
+            why = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
             self._abandon(graph)
-            raise NoLoop(self._no_graphs[op]) from None
+            if not isinstance(error, torch.OutOfMemoryError):  # another row may need less
+                self._no_graphs[op] = why
+            raise NoLoop(why) from None
 
         def replay(order: Sequence[int]) -> list[Any]:
             graph.replay()

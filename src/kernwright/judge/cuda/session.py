@@ -156,7 +156,7 @@ class CudaSession(Session):
         offsets = self._offsets(order, block.pointers)
         if not self.keeper.reaches(self._left_end, self.region):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
-        if order:  # what a block of no calls has damaged, the next one shows
+        if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
         return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
 
