@@ -1,0 +1,202 @@
+"""What runs, what is said when it cannot, and what is never tried: with an op whose implementations leave a mark."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import kernwright
+from kernwright.errors import KernwrightError
+from kernwright.ops.definition import define
+from kernwright.runtime import preference
+from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
+from kernwright.runtime.implementation import Implementation
+
+
+def twice(x: Tensor, w: Tensor | None = None, *, factor: float = 2.0) -> Tensor:
+    return x * factor if w is None else x * factor * w
+
+
+OP = define(outputs=["y"], activations=["x"])(twice)
+
+
+@pytest.fixture(autouse=True)
+def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
+    monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
+    preference.forget()
+    yield
+    preference.forget()
+
+
+def at_most(rows: int) -> Any:
+    return lambda call: None if call.first.shape[0] <= rows else f"x has more than {rows} rows"
+
+
+class Trace:
+    """A dispatcher whose implementations say that they ran."""
+
+    def __init__(self, cpu_rows: int = 4, triton_rows: int = 8) -> None:
+        self.ran: list[str] = []
+        self.dispatch = Dispatcher(
+            OP,
+            [
+                Implementation("cpu", "close", lambda: self.marked("cpu"), (at_most(cpu_rows),)),
+                Implementation("triton", "close", lambda: self.marked("triton"), (at_most(triton_rows),)),
+            ],
+        )
+
+    def marked(self, name: str) -> Any:
+        def run(*arguments: Any, **named: Any) -> Tensor:
+            self.ran.append(name)
+            return OP.reference(*arguments, **named)  # type: ignore[return-value]
+
+        return run
+
+
+def test_the_first_that_takes_the_call_runs() -> None:
+    trace = Trace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(trace.dispatch(torch.ones(2), factor=3.0), torch.full((2,), 3.0))
+        trace.dispatch(torch.ones(6))
+    assert trace.ran == ["cpu", "triton"]
+
+
+def test_a_fallback_says_why_once() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback, match=r"cpu \(close\): x has more than 4 rows; triton \(close\): x has more than 8"):
+        trace.dispatch(torch.ones(9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace.dispatch(torch.ones(10))
+    assert trace.ran == []
+
+
+def test_strict_makes_a_fallback_an_error() -> None:
+    with kernwright.strict(), pytest.raises(CannotRun, match="would run its reference: cpu"):
+        Trace().dispatch(torch.ones(9))
+
+
+@pytest.mark.parametrize("how", ["argument", "block", "program"])
+def test_an_explicit_request_that_cannot_be_met_names_the_requirement(how: str) -> None:
+    trace = Trace()
+    x = torch.ones(6)
+    with pytest.raises(CannotRun, match=r"twice cannot run on cpu: cpu \(close\): x has more than 4 rows"):
+        if how == "argument":
+            trace.dispatch(x, backend="cpu")
+        elif how == "block":
+            with kernwright.prefer("cpu"):
+                trace.dispatch(x)
+        else:
+            kernwright.prefer("cpu")
+            trace.dispatch(x)
+    with pytest.raises(CannotRun, match="it has no cuda implementation"):
+        trace.dispatch(x, backend="cuda")
+    assert trace.ran == []
+
+
+def test_a_request_is_followed_where_another_would_have_been_chosen() -> None:
+    trace = Trace()
+    trace.dispatch(torch.ones(2), backend="triton")
+    with kernwright.prefer("triton"):
+        trace.dispatch(torch.ones(2))
+        trace.dispatch(torch.ones(2), backend="cpu")
+        trace.dispatch(torch.ones(2), backend="torch")
+    assert trace.ran == ["triton", "triton", "cpu"]
+
+
+def test_exact_runs_the_eager_chain_and_says_so_where_no_kernel_is_exact() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback, match=r"cpu \(close\): is close, where exact was asked for"):
+        trace.dispatch(torch.ones(2), contract="exact")
+    assert trace.ran == []
+    with pytest.raises(KernwrightError, match="no contract 'roughly'"):
+        trace.dispatch(torch.ones(2), contract="roughly")
+
+
+def test_what_needs_a_gradient_runs_the_reference_without_a_word() -> None:
+    trace = Trace()
+    x = torch.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace.dispatch(x).sum().backward()
+    assert trace.ran == [] and torch.equal(x.grad, torch.full((2,), 2.0))
+    with pytest.raises(CannotRun, match="an input needs a gradient"):
+        trace.dispatch(x, backend="cpu")
+    with torch.no_grad():
+        trace.dispatch(x)
+    assert trace.ran == ["cpu"]
+
+
+def test_a_chosen_implementations_error_is_the_callers() -> None:
+    def broken(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("launch failed")
+
+    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: broken)])
+    with pytest.raises(RuntimeError, match="launch failed"):
+        dispatch(torch.ones(2))
+
+
+def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> None:
+    def launch(*arguments: Any) -> bool:
+        return True
+
+    def loaded(*arguments: Any, **named: Any) -> Any:
+        return OP.reference(*arguments, **named)
+
+    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device: launch)])
+    x = torch.ones(2)
+    assert dispatch.ready(x, None, None) is None
+    dispatch(x)
+    assert dispatch.ready(x, None, None) is launch
+    assert dispatch.ready(x, "cpu", "close") is launch
+    assert dispatch.ready(x, None, "exact") is None
+    assert dispatch.ready(x, "triton", None) is None
+    assert dispatch.ready(torch.ones(2, device="meta"), None, None) is None
+    with kernwright.prefer("triton"):
+        assert dispatch.ready(x, None, None) is None
+
+
+def test_wrong_arguments_are_named() -> None:
+    dispatch = Trace().dispatch
+    with pytest.raises(BadArgument, match="w: is a float, not a tensor"):
+        dispatch(torch.ones(2), 1.5)
+    with pytest.raises(BadArgument, match="x: is a NoneType, not a tensor"):
+        dispatch(None)
+    with pytest.raises(BadArgument, match="w: is on meta, x is on cpu"):
+        dispatch(torch.ones(2), torch.ones(2, device="meta"))
+    with pytest.raises(BadArgument, match=r"out: y is torch.float32 \[3\], not torch.float32 \[2\]"):
+        dispatch(torch.ones(2), out=torch.ones(3), backend="torch")
+    with pytest.raises(BadArgument, match=r"out: has 2 tensor\(s\), twice gives 1"):
+        dispatch(torch.ones(2), out=[torch.ones(2)] * 2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'factory'"):
+        dispatch(torch.ones(2), factory=2.0)
+
+
+def test_an_ops_own_check_comes_before_any_choice() -> None:
+    def refuse(call: Call) -> None:
+        raise BadArgument("x", "is not to its liking")
+
+    with pytest.raises(BadArgument, match="x: is not to its liking"):
+        Dispatcher(OP, [], refuse)(torch.ones(2), backend="cuda")
+
+
+def test_an_explanation_lists_everybody() -> None:
+    dispatch = Trace().dispatch
+    explanation = dispatch.explain(torch.ones(6))
+    assert explanation.chosen is not None and explanation.chosen.backend == "triton"
+    assert str(explanation).splitlines() == [
+        "twice: triton (close)",
+        "  cpu (close): x has more than 4 rows",
+        "  triton (close): takes it",
+        "  torch (exact): takes it",
+    ]
+    with kernwright.prefer("cpu"):
+        assert str(dispatch.explain(torch.ones(6))).startswith("twice: an error, as cpu is preferred")
