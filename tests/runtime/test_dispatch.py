@@ -151,7 +151,7 @@ def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> N
     def loaded(*arguments: Any, **named: Any) -> Any:
         return OP.reference(*arguments, **named)
 
-    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device: launch)])
+    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device, dtype: launch)])
     x = torch.ones(2)
     assert dispatch.ready(x, None, None) is None
     dispatch(x)
@@ -159,7 +159,7 @@ def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> N
     assert dispatch.ready(x, "cpu", "close") is launch
     assert dispatch.ready(x, None, "exact") is None
     assert dispatch.ready(x, "triton", None) is None
-    assert dispatch.ready(torch.ones(2, device="meta"), None, None) is None
+    assert dispatch.ready(x.double(), None, None) is None
     with kernwright.prefer("triton"):
         assert dispatch.ready(x, None, None) is None
 

@@ -9,7 +9,11 @@ user means. Nothing is imported before an op is asked for.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernwright.ops.norm_modulation.calls import norm_scale_shift as norm_scale_shift
+    from kernwright.ops.norm_modulation.calls import residual_norm_scale_shift as residual_norm_scale_shift
 
 FAMILIES: dict[str, str] = {
     "broadcast_add": "modulation",

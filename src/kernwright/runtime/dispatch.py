@@ -71,7 +71,7 @@ class Dispatcher:
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: _writing(op)))
         self._check = check
         self._told: set[str] = set()
-        self._ready: dict[int, tuple[Backend, Launch]] = {}  # by CUDA device; -1: the CPU
+        self._ready: dict[tuple[int, torch.dtype], tuple[Backend, Launch]] = {}
 
     def __call__(
         self,
@@ -88,19 +88,19 @@ class Dispatcher:
         else:
             self._check_out(call, out)
             result = call.run(chosen.function, out=out)
-        if chosen.launch is not None and (device := _number(call.first)) not in self._ready:
-            self._ready[device] = chosen.backend, chosen.launch(device)
+        place = call.first.get_device(), call.first.dtype
+        if chosen.launch is not None and place not in self._ready:
+            self._ready[place] = chosen.backend, chosen.launch(call.first.device, call.first.dtype)
         return result
 
     def ready(self, first: Tensor, backend: Backend | None, contract: Contract | None) -> Launch | None:
         """The foreign function that a call like this ended in before, if it may end there again without a look.
 
-        It answers for its own requirements; a preference, a contract and a gradient it cannot know of.
+        It answers for its own requirements, the kind of device among them; a preference, a contract and a gradient it
+        cannot know of.
         """
-        if contract == "exact":
-            return None
-        found = self._ready.get(_number(first))
-        if found is None:
+        found = self._ready.get((first.get_device(), first.dtype))
+        if found is None or contract == "exact":
             return None
         wanted = backend or preferred()
         return found[1] if wanted is None or wanted == found[0] else None
@@ -162,11 +162,6 @@ class Dispatcher:
         for name, tensor in zip(self.op.outputs, given, strict=True):
             if tensor.device != call.first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {call.first.device}")
-
-
-def _number(tensor: Tensor) -> int:
-    """One small number a device. Devices that are neither have no foreign function, and never meet one here."""
-    return tensor.get_device() if tensor.is_cuda else -1 if tensor.is_cpu else -2
 
 
 def _listed(tensors: Out) -> list[Tensor]:
