@@ -1,4 +1,4 @@
-"""Calls that every implementation of norm_scale_shift and residual_norm_scale_shift is held to, by the judge's own rule."""
+"""Calls that every implementation of norm_scale_shift and its residual twin is held to, by the judge's own rule."""
 
 from __future__ import annotations
 

@@ -8,10 +8,12 @@ place when it is whole: two processes may build at once, and a broken file is no
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,7 +29,7 @@ from kernwright.tasks.digest import digest_of
 BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
-CUDA_FLAGS = ("-O3",)
+CUDA_FLAGS = ("-Xptxas=-O3",)
 CUDA_HOME = Path("/usr/local/cuda")
 _environment = threading.RLock()
 
@@ -99,9 +101,11 @@ class Library:
                 whole = folder / self.file_name(target)
                 checksum = Path(scratch, "checksum")
                 checksum.write_text(_checksum(built), encoding="utf-8")
-                # The library first: a checksum without its library would be as bad as none.
-                built.replace(whole)
-                checksum.replace(_checksum_file(whole))
+                # Two builds of one library may differ in their bytes: one pair is put in place at a time.
+                with (folder / ".lock").open("w") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    built.replace(whole)
+                    checksum.replace(_checksum_file(whole))
         except OSError as error:
             raise EnvironmentProblem(
                 f"{folder} cannot be written: {error.strerror or error}",
@@ -129,7 +133,7 @@ class Library:
                         cuda_files=files[".cu"] or None,
                         extra_cflags=[*host, *macros],
                         extra_cuda_cflags=[*CUDA_FLAGS, *macros],
-                        extra_ldflags=[] if target.is_cuda else ["-fopenmp"],
+                        extra_ldflags=_runtime_flags() if target.is_cuda else ["-fopenmp"],
                         extra_include_paths=sorted({str(source.parent) for source in self.sources}),
                         build_directory=str(folder),
                         backend="cuda" if target.is_cuda else None,
@@ -209,6 +213,15 @@ def nvcc() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), str(CUDA_HOME)]
     found = (shutil.which("nvcc", path=str(Path(home, "bin"))) for home in homes if home)
     return shutil.which("nvcc") or next((path for path in found if path), None)
+
+
+@cache
+def _runtime_flags() -> list[str]:
+    """Where CUDA's runtime lies, by nvcc's own account: it may be a script, and its neighbours not the toolkit's."""
+    told = subprocess.run([str(nvcc()), "--dryrun", "none.cu"], capture_output=True, text=True, check=False)
+    tops = [line.removeprefix("#$ TOP=") for line in told.stderr.splitlines() if line.startswith("#$ TOP=")]
+    folders = [str(found.parent) for top in tops for found in sorted(Path(top).glob("**/lib*/libcudart.so"))]
+    return [flag for folder in folders for flag in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
 
 
 @contextmanager
