@@ -9,6 +9,7 @@ import typer
 
 from kernwright import __version__
 from kernwright.cli import baseline, ledger, task
+from kernwright.cli.build import build
 from kernwright.cli.bundle import bundle
 from kernwright.cli.capture import SETTINGS, capture
 from kernwright.cli.explain import explain
@@ -34,6 +35,7 @@ app.command("judge")(judge)
 app.command("capture", context_settings=SETTINGS)(capture)
 app.command("report")(report)
 app.command("bundle")(bundle)
+app.command("build")(build)
 app.command("exploits")(exploits)
 app.command("explain")(explain)
 app.command("sweep")(sweep)

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.tasks.digest import digest_of
 
 BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
@@ -39,6 +40,12 @@ class Target:
     """What a library runs on: an NVIDIA architecture as `sm_90`, or `cpu`, which is this machine's processor."""
 
     name: str
+
+    @classmethod
+    def named(cls, name: str) -> Target:
+        if name != "cpu" and not re.fullmatch(r"sm_\d{2,3}", name):
+            raise KernwrightError(f"{name!r} is no architecture", "name one as sm_75, sm_80, sm_90 or sm_100, or cpu")
+        return cls(name)
 
     @property
     def is_cuda(self) -> bool:
@@ -73,8 +80,11 @@ class Library:
 
     def find(self, target: Target) -> Path | None:
         """Where it lies whole, if it was built for this target before."""
-        name = self.file_name(target)
-        return next((path for folder in _folders() if is_whole(path := folder / name)), None)
+        return next((path for folder in _folders() if (path := self.found_in(folder, target))), None)
+
+    def found_in(self, folder: Path, target: Target) -> Path | None:
+        path = folder / self.file_name(target)
+        return path if is_whole(path) else None
 
     def unavailable(self, target: Target) -> str | None:
         """Why it can be neither found nor built here."""

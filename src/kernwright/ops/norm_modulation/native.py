@@ -30,7 +30,10 @@ def cuda_library(op: str, dtype: torch.dtype) -> Library:
     return Library(f"{op}_{_WORDS[dtype]}", tuple(_HERE / name for name in files), macros)
 
 
-def cuda_libraries() -> list[Library]:
+def libraries(target: Target) -> list[Library]:
+    """All that the family needs on a target."""
+    if not target.is_cuda:
+        return [CPU_LIBRARY]
     return [cuda_library(op, dtype) for op in ("norm_scale_shift", "residual_norm_scale_shift") for dtype in _DTYPES]
 
 
