@@ -134,7 +134,8 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     for name, own, oracle, eager in zip(op.outputs, results, oracles, eagers, strict=True):
         assert (own.shape, own.dtype, own.device) == (eager.shape, eager.dtype, eager.device), name
         if own.numel():
-            finding = compare(own, Expected.of(oracle, eager), "close", Tolerance(atol=limit, rtol=limit))
+            expected = Expected.of(oracle.cpu(), eager.cpu())
+            finding = compare(own.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
             assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
     for name, tensor in tensors.items():
         assert tensor is None or torch.equal(tensor, kept[name]), f"{name} was changed"
