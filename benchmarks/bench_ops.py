@@ -4,8 +4,8 @@
 
 All sides of a row run in one process, one after the other in each of several rounds, as CUDA graphs over as many input
 sets as exceed the cache several times; the figure is the median round. Read the ratios: another process has another
-clock. `host` is the time that a public call takes to return beyond a bare foreign call and the allocation of its output,
-on the smallest row. It is a look, not evidence: evidence comes from the judge.
+clock. `host` is the time that a public call takes to return beyond a bare foreign call and the allocation of its
+output, on the smallest row. It is a look, not evidence: evidence comes from the judge.
 """
 
 from __future__ import annotations
