@@ -13,6 +13,7 @@ from torch import Tensor
 import kernwright
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import define
+from kernwright.runtime import dispatch as dispatch_module
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
@@ -162,6 +163,50 @@ def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> N
     assert dispatch.ready(x.double(), None, None) is None
     with kernwright.prefer("triton"):
         assert dispatch.ready(x, None, None) is None
+
+
+def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace()
+    asked: list[int] = []
+    choose = trace.dispatch.choose
+    monkeypatch.setattr(trace.dispatch, "choose", lambda *given: (asked.append(1), choose(*given))[1])
+    for x in (torch.ones(2), torch.zeros(2), torch.ones(2)):
+        trace.dispatch(x)
+    assert len(asked) == 1
+    different: list[Any] = [
+        lambda: trace.dispatch(torch.ones(3)),
+        lambda: trace.dispatch(torch.ones(4)[::2]),
+        lambda: trace.dispatch(torch.ones(2).double()),
+        lambda: trace.dispatch(torch.ones(2), torch.ones(2)),
+        lambda: trace.dispatch(torch.ones(2), factor=4.0),
+        lambda: trace.dispatch(torch.ones(2), backend="triton"),
+        lambda: trace.dispatch(torch.ones(2, requires_grad=True)),
+    ]
+    for number, call in enumerate(different, 2):
+        call()
+        assert len(asked) == number
+    with kernwright.prefer("torch"):
+        trace.dispatch(torch.ones(2))
+    with kernwright.strict():
+        trace.dispatch(torch.ones(2))
+    assert len(asked) == len(different) + 3
+    assert trace.ran.count("triton") == 1
+
+
+def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback):
+        trace.dispatch(torch.ones(9))
+    with kernwright.strict(), pytest.raises(CannotRun):
+        trace.dispatch(torch.ones(9))
+
+
+def test_not_every_choice_is_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_module, "MOST_REMEMBERED", 3)
+    trace = Trace(cpu_rows=100)
+    for rows in range(1, 20):
+        trace.dispatch(torch.ones(rows))
+    assert len(trace.dispatch._chosen) <= 3 and len(trace.ran) == 19
 
 
 def test_wrong_arguments_are_named() -> None:

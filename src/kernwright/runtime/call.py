@@ -62,10 +62,12 @@ class Call:
             if tensor.device != device:
                 raise BadArgument(name, f"is on {tensor.device}, {self.op.activations[0]} is on {device}")
 
-    def run(self, function: Any, **more: Any) -> Any:
+    @property
+    def parts(self) -> tuple[list[Any], dict[str, Any]]:
+        """Every tensor in its place, and every scalar by its name."""
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
-        return function(*(self.arguments[name] for name in names), **scalars, **more)
+        return [self.arguments[name] for name in names], scalars
 
 
 @cache

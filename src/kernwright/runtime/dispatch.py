@@ -8,7 +8,7 @@ caller's: nothing else is tried behind their back.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
 
 Out = Tensor | Sequence[Tensor] | None
+MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
 class CannotRun(KernwrightError):
@@ -71,6 +72,7 @@ class Dispatcher:
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: _writing(op)))
         self._check = check
         self._told: set[str] = set()
+        self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
         self._ready: dict[tuple[int, torch.dtype], tuple[Backend, Launch]] = {}
 
     def __call__(
@@ -81,16 +83,40 @@ class Dispatcher:
         out: Out = None,
         **named: Any,
     ) -> Any:
-        call = self.checked(arguments, named)
-        chosen = self.choose(call, backend, contract)
+        call = Call.of(self.op, arguments, named)
+        return self.run(*call.parts, backend, contract, out)
+
+    def run(
+        self,
+        tensors: Sequence[Tensor | None],
+        scalars: Mapping[str, Any],
+        backend: Backend | None = None,
+        contract: Contract | None = None,
+        out: Out = None,
+    ) -> Any:
+        """A call with every tensor in its place and every scalar by its name, given or not.
+
+        A call like one before is neither checked nor chosen for again: both take longer than a kernel.
+        """
+        likeness = _likeness(tensors, scalars, backend or preferred(), contract)
+        chosen = self._chosen.get(likeness)
+        if chosen is None:
+            names = (parameter.name for parameter in self.op.tensor_parameters)
+            call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
+            self.check(call)
+            chosen = self.choose(call, backend, contract)
+            if len(self._chosen) >= MOST_REMEMBERED:
+                self._chosen.clear()
+            self._chosen[likeness] = chosen
+        first = tensors[0]
+        assert first is not None
         if out is None:
-            result = call.run(chosen.function)
+            result = chosen.function(*tensors, **scalars)
         else:
-            self._check_out(call, out)
-            result = call.run(chosen.function, out=out)
-        place = call.first.get_device(), call.first.dtype
-        if chosen.launch is not None and place not in self._ready:
-            self._ready[place] = chosen.backend, chosen.launch(call.first.device, call.first.dtype)
+            self._check_out(first, tensors, out)
+            result = chosen.function(*tensors, **scalars, out=out)
+        if chosen.launch is not None and (place := (first.get_device(), first.dtype)) not in self._ready:
+            self._ready[place] = chosen.backend, chosen.launch(first.device, first.dtype)
         return result
 
     def ready(self, first: Tensor, backend: Backend | None, contract: Contract | None) -> Launch | None:
@@ -105,36 +131,37 @@ class Dispatcher:
         wanted = backend or preferred()
         return found[1] if wanted is None or wanted == found[0] else None
 
-    def checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
-        call = Call.of(self.op, arguments, named)
+    def check(self, call: Call) -> None:
         call.check()
         if self._check is not None:
             self._check(call)
-        return call
 
     def choose(self, call: Call, backend: Backend | None = None, contract: Contract | None = None) -> Implementation:
         if contract not in (None, "exact", "close"):
             raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
         wanted = known(backend) if backend is not None else preferred()
-        answers = [Answer(own, own.refusal(call, contract)) for own in self.implementations]
-        asked = [answer for answer in answers if wanted in (None, answer.implementation.backend)]
-        found = next((answer.implementation for answer in asked if answer.refusal is None), None)
-        if found is None:
-            reasons = "; ".join(map(str, asked)) or f"it has no {wanted} implementation"
-            raise CannotRun(
-                f"{self.op.name} cannot run on {wanted}: {reasons}",
-                f"change what it names, or ask for another backend ({', '.join(self.backends)})",
-            )
-        if found.backend == "torch" and wanted is None:
-            self._fell_back(call, [answer for answer in answers if answer.refusal])
-        return found
+        refused: list[Answer] = []
+        for own in self.implementations:
+            if wanted in (None, own.backend):
+                answer = Answer(own, own.refusal(call, contract))
+                if answer.refusal is None:
+                    if own.backend == "torch" and wanted is None:
+                        self._fell_back(call, refused)
+                    return own
+                refused.append(answer)
+        reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
+        raise CannotRun(
+            f"{self.op.name} cannot run on {wanted}: {reasons}",
+            f"change what it names, or ask for another backend ({', '.join(self.backends)})",
+        )
 
     @property
     def backends(self) -> list[str]:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
     def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
-        call = self.checked(arguments, named)
+        call = Call.of(self.op, arguments, named)
+        self.check(call)
         wanted = preferred()
         answers = tuple(Answer(own, own.refusal(call, contract)) for own in self.implementations)
         fit = (a.implementation for a in answers if a.refusal is None and wanted in (None, a.implementation.backend))
@@ -153,15 +180,36 @@ class Dispatcher:
             self._told.add(reasons)
             warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=4)
 
-    def _check_out(self, call: Call, out: Out) -> None:
+    def _check_out(self, first: Tensor, tensors: Sequence[Tensor | None], out: Out) -> None:
         given = _listed(out)
         if len(given) != len(self.op.outputs):
             raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
-        if call.needs_gradient:
+        if _any_trains(tensors):
             raise BadArgument("out", "cannot be written where an input needs a gradient")
         for name, tensor in zip(self.op.outputs, given, strict=True):
-            if tensor.device != call.first.device:
-                raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {call.first.device}")
+            if tensor.device != first.device:
+                raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
+
+
+def _likeness(
+    tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], wanted: Backend | None, contract: Contract | None
+) -> tuple[Any, ...]:
+    """All that a check or a requirement may look at. What is no tensor is found out by the check."""
+    return (
+        wanted,
+        contract,
+        is_strict(),
+        _any_trains(tensors),
+        *scalars.values(),
+        *(
+            (value.shape, value.stride(), value.dtype, value.device) if isinstance(value, Tensor) else repr(value)
+            for value in tensors
+        ),
+    )
+
+
+def _any_trains(tensors: Sequence[Tensor | None]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in tensors)
 
 
 def _listed(tensors: Out) -> list[Tensor]:

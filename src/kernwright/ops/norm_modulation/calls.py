@@ -52,8 +52,9 @@ def norm_scale_shift(
         y = torch.empty_like(x) if out is None else out
         if launch(x, scale, shift, weight, bias, norm_type, eps, y):
             return y
-    return _plain(  # type: ignore[no-any-return]
-        x, scale, shift, weight, bias, norm_type=norm_type, eps=eps, backend=backend, contract=contract, out=out
+    given = (x, scale, shift, weight, bias)
+    return _plain.run(  # type: ignore[no-any-return]
+        given, {"norm_type": norm_type, "eps": eps}, backend, contract, out
     )
 
 
@@ -90,10 +91,10 @@ def residual_norm_scale_shift(
         y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
         if launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total):
             return y, total
-    return _behind_residual(  # type: ignore[no-any-return]
-        x, residual, scale, shift, gate, weight, bias,
-        norm_type=norm_type, eps=eps, backend=backend, contract=contract, out=out,
-    )  # fmt: skip
+    given = (x, residual, scale, shift, gate, weight, bias)
+    return _behind_residual.run(  # type: ignore[no-any-return]
+        given, {"norm_type": norm_type, "eps": eps}, backend, contract, out
+    )
 
 
 def _any_trains(*tensors: Tensor | None) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 from kernwright.ops.definition import Op
 from kernwright.ops.norm_modulation import definition
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS
+from kernwright.runtime.call import Call
 
 
 @torch.library.custom_op("kernwright::norm_scale_shift", mutates_args=())
@@ -75,7 +76,7 @@ def _checked(op: Op, arguments: tuple[Any, ...]) -> None:
     """A graph is refused for the same reasons as a call."""
     tensors = len(op.tensor_parameters)
     norm_type, eps = arguments[tensors : tensors + 2]
-    DISPATCHERS[op.name].checked(arguments[:tensors], {"norm_type": norm_type, "eps": eps})
+    DISPATCHERS[op.name].check(Call.of(op, arguments[:tensors], {"norm_type": norm_type, "eps": eps}))
 
 
 def _remember(tensors: int) -> Callable[..., None]:
