@@ -68,6 +68,7 @@ def test_vectors_are_as_wide_as_every_start_allows(plain: Any) -> None:
     assert width_of(x, torch.zeros(68)[4:]) == "vector 8"
     assert width_of(x, tokens(1)) == "vector 8"  # one number is no vector
     assert width_of(x, weight=tokens(65)[1:]) == "vector 1"
+    assert width_of(tokens(300).as_strided((1, 4, 64), (3, 64, 1))) == "vector 8"  # of one batch no step is taken
 
 
 @needs_nvcc

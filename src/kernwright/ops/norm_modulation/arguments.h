@@ -60,8 +60,9 @@ class Reader {
       return;
     }
     to->data = own.data_ptr();
-    to->token_step = own.stride(ndim_ - 2);
-    to->batch_step = ndim_ == 3 ? own.stride(0) : 0;
+    // The stride of an axis of size 1 leads nowhere, and may be any number.
+    to->token_step = problem_->tokens == 1 ? 0 : own.stride(ndim_ - 2);
+    to->batch_step = problem_->batches == 1 ? 0 : own.stride(0);
   }
 
   // Scale, shift or gate: one number, [D], [B, D], [B, S, D] with any axis 1, or [B, F, 1, D].

@@ -44,15 +44,16 @@ def _value(x, residual, gate, column, mask, gate_step, RESIDUAL: tl.constexpr, G
 
 @triton.jit
 def _modulated(
-    normed, scale, shift, weight, bias, column, mask, scale_step, shift_step, WEIGHT: tl.constexpr, BIAS: tl.constexpr
-):
-    """`column` stays inside the row; what is formed there for a token that is none is not stored."""
+    normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step,
+    WEIGHT: tl.constexpr, BIAS: tl.constexpr,
+):  # fmt: skip
+    inside = column < width
     if WEIGHT:
-        normed *= tl.load(weight + column).to(tl.float32)
+        normed *= tl.load(weight + column, inside, 0.0).to(tl.float32)
     if BIAS:
-        normed += tl.load(bias + column).to(tl.float32)
-    by = tl.load(scale + column * scale_step, mask, 0.0).to(tl.float32)
-    to = tl.load(shift + column * shift_step, mask, 0.0).to(tl.float32)
+        normed += tl.load(bias + column, inside, 0.0).to(tl.float32)
+    by = tl.load(scale + column * scale_step, there & inside, 0.0).to(tl.float32)
+    to = tl.load(shift + column * shift_step, there & inside, 0.0).to(tl.float32)
     return normed * (1.0 + by) + to
 
 
@@ -83,7 +84,6 @@ def norm_modulate(
     if HELD_WHOLE:
         column = tl.arange(0, BLOCK)[None, :]
         mask = there & (column < width)
-        column = tl.where(column < width, column, 0)  # no pointer, masked or not, beyond its row
         value = _value(x, residual, gate, column, mask, gate_step, RESIDUAL, GATE)
         if RESIDUAL:
             tl.store(total + column, value.to(total.dtype.element_ty), mask)
@@ -91,7 +91,9 @@ def norm_modulate(
             value -= tl.sum(value, 1, keep_dims=True) / width
             value = tl.where(mask, value, 0.0)
         normed = value * tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / width + eps)
-        normed = _modulated(normed, scale, shift, weight, bias, column, mask, scale_step, shift_step, WEIGHT, BIAS)
+        normed = _modulated(
+            normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step, WEIGHT, BIAS
+        )
         tl.store(y + column, normed.to(y.dtype.element_ty), mask)
     else:
         mean = tl.zeros([ROWS, 1], tl.float32)
@@ -116,9 +118,10 @@ def norm_modulate(
             mask = there & (column < width)
             # Formed anew rather than read back: what another thread stored is not this thread's to read.
             value = _value(x, residual, gate, column, mask, gate_step, RESIDUAL, GATE)
-            column = tl.where(column < width, column, 0)
             normed = (value - mean) * inverse
-            normed = _modulated(normed, scale, shift, weight, bias, column, mask, scale_step, shift_step, WEIGHT, BIAS)
+            normed = _modulated(
+                normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step, WEIGHT, BIAS
+            )
             tl.store(y + column, normed.to(y.dtype.element_ty), mask)
 
 
