@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from norm_modulation_cases import CASES
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernwright import ops
 from kernwright.ops.registry import shipped_ops
@@ -113,6 +116,46 @@ def test_the_library_ops_gradient_is_the_references() -> None:
         torch.autograd.grad(own, given, weight), torch.autograd.grad(eager, given, weight), strict=True
     ):
         torch.testing.assert_close(found, expected)
+
+
+class Marked(torch.Tensor):
+    """A class of somebody's own, with memory and without a way of its own."""
+
+
+def test_tensors_of_other_classes_go_their_own_way() -> None:
+    """A fake tensor has no memory: a kernel that took its address would end the process."""
+    x, d = torch.randn(1, 4, 16), torch.randn(16)
+    expected = ops.norm_scale_shift(x, d, d)  # the short way is open from here on
+    with FakeTensorMode() as mode:
+        for own in (mode.from_tensor(x), torch.nn.Parameter(mode.from_tensor(x), requires_grad=False)):
+            y = ops.norm_scale_shift(own, mode.from_tensor(d), mode.from_tensor(d))
+            assert y.shape == x.shape and y.device == x.device
+            y, r = ops.residual_norm_scale_shift(own, own, mode.from_tensor(d), mode.from_tensor(d))
+            assert y.shape == r.shape == x.shape
+    traced = make_fx(lambda a, b: ops.norm_scale_shift(a, b, b))(x, d)
+    assert any("kernwright" in str(node.target) for node in traced.graph.nodes)
+    assert torch.equal(traced(x, d), expected)
+    assert torch.equal(ops.norm_scale_shift(x.as_subclass(Marked), d, d), expected)
+    many = torch.randn(3, 1, 4, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # vmap has no rule for it, and says that it loops
+        looped = torch.vmap(lambda one: ops.norm_scale_shift(one, d, d))(many)
+    assert torch.equal(looped, torch.stack([ops.norm_scale_shift(one, d, d) for one in many]))
+    gradient = torch.func.grad(lambda own: ops.norm_scale_shift(own, d, d).square().sum())(x)
+    torch.testing.assert_close(
+        gradient, torch.func.grad(lambda own: ops.norm_scale_shift(own, d, d, backend="torch").square().sum())(x)
+    )
+    assert torch.equal(ops.norm_scale_shift(torch.nn.Parameter(x, requires_grad=False), d, d), expected)
+
+
+def test_a_fake_among_the_other_tensors_is_refused_by_the_foreign_function() -> None:
+    from kernwright.ops.norm_modulation import native
+
+    x, d = torch.randn(1, 4, 16), torch.randn(16)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(d)
+    launch = native.launch("norm_scale_shift", x.device, x.dtype)
+    assert not launch(x, fake, d, None, None, "layer", 1e-6, torch.empty_like(x))
 
 
 def test_an_op_may_be_met_for_the_first_time_inside_a_compiled_function() -> None:

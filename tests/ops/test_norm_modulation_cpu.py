@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -113,6 +114,18 @@ def test_what_the_kernels_do_not_take_is_refused_not_run() -> None:
     assert not takes(X, torch.zeros(16)[::2])
     assert not takes(X[0, 0])
     assert not takes(X[None])
+
+
+def test_calls_in_turn_of_every_dtype_and_device_end_where_they_belong() -> None:
+    """The short way leads where the last call went; what is not for that kernel is refused, and goes the long way."""
+    for dtype in (FP32, BF16, torch.float64, FP16, FP32, torch.float64):
+        x, d = torch.randn(1, 4, 16).to(dtype), torch.randn(16).to(dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y = ops.norm_scale_shift(x, d, d)
+            on_meta = ops.norm_scale_shift(x.to("meta"), d.to("meta"), d.to("meta"))
+        assert y.dtype == dtype and on_meta.device.type == "meta"
+        torch.testing.assert_close(y, ops.norm_scale_shift(x, d, d, backend="torch"), atol=0.03, rtol=0.03)
 
 
 def test_the_second_call_takes_the_short_way_and_agrees() -> None:

@@ -145,7 +145,7 @@ def test_a_chosen_implementations_error_is_the_callers() -> None:
         dispatch(torch.ones(2))
 
 
-def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> None:
+def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
     def launch(*arguments: Any) -> bool:
         return True
 
@@ -153,16 +153,24 @@ def test_a_launch_is_ready_after_the_first_call_and_only_where_it_may_run() -> N
         return OP.reference(*arguments, **named)
 
     dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device, dtype: launch)])
-    x = torch.ones(2)
-    assert dispatch.ready(x, None, None) is None
-    dispatch(x)
-    assert dispatch.ready(x, None, None) is launch
-    assert dispatch.ready(x, "cpu", "close") is launch
-    assert dispatch.ready(x, None, "exact") is None
-    assert dispatch.ready(x, "triton", None) is None
-    assert dispatch.ready(x.double(), None, None) is None
+    assert dispatch.latest(None, None) is None
+    dispatch(torch.ones(2), backend="torch")
+    assert dispatch.latest(None, None) is None
+    dispatch(torch.ones(2))
+    assert dispatch.latest(None, None) is launch
+    assert dispatch.latest("cpu", "close") is launch
+    assert dispatch.latest(None, "exact") is None
+    assert dispatch.latest("triton", None) is None
     with kernwright.prefer("triton"):
-        assert dispatch.ready(x, None, None) is None
+        assert dispatch.latest(None, None) is None
+        assert dispatch.latest("cpu", None) is launch
+
+
+def test_a_launch_that_could_be_mistaken_for_anothers_is_not_at_hand() -> None:
+    own = Implementation("cpu", "close", lambda: OP.reference, launch=lambda device, dtype: None)
+    dispatch = Dispatcher(OP, [own])
+    dispatch(torch.ones(2))
+    assert dispatch.latest(None, None) is None
 
 
 def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ class Dispatcher:
         self._check = check
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
-        self._ready: dict[tuple[int, torch.dtype], tuple[Backend, Launch]] = {}
+        self._latest: tuple[Backend, Launch] | None = None
 
     def __call__(
         self,
@@ -115,17 +115,17 @@ class Dispatcher:
         else:
             self._check_out(first, tensors, out)
             result = chosen.function(*tensors, **scalars, out=out)
-        if chosen.launch is not None and (place := (first.get_device(), first.dtype)) not in self._ready:
-            self._ready[place] = chosen.backend, chosen.launch(first.device, first.dtype)
+        if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
+            self._latest = chosen.backend, launch
         return result
 
-    def ready(self, first: Tensor, backend: Backend | None, contract: Contract | None) -> Launch | None:
-        """The foreign function that a call like this ended in before, if it may end there again without a look.
+    def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
+        """The foreign function that the last call ended in, if the next may end there too without a look at its shapes.
 
-        It answers for its own requirements, the kind of device among them; a preference, a contract and a gradient it
-        cannot know of.
+        It looks at tensors itself, device and dtype among the rest, and refuses what is not for it; a preference, a
+        contract and a gradient it cannot know of. To read all that from Python would cost more than all else here.
         """
-        found = self._ready.get((first.get_device(), first.dtype))
+        found = self._latest
         if found is None or contract == "exact":
             return None
         wanted = backend or preferred()

@@ -21,16 +21,16 @@ Launch = Callable[..., bool]  # a foreign function: all arguments by position, t
 class Implementation:
     """`load` gives the function: the op's own signature, and `out=`. Nothing is imported or built before.
 
-    `launch`, where there is one, gives the bare foreign function for a device and a dtype. It takes the op's arguments
-    by position and then the outputs, checks them itself, and answers whether it ran: so a call that is known to end
-    there needs no further look from Python.
+    `launch`, where there is one, gives the bare foreign function for a device and a dtype, unless it might be mistaken
+    for another device's. It takes the op's arguments by position and then the outputs, checks them itself, and answers
+    whether it ran: so a call that ends there needs no further look from Python.
     """
 
     backend: Backend
     contract: Contract
     load: Callable[[], Callable[..., Any]]
     requires: tuple[Requirement, ...] = ()
-    launch: Callable[[torch.device, torch.dtype], Launch] | None = None
+    launch: Callable[[torch.device, torch.dtype], Launch | None] | None = None
 
     def refusal(self, call: Call, contract: Contract | None = None) -> str | None:
         """The first requirement that does not hold, in words."""

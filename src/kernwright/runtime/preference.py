@@ -58,6 +58,7 @@ class Setting(Generic[Value]):
 
 _backends: Layers[Backend | None] = Layers("kernwright_backend")
 _strictness: Layers[bool] = Layers("kernwright_strict")
+_in_block, _in_program = _backends.block.get, _backends.program  # at hand: every call of an op asks
 
 
 def prefer(backend: Backend | None) -> Setting[Backend | None]:
@@ -71,7 +72,7 @@ def strict(on: bool = True) -> Setting[bool]:
 
 
 def preferred() -> Backend | None:
-    nearest = _backends.nearest()
+    nearest = _in_block() or (_in_program[-1] if _in_program else None)
     return nearest.value if nearest is not None else _environment_backend()
 
 

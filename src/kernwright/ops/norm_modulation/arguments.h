@@ -60,6 +60,7 @@ class Reader {
       return;
     }
     to->data = own.data_ptr();
+    refuse_nowhere(own);
     // The stride of an axis of size 1 leads nowhere, and may be any number.
     to->token_step = problem_->tokens == 1 ? 0 : own.stride(ndim_ - 2);
     to->batch_step = problem_->batches == 1 ? 0 : own.stride(0);
@@ -74,6 +75,7 @@ class Reader {
       return;
     }
     to->data = own.data_ptr();
+    refuse_nowhere(own);
     const int n = own.ndim();
     if (n == 0) return;
     last_axis(own, to, name);
@@ -120,6 +122,11 @@ class Reader {
   void check_device(ffi::TensorView own, const char* name) const {
     if (own.device().device_type != device_.device_type || own.device().device_id != device_.device_id)
       fail(name, "is on another device than x");
+  }
+
+  // A tensor that stands for another one (a fake, a wrapper) has elements, and no memory.
+  void refuse_nowhere(ffi::TensorView own) {
+    if (own.data_ptr() == nullptr && own.numel() != 0) takes_ = false;
   }
 
   void last_axis(ffi::TensorView own, Modulation* to, const char* name) {

@@ -90,7 +90,7 @@ def _triton(name: str) -> Callable[..., Any]:
 
 def _implementations(op: Op) -> list[Implementation]:
     load = partial(native.function, op.name, len(op.outputs))
-    launch = partial(native.launch, op.name)
+    launch = partial(native.shortcut, op.name)
     return [
         Implementation("cuda", "close", load, (on_cuda, tokens_fit, cuda_library_there), launch),
         Implementation("cpu", "close", load, (on_cpu, tokens_fit, cpu_library_there), launch),

@@ -63,6 +63,17 @@ def launch(op: str, device: torch.device, dtype: torch.dtype) -> Launch:
     return _cpu_function(op) if device.type == "cpu" else _cuda_function(op, architecture(device), dtype)
 
 
+def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
+    """For calls whose tensors nobody looks at before: the library refuses another dtype and another kind of device, but
+    it cannot tell a GPU of another architecture."""
+    return launch(op, device, dtype) if device.type == "cpu" or _gpus_are_alike() else None
+
+
+@cache
+def _gpus_are_alike() -> bool:
+    return len({architecture(torch.device("cuda", number)) for number in range(torch.cuda.device_count())}) == 1
+
+
 def function(op: str, outputs: int) -> Callable[..., Any]:
     """The op's own signature over a foreign function: allocates what a call returns, where it is not given."""
 
