@@ -13,7 +13,7 @@ SCRIPT = """
 import torch
 import library
 from library import scale
-from kernwright.ops.norm_scale_shift.definition import norm_scale_shift
+from kernwright.ops.norm_modulation.definition import norm_scale_shift
 
 x = torch.full((3, 4), 123456.5)
 scale(x); scale(x.t()); scale([x[:, :2], x.bfloat16()], 3); scale(torch.nn.Parameter(x))
@@ -48,7 +48,7 @@ for rows in (3, 5, 7):
     y = torch.ones(rows, 4)
     torch.testing.assert_close(compiled(y), model(y))
 """
-OP = "kernwright.ops.norm_scale_shift.definition:norm_scale_shift.reference"
+OP = "kernwright.ops.norm_modulation.definition:norm_scale_shift.reference"
 
 
 def test_a_program_with_torch(capture: Capturing) -> None:

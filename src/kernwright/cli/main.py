@@ -9,8 +9,10 @@ import typer
 
 from kernwright import __version__
 from kernwright.cli import baseline, ledger, task
+from kernwright.cli.build import build
 from kernwright.cli.bundle import bundle
 from kernwright.cli.capture import SETTINGS, capture
+from kernwright.cli.explain import explain
 from kernwright.cli.exploits import exploits
 from kernwright.cli.judge import judge
 from kernwright.cli.report import report
@@ -33,7 +35,9 @@ app.command("judge")(judge)
 app.command("capture", context_settings=SETTINGS)(capture)
 app.command("report")(report)
 app.command("bundle")(bundle)
+app.command("build")(build)
 app.command("exploits")(exploits)
+app.command("explain")(explain)
 app.command("sweep")(sweep)
 app.command("results")(results)
 app.command("sanitize")(sanitize)

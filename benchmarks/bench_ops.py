@@ -1,0 +1,187 @@
+"""kernwright.ops on this GPU, against the eager chain and against a copy of the same bytes: where each row stands.
+
+    python benchmarks/bench_ops.py [--rows GLOB] [--json FILE]
+
+All sides of a row run in one process, one after the other in each of several rounds, as CUDA graphs over as many input
+sets as exceed the cache several times; the figure is the median round. Read the ratios: another process has another
+clock. `host` is the time that a public call takes to return beyond a bare foreign call and the allocation of its
+output, on the smallest row. It is a look, not evidence: evidence comes from the judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernwright import ops
+from kernwright.ops.norm_modulation import native
+
+BF16, FP32 = torch.bfloat16, torch.float32
+COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out
+ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    tokens: int
+    width: int
+    modulation: tuple[str, torch.dtype] = ("row", BF16)
+    residual: bool = False
+    dtype: torch.dtype = BF16
+
+    def inputs(self) -> list[torch.Tensor]:
+        def draw(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
+            return torch.randn(sizes, device="cuda", dtype=dtype)
+
+        layout, dtype = self.modulation
+        sizes = {"row": (1, self.width), "token": (1, self.tokens, self.width), "frame": (1, 21, 1, self.width)}[layout]
+        modulations = [draw(*sizes, dtype=dtype) for _ in range(3 if self.residual else 2)]
+        tokens = [draw(1, self.tokens, self.width, dtype=self.dtype) for _ in range(1 + self.residual)]
+        return [*tokens, *modulations]
+
+    @property
+    def bytes(self) -> int:
+        """The fewest that must move: inputs once, outputs once."""
+        element = torch.empty(0, dtype=self.dtype).element_size()
+        tokens = (4 if self.residual else 2) * self.tokens * self.width * element
+        if self.modulation[0] != "token":
+            return tokens
+        own = torch.empty(0, dtype=self.modulation[1]).element_size()
+        return tokens + (3 if self.residual else 2) * self.tokens * self.width * own
+
+
+ROWS = [
+    Row("ln_s19_d3072", 19, 3072),
+    Row("ln_s195_d3072", 195, 3072),
+    Row("ln_s4096_d3072", 4096, 3072),
+    Row("ln_s8424_d3072", 8424, 3072),
+    Row("ln_s27030_d3072", 27030, 3072),
+    Row("ln_s44100_d5120", 44100, 5120),
+    Row("ln_s37800_d5120_fp32mod", 37800, 5120, ("row", FP32)),
+    Row("ln_s18144_d3072_token", 18144, 3072, ("token", BF16)),
+    Row("ln_s18144_d3072_token_fp32mod", 18144, 3072, ("token", FP32)),
+    Row("ln_s37800_d5120_frame", 37800, 5120, ("frame", BF16)),
+    Row("res_s195_d3072", 195, 3072, residual=True),
+    Row("res_s4096_d3072", 4096, 3072, residual=True),
+    Row("res_s8424_d3072", 8424, 3072, residual=True),
+    Row("res_s27030_d3072", 27030, 3072, residual=True),
+    Row("res_s44100_d5120", 44100, 5120, residual=True),
+    Row("ln_s8192_d128", 8192, 128),
+    Row("ln_s8424_d3073", 8424, 3073),
+    Row("ln_s2048_d16384", 2048, 16384),
+    Row("ln_s1024_d65536", 1024, 65536),
+    Row("ln_s8640_d5120_fp32", 8640, 5120, ("row", FP32), dtype=FP32),
+]
+
+
+def graph_of(call: Callable[..., Any], sets: list[list[torch.Tensor]]) -> Callable[[], None]:
+    """One replay runs the call once on each set."""
+    call(*sets[0])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = [call(*own) for own in sets]
+    del kept
+    return graph.replay
+
+
+def seconds(replay: Callable[[], None], times: int) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(times):
+        replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+def measure(row: Row) -> dict[str, Any]:
+    count = max(2, min(64, COLD_BYTES // row.bytes + 1))
+    sets = [row.inputs() for _ in range(count)]
+    op = ops.residual_norm_scale_shift if row.residual else ops.norm_scale_shift
+    half = row.bytes // 2
+    buffers = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(count + 1)]
+    copies = [[buffers[i + 1], buffers[i]] for i in range(count)]
+    sides: dict[str, Callable[[], None]] = {}
+    with torch.no_grad():
+        for backend in ("cuda", "triton", "torch"):
+            sides[backend] = graph_of(lambda *given, b=backend: op(*given, backend=b), sets)  # type: ignore[misc]
+        sides["copy"] = graph_of(lambda to, source: to.copy_(source), copies)
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for replay in sides.values():
+        seconds(replay, 3)
+    times = {name: max(1, int(0.01 / max(seconds(replay, 1), 1e-6))) for name, replay in sides.items()}
+    for _ in range(ROUNDS):
+        for name, replay in sides.items():
+            found[name].append(seconds(replay, times[name]) / times[name] / count)
+    middle = {name: statistics.median(values) for name, values in found.items()}
+    return {
+        "row": row.name,
+        "bytes": row.bytes,
+        **{f"{name}_us": round(value * 1e6, 2) for name, value in middle.items()},
+        "tb_per_s": round(row.bytes / middle["cuda"] / 1e12, 3),
+        "share_of_copy": round(middle["copy"] / middle["cuda"], 3),
+        "eager_over_cuda": round(middle["torch"] / middle["cuda"], 2),
+        "triton_over_cuda": round(middle["triton"] / middle["cuda"], 2),
+    }
+
+
+def host_cost() -> dict[str, float]:
+    """Microseconds to return, back to back, of a public call and of what it cannot do without."""
+    x, scale, shift = ROWS[0].inputs()
+    launch = native.launch("norm_scale_shift", x.device, x.dtype)
+    sides: dict[str, Callable[[], Any]] = {
+        "public": lambda: ops.norm_scale_shift(x, scale, shift),
+        "bare": lambda: launch(x, scale, shift, None, None, "layer", 1e-6, torch.empty_like(x)),
+    }
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    with torch.no_grad():
+        for _ in range(30):
+            for name, call in sides.items():
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                for _ in range(500):
+                    call()
+                found[name].append((time.perf_counter() - start) / 500 * 1e6)
+    middle = {name: round(statistics.median(values), 2) for name, values in found.items()}
+    return {**middle, "above_bare": round(middle["public"] - middle["bare"], 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default="*", help="a glob over the rows' names")
+    parser.add_argument("--json", type=Path, help="where the figures go, too")
+    asked = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("bench_ops: torch sees no CUDA device")
+    start = time.perf_counter()
+    ops.norm_scale_shift(*ROWS[0].inputs(), backend="cuda")
+    first_call = time.perf_counter() - start
+    figures = []
+    columns = ("cuda_us", "triton_us", "torch_us", "copy_us", "tb_per_s", "share_of_copy", "eager_over_cuda")
+    print(f"{'row':32}" + "".join(f"{name:>16}" for name in columns))
+    for row in ROWS:
+        if fnmatchcase(row.name, asked.rows):
+            figures.append(measure(row))
+            print(f"{row.name:32}" + "".join(f"{figures[-1][name]:>16}" for name in columns), flush=True)
+            torch.cuda.empty_cache()
+    host = host_cost()
+    print(f"host, us a call: {host}; first call {first_call:.1f} s")
+    if asked.json:
+        record = {"device": torch.cuda.get_device_name(), "rows": figures, "host": host, "first_call_s": first_call}
+        asked.json.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

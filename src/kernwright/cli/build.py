@@ -1,0 +1,35 @@
+"""kernwright build: native kernels built ahead of time, for machines without a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def build(
+    arch: Annotated[
+        list[str], typer.Option(help="sm_75, sm_80, sm_90, sm_100, ..., or cpu for this very processor; repeatable")
+    ],
+    out: Annotated[Path, typer.Option(help="the folder that the libraries go to")] = Path("kernwright-builds"),
+    only: Annotated[str, typer.Option(help="a glob over the libraries' names, as 'norm_scale_shift_*'")] = "*",
+) -> None:
+    """Builds the kernels of all ops into a folder. Where KERNWRIGHT_BUILDS names it, nothing needs to be built: the
+    machine must be of the same kind (x86_64, aarch64), with the same release of Kernwright and of apache-tvm-ffi."""
+    from kernwright.cli.console import out as console
+    from kernwright.errors import KernwrightError
+    from kernwright.runtime.ahead import build_ahead
+    from kernwright.runtime.library import BUILDS_VARIABLE, Target
+
+    targets = [Target.named(name) for name in arch]
+
+    def told(path: Path) -> None:
+        console.print(path.name, highlight=False)
+
+    done = build_ahead(targets, out.absolute(), only, told)
+    if not done:
+        raise KernwrightError(f"--only {only}: fits no library", "leave it away to build all")
+    console.print(
+        f"{len(done)} built; use them with {BUILDS_VARIABLE}={out.absolute()}", highlight=False, soft_wrap=True
+    )

@@ -1,0 +1,91 @@
+"""Norm, scale and shift as modules. Their parameters lie under `norm`, named as torch.nn.LayerNorm and RMSNorm name
+theirs, so that a checkpoint of a block that held such a norm loads as it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kernwright import ops
+
+
+class _Affine(nn.Module):
+    """What a norm learns, if anything: the state dict of torch's own module, without its forward."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self, width: int, weight: bool, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width, device=device, dtype=dtype)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(width, device=device, dtype=dtype)) if bias else None
+
+
+class _NormScaleShift(nn.Module):
+    norm_type: str
+
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-6,
+        elementwise_affine: bool = False,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.hidden_size, self.eps = hidden_size, eps
+        has_bias = elementwise_affine and bias and self.norm_type == "layer"
+        self.norm = _Affine(hidden_size, elementwise_affine, has_bias, device, dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.hidden_size}, eps={self.eps}, elementwise_affine={self.norm.weight is not None}"
+
+
+class _Plain(_NormScaleShift):
+    def forward(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+        """norm(x) * (1 + scale) + shift; shift comes first, as models call it"""
+        return ops.norm_scale_shift(
+            x, scale, shift, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
+        )
+
+
+class _BehindResidual(_NormScaleShift):
+    def forward(
+        self, residual: Tensor, x: Tensor, gate: Tensor | int | None, shift: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """r = residual + gate * x (gate 1 or None: residual + x); returns norm(r) * (1 + scale) + shift, and r"""
+        if isinstance(gate, int):
+            if gate != 1:
+                raise ValueError(f"gate: is the number {gate}; it is a tensor, 1 or None")
+            gate = None
+        return ops.residual_norm_scale_shift(
+            x, residual, scale, shift, gate, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
+        )
+
+
+class LayerNormScaleShift(_Plain):
+    """LayerNorm(x) * (1 + scale) + shift"""
+
+    norm_type = "layer"
+
+
+class RMSNormScaleShift(_Plain):
+    """RMSNorm(x) * (1 + scale) + shift"""
+
+    norm_type = "rms"
+
+
+class ScaleResidualLayerNormScaleShift(_BehindResidual):
+    """r = residual + gate * x; LayerNorm(r) * (1 + scale) + shift, and r"""
+
+    norm_type = "layer"
+
+
+class ScaleResidualRMSNormScaleShift(_BehindResidual):
+    """r = residual + gate * x; RMSNorm(r) * (1 + scale) + shift, and r"""
+
+    norm_type = "rms"

@@ -1,0 +1,79 @@
+// The foreign function of one op and dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
+// stream. Kept apart from the kernels, so that both compile at the same time.
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <sstream>
+#include <string>
+
+#include "arguments.h"
+#include "variant.h"
+
+namespace kernwright {
+
+int launch(const Problem& p, const Variant& v, int device, void* stream);
+const char* error_text(int error);
+
+namespace {
+
+bool run(Problem* problem, DLDevice device) {
+  if (problem->type != Type::KERNWRIGHT_TYPE) return false;
+  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  fold_batches(problem);
+  const Variant variant = choose_variant(*problem);
+  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
+  if (const int error = launch(*problem, variant, device.device_id, stream))
+    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  return true;
+}
+
+std::string described(Problem* problem) {
+  fold_batches(problem);
+  const Variant variant = choose_variant(*problem);
+  std::ostringstream out;
+  out << "vector " << variant.vector << ", ";
+  if (variant.steps) {
+    out << variant.steps << " a thread, " << (variant.is_kept ? "kept, " : "");
+  } else {
+    out << "streamed, ";
+  }
+  out << variant.lanes << " threads, " << variant.rows << " rows";
+  if (problem->batches > 1) out << ", " << problem->batches << " batches";
+  return out.str();
+}
+
+#if KERNWRIGHT_RESIDUAL
+#define KERNWRIGHT_PARAMETERS                                                                              \
+  ffi::TensorView x, ffi::TensorView residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate, \
+      MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum
+#define KERNWRIGHT_READ(problem, device) \
+  read(problem, device, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)
+#else
+#define KERNWRIGHT_PARAMETERS                                                                              \
+  ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,       \
+      ffi::String norm_type, double eps, ffi::TensorView y
+#define KERNWRIGHT_READ(problem, device) \
+  read(problem, device, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {})
+#endif
+
+bool call(KERNWRIGHT_PARAMETERS) {
+  Problem problem;
+  return KERNWRIGHT_READ(&problem, kDLCUDA) && run(&problem, x.device());
+}
+
+// What a call would run, in words; of tensors on any device, since nothing is launched.
+ffi::String variant(KERNWRIGHT_PARAMETERS) {
+  Problem problem;
+  if (!KERNWRIGHT_READ(&problem, x.device().device_type)) return "none";
+  return described(&problem);
+}
+
+}  // namespace
+}  // namespace kernwright
+
+#if KERNWRIGHT_RESIDUAL
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_norm_scale_shift, kernwright::call);
+#else
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(norm_scale_shift, kernwright::call);
+#endif
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);

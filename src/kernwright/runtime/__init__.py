@@ -1,0 +1,1 @@
+"""How an implementation of an op is chosen, built and launched."""

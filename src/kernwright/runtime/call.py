@@ -1,0 +1,75 @@
+"""Call: an op with the arguments that somebody gave it, before anything is chosen or launched."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.errors import KernwrightError
+from kernwright.ops.definition import Op
+
+
+class BadArgument(KernwrightError, ValueError):
+    """An argument that no implementation could take. It is found before anything is launched."""
+
+    def __init__(self, name: str, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{name}: {problem}", remedy)
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments by name, defaults filled in."""
+
+    op: Op
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, op: Op, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Call:
+        """Raises TypeError, as the op's own signature would, where they do not fit."""
+        bound = _signature(op.reference).bind(*arguments, **named)
+        bound.apply_defaults()
+        return cls(op, bound.arguments)
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that were given."""
+        given = {parameter.name: self.arguments[parameter.name] for parameter in self.op.tensor_parameters}
+        return {name: value for name, value in given.items() if isinstance(value, Tensor)}
+
+    @property
+    def first(self) -> Tensor:
+        """The tensor that the others are held against."""
+        return self.tensors[self.op.activations[0]]
+
+    @property
+    def needs_gradient(self) -> bool:
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors.values())
+
+    def check(self) -> None:
+        """What holds for every op: tensors where the signature has tensors, all on one device."""
+        for parameter in self.op.tensor_parameters:
+            value = self.arguments[parameter.name]
+            if not (isinstance(value, Tensor) or (value is None and parameter.optional)):
+                raise BadArgument(parameter.name, f"is a {type(value).__name__}, not a tensor")
+        device = self.first.device
+        for name, tensor in self.tensors.items():
+            if tensor.device != device:
+                raise BadArgument(name, f"is on {tensor.device}, {self.op.activations[0]} is on {device}")
+
+    @property
+    def parts(self) -> tuple[list[Any], dict[str, Any]]:
+        """Every tensor in its place, and every scalar by its name."""
+        names = [parameter.name for parameter in self.op.tensor_parameters]
+        scalars = {name: value for name, value in self.arguments.items() if name not in names}
+        return [self.arguments[name] for name in names], scalars
+
+
+@cache
+def _signature(reference: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(reference)

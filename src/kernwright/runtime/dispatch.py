@@ -1,0 +1,237 @@
+"""Dispatcher: runs an op with the implementation that the user asked for, or with the best one that takes the call.
+
+An explicit request that cannot be met is an error that names the requirement. An automatic choice may fall back to the
+reference, and says why once; `strict` makes that an error too. Once an implementation is chosen its errors are the
+caller's: nothing else is tried behind their back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.errors import KernwrightError
+from kernwright.ops.definition import Contract, Op
+from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.implementation import Implementation, Launch
+from kernwright.runtime.preference import Backend, is_strict, known, preferred
+
+Out = Tensor | Sequence[Tensor] | None
+MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
+
+
+class CannotRun(KernwrightError):
+    """No implementation that was asked for takes the call."""
+
+
+class Fallback(UserWarning):
+    """The reference runs in a kernel's place."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One implementation's answer to a call: that it takes it, or why not."""
+
+    implementation: Implementation
+    refusal: str | None
+
+    def __str__(self) -> str:
+        return f"{self.implementation}: {self.refusal or 'takes it'}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would run, and what every implementation says to the call."""
+
+    op: str
+    chosen: Implementation | None
+    preferred: Backend | None
+    answers: tuple[Answer, ...]
+
+    def __str__(self) -> str:
+        what = str(self.chosen) if self.chosen else "an error"
+        wish = f", as {self.preferred} is preferred" if self.preferred else ""
+        return "\n".join([f"{self.op}: {what}{wish}", *(f"  {answer}" for answer in self.answers)])
+
+
+class Dispatcher:
+    """One op and all ways to run it, best first. The reference is the last, and takes every call that is right at all.
+
+    `check` raises BadArgument for what the op itself cannot take.
+    """
+
+    def __init__(
+        self, op: Op, implementations: Sequence[Implementation] = (), check: Callable[[Call], None] | None = None
+    ) -> None:
+        self.op = op
+        self.implementations = (*implementations, Implementation("torch", "exact", lambda: _writing(op)))
+        self._check = check
+        self._told: set[str] = set()
+        self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
+        self._latest: tuple[Backend, Launch] | None = None
+
+    def __call__(
+        self,
+        *arguments: Any,
+        backend: Backend | None = None,
+        contract: Contract | None = None,
+        out: Out = None,
+        **named: Any,
+    ) -> Any:
+        call = Call.of(self.op, arguments, named)
+        return self.run(*call.parts, backend, contract, out)
+
+    def run(
+        self,
+        tensors: Sequence[Tensor | None],
+        scalars: Mapping[str, Any],
+        backend: Backend | None = None,
+        contract: Contract | None = None,
+        out: Out = None,
+    ) -> Any:
+        """A call with every tensor in its place and every scalar by its name, given or not.
+
+        A call like one before is neither checked nor chosen for again: both take longer than a kernel.
+        """
+        likeness = _likeness(tensors, scalars, backend or preferred(), contract)
+        chosen = self._chosen.get(likeness)
+        if chosen is None:
+            names = (parameter.name for parameter in self.op.tensor_parameters)
+            call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
+            self.check(call)
+            chosen = self.choose(call, backend, contract)
+            if len(self._chosen) >= MOST_REMEMBERED:
+                self._chosen.clear()
+            self._chosen[likeness] = chosen
+        first = tensors[0]
+        assert first is not None
+        if out is None:
+            result = chosen.function(*tensors, **scalars)
+        else:
+            self._check_out(first, tensors, out)
+            result = chosen.function(*tensors, **scalars, out=out)
+        if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
+            self._latest = chosen.backend, launch
+        return result
+
+    def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
+        """The foreign function that the last call ended in, if the next may end there too without a look at its shapes.
+
+        It looks at tensors itself, device and dtype among the rest, and refuses what is not for it; a preference, a
+        contract and a gradient it cannot know of. To read all that from Python would cost more than all else here.
+        """
+        found = self._latest
+        if found is None or contract == "exact":
+            return None
+        wanted = backend or preferred()
+        return found[1] if wanted is None or wanted == found[0] else None
+
+    def check(self, call: Call) -> None:
+        call.check()
+        if self._check is not None:
+            self._check(call)
+
+    def choose(self, call: Call, backend: Backend | None = None, contract: Contract | None = None) -> Implementation:
+        if contract not in (None, "exact", "close"):
+            raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
+        wanted = known(backend) if backend is not None else preferred()
+        refused: list[Answer] = []
+        for own in self.implementations:
+            if wanted in (None, own.backend):
+                answer = Answer(own, own.refusal(call, contract))
+                if answer.refusal is None:
+                    if own.backend == "torch" and wanted is None:
+                        self._fell_back(call, refused)
+                    return own
+                refused.append(answer)
+        reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
+        raise CannotRun(
+            f"{self.op.name} cannot run on {wanted}: {reasons}",
+            f"change what it names, or ask for another backend ({', '.join(self.backends)})",
+        )
+
+    @property
+    def backends(self) -> list[str]:
+        return list(dict.fromkeys(own.backend for own in self.implementations))
+
+    def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
+        call = Call.of(self.op, arguments, named)
+        self.check(call)
+        wanted = preferred()
+        answers = tuple(Answer(own, own.refusal(call, contract)) for own in self.implementations)
+        fit = (a.implementation for a in answers if a.refusal is None and wanted in (None, a.implementation.backend))
+        return Explanation(self.op.name, next(fit, None), wanted, answers)
+
+    def _fell_back(self, call: Call, refusals: Sequence[Answer]) -> None:
+        if not refusals:
+            return  # there is nothing else that could have run
+        reasons = "; ".join(map(str, refusals))
+        if is_strict():
+            raise CannotRun(
+                f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or leave strict off"
+            )
+        # What trains runs the reference by design, call after call: that is nothing to warn of.
+        if reasons not in self._told and not call.needs_gradient:
+            self._told.add(reasons)
+            warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=4)
+
+    def _check_out(self, first: Tensor, tensors: Sequence[Tensor | None], out: Out) -> None:
+        given = _listed(out)
+        if len(given) != len(self.op.outputs):
+            raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
+        if _any_trains(tensors):
+            raise BadArgument("out", "cannot be written where an input needs a gradient")
+        for name, tensor in zip(self.op.outputs, given, strict=True):
+            if tensor.device != first.device:
+                raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
+
+
+def _likeness(
+    tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], wanted: Backend | None, contract: Contract | None
+) -> tuple[Any, ...]:
+    """All that a check or a requirement may look at. What is no tensor is found out by the check."""
+    return (
+        wanted,
+        contract,
+        is_strict(),
+        _any_trains(tensors),
+        *scalars.values(),
+        *(
+            (value.shape, value.stride(), value.dtype, value.device) if isinstance(value, Tensor) else repr(value)
+            for value in tensors
+        ),
+    )
+
+
+def _any_trains(tensors: Sequence[Tensor | None]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in tensors)
+
+
+def _listed(tensors: Out) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors or ())
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)}"
+
+
+def _writing(op: Op) -> Callable[..., Any]:
+    """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
+
+    def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:
+        result = op.reference(*arguments, **scalars)
+        if out is None:
+            return result
+        for name, own, given in zip(op.outputs, _listed(result), _listed(out), strict=True):
+            if (found := _described(given)) != (wanted := _described(own)):
+                raise BadArgument("out", f"{name} is {found}, not {wanted}")
+            with torch.no_grad():
+                given.copy_(own)
+        return out
+
+    return reference

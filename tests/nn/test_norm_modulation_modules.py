@@ -1,0 +1,98 @@
+"""The modules against torch's own norm and a plain modulation; checkpoints of such a pair load as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import kernwright
+from kernwright.nn import (
+    LayerNormScaleShift,
+    RMSNormScaleShift,
+    ScaleResidualLayerNormScaleShift,
+    ScaleResidualRMSNormScaleShift,
+)
+
+D = 48
+PAIRS = {LayerNormScaleShift: nn.LayerNorm, RMSNormScaleShift: nn.RMSNorm}
+RESIDUAL_PAIRS = {ScaleResidualLayerNormScaleShift: nn.LayerNorm, ScaleResidualRMSNormScaleShift: nn.RMSNorm}
+
+
+class Eager(nn.Module):
+    """What models hold without a fused module: a norm, and the modulation in their forward."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+        return self.norm(x) * (1 + scale) + shift  # type: ignore[no-any-return]
+
+
+def drawn(eager: nn.Module) -> nn.Module:
+    for parameter in eager.parameters():
+        nn.init.normal_(parameter, 1.0, 0.2)
+    return eager
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("own", PAIRS)
+def test_it_is_the_norm_and_the_modulation(own: Any, affine: bool) -> None:
+    eager = drawn(Eager(PAIRS[own](D, eps=1e-6, elementwise_affine=affine)))
+    fused = own(D, eps=1e-6, elementwise_affine=affine)
+    assert fused.state_dict().keys() == eager.state_dict().keys()
+    fused.load_state_dict(eager.state_dict())
+    x, shift, scale = torch.randn(2, 6, D) + 1, torch.randn(2, 1, D), torch.randn(2, 1, D)
+    with torch.no_grad():
+        torch.testing.assert_close(fused(x, shift, scale), eager(x, shift, scale), atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("gate", [None, 1, "tensor"])
+@pytest.mark.parametrize("own", RESIDUAL_PAIRS)
+def test_behind_a_residual(own: Any, gate: Any) -> None:
+    gate = torch.randn(2, 1, D) if gate == "tensor" else gate
+    eager = drawn(Eager(RESIDUAL_PAIRS[own](D, eps=1e-6, elementwise_affine=True)))
+    fused = own(D, elementwise_affine=True)
+    fused.load_state_dict(eager.state_dict())
+    residual, x, shift, scale = (torch.randn(2, 6, D) for _ in range(4))
+    with torch.no_grad():
+        y, r = fused(residual, x, gate, shift, scale)
+        expected = residual + (1 if gate is None else gate) * x
+        torch.testing.assert_close(r, expected)
+        torch.testing.assert_close(y, eager(expected, shift, scale), atol=2e-5, rtol=2e-5)
+
+
+def test_a_gate_that_is_another_number_is_refused() -> None:
+    x = torch.zeros(1, 2, D)
+    with pytest.raises(ValueError, match="gate: is the number 2"):
+        ScaleResidualLayerNormScaleShift(D)(x, x, 2, x, x)
+
+
+def test_it_trains() -> None:
+    fused = LayerNormScaleShift(D, elementwise_affine=True)
+    eager = Eager(nn.LayerNorm(D, eps=1e-6))
+    x, shift, scale = torch.randn(2, 6, D), torch.randn(D), torch.randn(D)
+    gradients = []
+    for module in (fused, eager):
+        module(x, shift, scale).square().sum().backward()
+        gradients.append([parameter.grad for _, parameter in sorted(module.named_parameters())])
+    for own, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, expected)
+
+
+def test_it_compiles_into_one_graph() -> None:
+    fused = LayerNormScaleShift(D)
+    x, d = torch.randn(1, 4, D), torch.randn(D)
+    with torch.no_grad():
+        compiled = torch.compile(fused, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x, d, d), fused(x, d, d))
+
+
+def test_without_a_bias_and_in_another_dtype() -> None:
+    own = kernwright.nn.LayerNormScaleShift(D, elementwise_affine=True, bias=False, dtype=torch.bfloat16)
+    assert [(name, value.dtype) for name, value in own.state_dict().items()] == [("norm.weight", torch.bfloat16)]
+    assert "48, eps=1e-06, elementwise_affine=True" in repr(own)
+    assert not RMSNormScaleShift(D).state_dict()

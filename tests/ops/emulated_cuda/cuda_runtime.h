@@ -1,0 +1,156 @@
+// As much of CUDA as cuda_kernel.cu needs, on a CPU: the kernels' own code runs, thread by thread, without a GPU.
+//
+// A block's threads are contexts that one loop resumes in turn, each up to its next meeting (a barrier, or half a shuffle).
+// Threads of a block must meet at the same places in the same order, as a GPU asks of them too: where they do not, the
+// emulation stops with an error instead of going on. Blocks run one after the other, so shared memory is static.
+
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(threads)
+#define __grid_constant__
+
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct uint2 {
+  uint32_t x, y;
+};
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+
+namespace emulated {
+
+inline dim3 thread_index, block_index, block_size, grid_size;
+
+// A GPU faults on a load that is not aligned to its size; so does this.
+template <typename T>
+T load(const T* from) {
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(T)) throw std::runtime_error("a load is not aligned");
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+class Block {
+ public:
+  template <typename Body>
+  static void run(unsigned threads, const Body& body) {
+    Block block(threads);
+    block.go(body);
+  }
+
+  // A place where all threads meet.
+  static void meet(int where) {
+    Block& own = *current_;
+    own.places_[own.number_] = where;
+    swapcontext(&own.contexts_[own.number_], &own.loop_);
+  }
+
+  static float shuffle(float value, int step) {
+    Block& own = *current_;
+    own.values_[own.number_] = value;
+    meet(1);
+    const float other = current_->values_[current_->number_ ^ static_cast<unsigned>(step)];
+    meet(2);
+    return other;
+  }
+
+ private:
+  static constexpr size_t kStack = 64 * 1024;
+
+  explicit Block(unsigned threads)
+      : contexts_(threads), places_(threads, 0), values_(threads), stacks_(threads * kStack) {}
+
+  template <typename Body>
+  void go(const Body& body) {
+    current_ = this;
+    body_ = [](const void* own) { (*static_cast<const Body*>(own))(); };
+    argument_ = &body;
+    for (size_t i = 0; i < contexts_.size(); ++i) {
+      getcontext(&contexts_[i]);
+      contexts_[i].uc_stack.ss_sp = stacks_.data() + i * kStack;
+      contexts_[i].uc_stack.ss_size = kStack;
+      contexts_[i].uc_link = &loop_;
+      makecontext(&contexts_[i], &Block::enter, 0);
+    }
+    while (places_[0] != kDone) {
+      for (number_ = 0; number_ < contexts_.size(); ++number_) {
+        thread_index = dim3(number_ % block_size.x, number_ / block_size.x);
+        swapcontext(&loop_, &contexts_[number_]);
+      }
+      for (int place : places_)
+        if (place != places_[0]) throw std::runtime_error("threads of a block meet at different places");
+    }
+    current_ = nullptr;
+  }
+
+  static void enter() {
+    Block& own = *current_;
+    own.body_(own.argument_);
+    own.places_[own.number_] = kDone;
+  }
+
+  static constexpr int kDone = -1;
+  static inline Block* current_ = nullptr;
+  std::vector<ucontext_t> contexts_;
+  std::vector<int> places_;
+  std::vector<float> values_;
+  std::vector<char> stacks_;
+  ucontext_t loop_;
+  unsigned number_ = 0;
+  void (*body_)(const void*) = nullptr;
+  const void* argument_ = nullptr;
+};
+
+}  // namespace emulated
+
+#define threadIdx emulated::thread_index
+#define blockIdx emulated::block_index
+#define blockDim emulated::block_size
+#define gridDim emulated::grid_size
+
+inline void __syncthreads() { emulated::Block::meet(3); }
+inline float __shfl_xor_sync(unsigned, float value, int step) { return emulated::Block::shuffle(value, step); }
+template <typename T>
+T __ldg(const T* from) {
+  return emulated::load(from);
+}
+inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+
+using cudaStream_t = void*;
+enum cudaError_t { cudaSuccess = 0 };
+enum { cudaDevAttrMultiProcessorCount };
+inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+// A small GPU: one multiprocessor that holds one block, so that blocks stay for many tokens even in a small test.
+inline cudaError_t cudaDeviceGetAttribute(int* count, int, int) { return *count = 1, cudaSuccess; }
+template <typename Function>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int, int) {
+  return *blocks = 1, cudaSuccess;
+}

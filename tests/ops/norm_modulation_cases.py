@@ -1,0 +1,141 @@
+"""Calls that every implementation of norm_scale_shift and its residual twin is held to, by the judge's own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.contract import Expected, compare
+from kernwright.ops.registry import shipped_ops
+from kernwright.tasks.task import Tolerance
+
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+TOLERANCES = {BF16: 0.05, FP16: 0.05, FP32: 1e-5}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: x's sizes and dtype, each modulation's layout and dtype."""
+
+    name: str
+    batch: int = 2
+    tokens: int = 6
+    width: int = 64
+    frames: int = 3
+    dtype: torch.dtype = BF16
+    norm_type: str = "layer"
+    scale: tuple[str, torch.dtype] = ("batch", BF16)
+    shift: tuple[str, torch.dtype] = ("batch", BF16)
+    gate: tuple[str, torch.dtype] | None = None
+    weight: torch.dtype | None = None
+    bias: torch.dtype | None = None
+    residual: bool = False
+    gaps: bool = False  # tokens lie apart, and batches behind each other in another order
+    flat: bool = False  # x is [S, D]
+    offset: float = 0.5
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def op(self) -> str:
+        return "residual_norm_scale_shift" if self.residual else "norm_scale_shift"
+
+    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
+        """Drawn on the CPU, so that every device sees the same numbers."""
+        generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
+
+        def draw(*sizes: int) -> Tensor:
+            return torch.randn(sizes, generator=generator)
+
+        def tokens() -> Tensor:
+            if self.flat:
+                return (draw(self.tokens, self.width) * 2 + self.offset).to(self.dtype).to(device)
+            if self.gaps:  # [S, B, D + 5] turned around and cut
+                wide = (draw(self.tokens, self.batch, self.width + 5) * 2 + self.offset).to(self.dtype).to(device)
+                return wide.transpose(0, 1)[..., 2 : 2 + self.width]
+            return (draw(self.batch, self.tokens, self.width) * 2 + self.offset).to(self.dtype).to(device)
+
+        def modulation(how: tuple[str, torch.dtype]) -> Tensor:
+            layout, dtype = how
+            b, s, d = self.batch, self.tokens, self.width
+            if layout == "expanded":
+                return (draw(1) / 4).to(dtype).to(device).expand(d)
+            if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection: rows far apart
+                return (draw(b, 6 * d) / 4).to(dtype).to(device).chunk(6, dim=-1)[1][:, None, :]
+            sizes: tuple[int, ...] = {
+                "number": (), "one": (1,), "channel": (d,), "batch": (b, d), "row": (b, 1, d), "single": (1, 1, d),
+                "token": (b, s, d), "tokens of one": (1, s, d), "frame": (b, self.frames, 1, d),
+                "frame of one": (1, self.frames, 1, d), "column": (b, s, 1), "flat tokens": (s, d),
+            }[layout]  # fmt: skip
+            return (draw(*sizes) / 4).to(dtype).to(device)
+
+        given: dict[str, Tensor | None] = {"x": tokens()}
+        if self.residual:
+            given["residual"] = tokens()
+            given["gate"] = None if self.gate is None else modulation(self.gate)
+        given |= {"scale": modulation(self.scale), "shift": modulation(self.shift)}
+        for name, dtype in (("weight", self.weight), ("bias", self.bias)):
+            given[name] = None if dtype is None else (draw(self.width) / 4 + (name == "weight")).to(dtype).to(device)
+        return given
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        return {"norm_type": self.norm_type, "eps": 1e-6, **self.more}
+
+
+def cases() -> list[Case]:
+    def both(name: str, **more: Any) -> Iterator[Case]:
+        yield Case(name, **more)
+        yield Case(f"residual {name}", residual=True, gate=more.get("scale", ("batch", BF16)), **more)
+
+    found: list[Case] = []
+    layouts = ["number", "one", "channel", "batch", "row", "single", "token", "tokens of one", "frame", "frame of one"]
+    for layout in [*layouts, "column", "expanded", "chunk"]:
+        found += both(f"{layout} modulation", scale=(layout, BF16), shift=(layout, BF16))
+    found += both("frame and channel", scale=("frame", FP32), shift=("channel", BF16))
+    for dtype in (BF16, FP16, FP32):
+        for norm_type in ("layer", "rms"):
+            found += both(f"{norm_type} {dtype}", dtype=dtype, norm_type=norm_type, scale=("batch", dtype))
+            found += both(f"{norm_type} {dtype} weight", dtype=dtype, norm_type=norm_type, weight=dtype)
+        found += both(f"{dtype} weight and bias", dtype=dtype, weight=FP32, bias=FP32, scale=("one", BF16))
+        found += both(f"{dtype} mixed", dtype=dtype, scale=("row", FP32), shift=("token", FP16), weight=BF16, bias=FP16)
+    for width in (1, 2, 3, 7, 8, 31, 33, 100, 128, 129, 257, 1000, 1023, 3072, 3073):
+        found += both(f"width {width}", width=width, tokens=5, frames=1, scale=("row", FP32))
+    for width in (16384, 16390, 33000, 65535, 65536):
+        found += both(f"width {width}", width=width, tokens=2, batch=1, frames=1)
+    found += both("gaps", gaps=True, width=96)
+    found += both("gaps odd", gaps=True, width=97, dtype=FP32)
+    found += both("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16))
+    found += both("far from zero", dtype=FP32, offset=1000.0, width=513)
+    found += both("one token", batch=1, tokens=1, frames=1)
+    found += both("many tokens", batch=3, tokens=700, width=40, frames=7, scale=("frame", BF16))
+    found += both("no tokens", tokens=0, frames=1, scale=("row", BF16))
+    found += both("no batch", batch=0, scale=("channel", BF16), shift=("channel", BF16))
+    found.append(Case("residual without gate", residual=True))
+    return found
+
+
+CASES = {case.name: case for case in cases()}
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    """Held to the contract `close`, as the judge holds a candidate to it, and to x's layout."""
+    tensors = case.tensors(device)
+    op = shipped_ops()[case.op]
+    kept = {name: None if tensor is None else tensor.clone() for name, tensor in tensors.items()}
+    oracles, eagers = op.oracle(tensors, case.scalars), op.call(tensors, case.scalars)
+    result = run(*(tensors[parameter.name] for parameter in op.tensor_parameters), **case.scalars)
+    results = (result,) if isinstance(result, Tensor) else tuple(result)
+    assert len(results) == len(op.outputs)
+    limit = TOLERANCES[case.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
+    for name, own, oracle, eager in zip(op.outputs, results, oracles, eagers, strict=True):
+        assert (own.shape, own.dtype, own.device) == (eager.shape, eager.dtype, eager.device), name
+        if own.numel():
+            expected = Expected.of(oracle.cpu(), eager.cpu())
+            finding = compare(own.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
+            assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
+    for name, tensor in tensors.items():
+        assert tensor is None or torch.equal(tensor, kept[name]), f"{name} was changed"

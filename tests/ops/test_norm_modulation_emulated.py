@@ -1,0 +1,60 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: every case by the judge's rule, without a GPU.
+
+It finds wrong indices, masks, strides, roundings and meetings that not all threads keep; not what only hardware does.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from norm_modulation_cases import BF16, CASES, FP16, FP32, Case, verify
+
+from kernwright.ops.norm_modulation import native
+from kernwright.runtime.library import Library, Target, compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+HERE = Path(__file__).parent / "emulated_cuda"
+TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
+KINDS = [(dtype, residual) for dtype in TYPES for residual in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[torch.dtype, bool], Any]:
+    folder = tmp_path_factory.mktemp("emulated")
+    family = Path(native.__file__).parent
+    files = (*(HERE / name for name in ("emulation.cc", "cuda_runtime.h")), family / "arguments.h")
+
+    def built(kind: tuple[torch.dtype, bool]) -> Any:
+        import tvm_ffi
+
+        macros = (("KERNWRIGHT_TYPE", TYPES[kind[0]]), ("KERNWRIGHT_RESIDUAL", str(int(kind[1]))))
+        own = Library(f"emulated_{TYPES[kind[0]]}_{kind[1]}", files, macros)
+        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder))).run
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(KINDS, pool.map(built, KINDS), strict=True))
+
+
+def runner(case: Case, emulated: dict[tuple[torch.dtype, bool], Any]) -> Any:
+    run = emulated[case.dtype, case.residual]
+
+    def call(*tensors: Any, norm_type: str, eps: float) -> Any:
+        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
+        if case.residual:
+            x, residual, scale, shift, gate, weight, bias = tensors
+        else:
+            (x, scale, shift, weight, bias), residual, gate = tensors, None, None
+        total = outs[1] if case.residual else None
+        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    return call
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_close(name: str, emulated: dict[tuple[torch.dtype, bool], Any]) -> None:
+    verify(CASES[name], runner(CASES[name], emulated))

@@ -1,0 +1,174 @@
+"""The CUDA and Triton kernels on a GPU: every case by the judge's rule, and what only a GPU has: streams and graphs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from norm_modulation_cases import BF16, CASES, FP32, verify
+
+import kernwright
+from kernwright import ops
+
+pytestmark = pytest.mark.gpu
+BACKENDS = ["cuda", "triton"]
+GIB = 2**30
+
+
+def reference(*tensors: torch.Tensor, **scalars: Any) -> torch.Tensor:
+    return ops.norm_scale_shift(*tensors, **scalars, backend="torch")
+
+
+def call_of(backend: str) -> Callable[..., torch.Tensor]:
+    return lambda *tensors, **scalars: ops.norm_scale_shift(*tensors, **scalars, backend=backend)
+
+
+def drawn(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.randn(sizes, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_case_is_close(name: str, backend: str) -> None:
+    case = CASES[name]
+    verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("tokens", [1, 131, 132, 1056, 2112, 2113, 8424])
+@pytest.mark.parametrize("residual", [False, True])
+def test_every_grid_covers_every_token(tokens: int, residual: bool) -> None:
+    """From a block for each token to blocks that stay, and the uneven ends between."""
+    x, d = drawn(1, tokens, 3072), drawn(1, 3072)
+    with torch.no_grad():
+        if residual:
+            y, r = ops.residual_norm_scale_shift(x, x, d, d, d, backend="cuda")
+            torch.testing.assert_close(r.float(), x.float() * (1 + d.float()), atol=0.05, rtol=0.02)
+            torch.testing.assert_close(y.float(), reference(r, d, d).float(), atol=0.05, rtol=0.03)
+        else:
+            y = ops.norm_scale_shift(x, d, d, backend="cuda")
+            torch.testing.assert_close(y.float(), reference(x, d, d).float(), atol=0.05, rtol=0.03)
+
+
+def test_cuda_is_what_runs_by_itself() -> None:
+    x, d = drawn(1, 19, 3072), drawn(3072)
+    chosen = kernwright.explain("norm_scale_shift", x, d, d).chosen
+    assert chosen is not None and chosen.backend == "cuda"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_captured_call_replays_with_new_content(backend: str) -> None:
+    x, d = drawn(1, 200, 3072), drawn(1, 3072)
+    own = call_of(backend)
+    own(x, d, d)  # built, and loaded, before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = own(x, d, d)
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        torch.testing.assert_close(y.float(), reference(x, d, d).float(), atol=0.05, rtol=0.03)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_runs_on_the_current_stream(backend: str) -> None:
+    """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
+    x, d = drawn(1, 64, 1024), drawn(1024)
+    own = call_of(backend)
+    own(x, d, d)
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    inputs = [torch.full_like(x, float("nan")) for _ in streams]
+    contents = [drawn(1, 64, 1024) for _ in streams]
+    outputs = []
+    torch.cuda.synchronize()
+    for stream, mine, content in zip(streams, inputs, contents, strict=True):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)
+            mine.copy_(content)
+            outputs.append(own(mine, d, d))
+    torch.cuda.synchronize()
+    for y, content in zip(outputs, contents, strict=True):
+        torch.testing.assert_close(y.float(), reference(content, d, d).float(), atol=0.05, rtol=0.03)
+
+
+def test_it_runs_on_its_tensors_device() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    x, d = drawn(1, 8, 256).to("cuda:1"), drawn(256).to("cuda:1")
+    y = ops.norm_scale_shift(x, d, d, backend="cuda")
+    assert y.device == x.device and torch.cuda.current_device() == 0
+    torch.testing.assert_close(y.float(), reference(x, d, d).float(), atol=0.05, rtol=0.03)
+    with pytest.raises(ValueError, match="scale: is on"):
+        ops.norm_scale_shift(x, d.to("cuda:0"), d, backend="cuda")
+
+
+def test_tensors_beyond_two_to_the_31_elements() -> None:
+    tokens, width = 2**31 // 3072 + 1000, 3072
+    if torch.cuda.mem_get_info()[0] < 24 * GIB:
+        pytest.skip("needs 24 GiB of GPU memory")
+    x = torch.empty(1, tokens, width, device="cuda", dtype=BF16).normal_()
+    d = drawn(1, width)
+    for backend in BACKENDS:
+        y = call_of(backend)(x, d, d)
+        for part in (slice(0, 3), slice(tokens // 2, tokens // 2 + 3), slice(tokens - 3, tokens)):
+            expected = reference(x[:, part], d, d)
+            torch.testing.assert_close(y[:, part].float(), expected.float(), atol=0.05, rtol=0.03)
+        del y
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["gaps", "chunk modulation", "residual gaps odd", "width 3073"])
+def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
+    case = CASES[name]
+    own = getattr(ops, case.op)
+    names = ("x", "residual", "scale", "shift", "gate") if case.residual else ("x", "scale", "shift")
+    tensors = case.tensors("cuda")
+    given = [tensors[each] for each in names]
+    own(*given, backend=backend)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = own(*given, backend=backend)
+    results = results if isinstance(results, tuple) else (results,)
+    outputs = sum((result.numel() * result.element_size() + 511) // 512 * 512 for result in results)
+    assert torch.cuda.max_memory_allocated() - before <= outputs
+
+
+def test_many_threads_at_once() -> None:
+    x, d = drawn(1, 100, 3072), drawn(3072)
+    expected = ops.norm_scale_shift(x, d, d, backend="cuda")
+    wrong: list[int] = []
+
+    def run(number: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(50):
+                if not torch.equal(ops.norm_scale_shift(x, d, d, backend="cuda"), expected):
+                    wrong.append(number)
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_not_finite_shows_in_its_own_token_alone(backend: str) -> None:
+    x = drawn(1, 40, 3072, dtype=FP32)
+    x[0, 17, 5] = float("nan")
+    one = torch.ones(3072, device="cuda")
+    finite = call_of(backend)(x, one, one).isfinite().all(-1)[0]
+    assert not finite[17] and finite.sum() == 39
+
+
+def test_compiled_by_inductor_it_is_one_graph() -> None:
+    x, d = drawn(1, 195, 3072), drawn(1, 3072)
+    with torch.no_grad():
+        compiled = torch.compile(lambda a, b: ops.norm_scale_shift(a, b, b) * 2, fullgraph=True)
+        torch.testing.assert_close(compiled(x, d), ops.norm_scale_shift(x, d, d) * 2)

@@ -1,0 +1,50 @@
+"""kernwright.ops as a user meets it: every op under its own name, and nothing imported before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import kernwright
+from kernwright import ops
+from kernwright.ops.registry import shipped_ops
+
+
+def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:
+    defined = {name: op.reference.__module__.split(".")[2] for name, op in shipped_ops().items()}
+    assert defined == ops.FAMILIES
+
+
+def test_no_family_hides_an_op_of_the_same_name() -> None:
+    shipped_ops()  # every family is imported, and with that an attribute of the package
+    for name in ops.FAMILIES:
+        assert callable(getattr(ops, name)), name
+    assert set(ops.FAMILIES) <= set(dir(ops))
+
+
+def test_an_op_without_kernels_runs_its_reference() -> None:
+    x, scale, shift = torch.randn(2, 3, 4), torch.randn(4), torch.randn(4)
+    assert torch.equal(ops.scale_shift(x, scale, shift), x * (1 + scale) + shift)
+    out = torch.empty_like(x)
+    assert ops.scale_shift(x, scale, shift, scale_constant=0.0, out=out) is out
+    assert torch.equal(out, x * (0 + scale) + shift)
+
+
+def test_what_is_no_op_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'norm_scale_shrift'"):
+        _ = ops.norm_scale_shrift
+    with pytest.raises(AttributeError, match="no attribute 'explode'"):
+        _ = kernwright.explode
+
+
+def test_importing_kernwright_and_its_ops_imports_no_torch() -> None:
+    code = (
+        "import sys, kernwright, kernwright.ops\n"
+        "kernwright.prefer('triton')\n"
+        "print([name for name in ('torch', 'triton', 'tvm_ffi', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,255 @@
+"""What runs, what is said when it cannot, and what is never tried: with an op whose implementations leave a mark."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import kernwright
+from kernwright.errors import KernwrightError
+from kernwright.ops.definition import define
+from kernwright.runtime import dispatch as dispatch_module
+from kernwright.runtime import preference
+from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
+from kernwright.runtime.implementation import Implementation
+
+
+def twice(x: Tensor, w: Tensor | None = None, *, factor: float = 2.0) -> Tensor:
+    return x * factor if w is None else x * factor * w
+
+
+OP = define(outputs=["y"], activations=["x"])(twice)
+
+
+@pytest.fixture(autouse=True)
+def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
+    monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
+    preference.forget()
+    yield
+    preference.forget()
+
+
+def at_most(rows: int) -> Any:
+    return lambda call: None if call.first.shape[0] <= rows else f"x has more than {rows} rows"
+
+
+class Trace:
+    """A dispatcher whose implementations say that they ran."""
+
+    def __init__(self, cpu_rows: int = 4, triton_rows: int = 8) -> None:
+        self.ran: list[str] = []
+        self.dispatch = Dispatcher(
+            OP,
+            [
+                Implementation("cpu", "close", lambda: self.marked("cpu"), (at_most(cpu_rows),)),
+                Implementation("triton", "close", lambda: self.marked("triton"), (at_most(triton_rows),)),
+            ],
+        )
+
+    def marked(self, name: str) -> Any:
+        def run(*arguments: Any, **named: Any) -> Tensor:
+            self.ran.append(name)
+            return OP.reference(*arguments, **named)  # type: ignore[return-value]
+
+        return run
+
+
+def test_the_first_that_takes_the_call_runs() -> None:
+    trace = Trace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(trace.dispatch(torch.ones(2), factor=3.0), torch.full((2,), 3.0))
+        trace.dispatch(torch.ones(6))
+    assert trace.ran == ["cpu", "triton"]
+
+
+def test_a_fallback_says_why_once() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback, match=r"cpu \(close\): x has more than 4 rows; triton \(close\): x has more than 8"):
+        trace.dispatch(torch.ones(9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace.dispatch(torch.ones(10))
+    assert trace.ran == []
+
+
+def test_strict_makes_a_fallback_an_error() -> None:
+    with kernwright.strict(), pytest.raises(CannotRun, match="would run its reference: cpu"):
+        Trace().dispatch(torch.ones(9))
+
+
+@pytest.mark.parametrize("how", ["argument", "block", "program"])
+def test_an_explicit_request_that_cannot_be_met_names_the_requirement(how: str) -> None:
+    trace = Trace()
+    x = torch.ones(6)
+    with pytest.raises(CannotRun, match=r"twice cannot run on cpu: cpu \(close\): x has more than 4 rows"):
+        if how == "argument":
+            trace.dispatch(x, backend="cpu")
+        elif how == "block":
+            with kernwright.prefer("cpu"):
+                trace.dispatch(x)
+        else:
+            kernwright.prefer("cpu")
+            trace.dispatch(x)
+    with pytest.raises(CannotRun, match="it has no cuda implementation"):
+        trace.dispatch(x, backend="cuda")
+    assert trace.ran == []
+
+
+def test_a_request_is_followed_where_another_would_have_been_chosen() -> None:
+    trace = Trace()
+    trace.dispatch(torch.ones(2), backend="triton")
+    with kernwright.prefer("triton"):
+        trace.dispatch(torch.ones(2))
+        trace.dispatch(torch.ones(2), backend="cpu")
+        trace.dispatch(torch.ones(2), backend="torch")
+    assert trace.ran == ["triton", "triton", "cpu"]
+
+
+def test_exact_runs_the_eager_chain_and_says_so_where_no_kernel_is_exact() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback, match=r"cpu \(close\): is close, where exact was asked for"):
+        trace.dispatch(torch.ones(2), contract="exact")
+    assert trace.ran == []
+    with pytest.raises(KernwrightError, match="no contract 'roughly'"):
+        trace.dispatch(torch.ones(2), contract="roughly")
+
+
+def test_what_needs_a_gradient_runs_the_reference_without_a_word() -> None:
+    trace = Trace()
+    x = torch.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace.dispatch(x).sum().backward()
+    assert trace.ran == [] and torch.equal(x.grad, torch.full((2,), 2.0))
+    with pytest.raises(CannotRun, match="an input needs a gradient"):
+        trace.dispatch(x, backend="cpu")
+    with torch.no_grad():
+        trace.dispatch(x)
+    assert trace.ran == ["cpu"]
+
+
+def test_a_chosen_implementations_error_is_the_callers() -> None:
+    def broken(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError("launch failed")
+
+    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: broken)])
+    with pytest.raises(RuntimeError, match="launch failed"):
+        dispatch(torch.ones(2))
+
+
+def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
+    def launch(*arguments: Any) -> bool:
+        return True
+
+    def loaded(*arguments: Any, **named: Any) -> Any:
+        return OP.reference(*arguments, **named)
+
+    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device, dtype: launch)])
+    assert dispatch.latest(None, None) is None
+    dispatch(torch.ones(2), backend="torch")
+    assert dispatch.latest(None, None) is None
+    dispatch(torch.ones(2))
+    assert dispatch.latest(None, None) is launch
+    assert dispatch.latest("cpu", "close") is launch
+    assert dispatch.latest(None, "exact") is None
+    assert dispatch.latest("triton", None) is None
+    with kernwright.prefer("triton"):
+        assert dispatch.latest(None, None) is None
+        assert dispatch.latest("cpu", None) is launch
+
+
+def test_a_launch_that_could_be_mistaken_for_anothers_is_not_at_hand() -> None:
+    own = Implementation("cpu", "close", lambda: OP.reference, launch=lambda device, dtype: None)
+    dispatch = Dispatcher(OP, [own])
+    dispatch(torch.ones(2))
+    assert dispatch.latest(None, None) is None
+
+
+def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace()
+    asked: list[int] = []
+    choose = trace.dispatch.choose
+    monkeypatch.setattr(trace.dispatch, "choose", lambda *given: (asked.append(1), choose(*given))[1])
+    for x in (torch.ones(2), torch.zeros(2), torch.ones(2)):
+        trace.dispatch(x)
+    assert len(asked) == 1
+    different: list[Any] = [
+        lambda: trace.dispatch(torch.ones(3)),
+        lambda: trace.dispatch(torch.ones(4)[::2]),
+        lambda: trace.dispatch(torch.ones(2).double()),
+        lambda: trace.dispatch(torch.ones(2), torch.ones(2)),
+        lambda: trace.dispatch(torch.ones(2), factor=4.0),
+        lambda: trace.dispatch(torch.ones(2), backend="triton"),
+        lambda: trace.dispatch(torch.ones(2, requires_grad=True)),
+    ]
+    for number, call in enumerate(different, 2):
+        call()
+        assert len(asked) == number
+    with kernwright.prefer("torch"):
+        trace.dispatch(torch.ones(2))
+    with kernwright.strict():
+        trace.dispatch(torch.ones(2))
+    assert len(asked) == len(different) + 3
+    assert trace.ran.count("triton") == 1
+
+
+def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
+    trace = Trace()
+    with pytest.warns(Fallback):
+        trace.dispatch(torch.ones(9))
+    with kernwright.strict(), pytest.raises(CannotRun):
+        trace.dispatch(torch.ones(9))
+
+
+def test_not_every_choice_is_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_module, "MOST_REMEMBERED", 3)
+    trace = Trace(cpu_rows=100)
+    for rows in range(1, 20):
+        trace.dispatch(torch.ones(rows))
+    assert len(trace.dispatch._chosen) <= 3 and len(trace.ran) == 19
+
+
+def test_wrong_arguments_are_named() -> None:
+    dispatch = Trace().dispatch
+    with pytest.raises(BadArgument, match="w: is a float, not a tensor"):
+        dispatch(torch.ones(2), 1.5)
+    with pytest.raises(BadArgument, match="x: is a NoneType, not a tensor"):
+        dispatch(None)
+    with pytest.raises(BadArgument, match="w: is on meta, x is on cpu"):
+        dispatch(torch.ones(2), torch.ones(2, device="meta"))
+    with pytest.raises(BadArgument, match=r"out: y is torch.float32 \[3\], not torch.float32 \[2\]"):
+        dispatch(torch.ones(2), out=torch.ones(3), backend="torch")
+    with pytest.raises(BadArgument, match=r"out: has 2 tensor\(s\), twice gives 1"):
+        dispatch(torch.ones(2), out=[torch.ones(2)] * 2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'factory'"):
+        dispatch(torch.ones(2), factory=2.0)
+
+
+def test_an_ops_own_check_comes_before_any_choice() -> None:
+    def refuse(call: Call) -> None:
+        raise BadArgument("x", "is not to its liking")
+
+    with pytest.raises(BadArgument, match="x: is not to its liking"):
+        Dispatcher(OP, [], refuse)(torch.ones(2), backend="cuda")
+
+
+def test_an_explanation_lists_everybody() -> None:
+    dispatch = Trace().dispatch
+    explanation = dispatch.explain(torch.ones(6))
+    assert explanation.chosen is not None and explanation.chosen.backend == "triton"
+    assert str(explanation).splitlines() == [
+        "twice: triton (close)",
+        "  cpu (close): x has more than 4 rows",
+        "  triton (close): takes it",
+        "  torch (exact): takes it",
+    ]
+    with kernwright.prefer("cpu"):
+        assert str(dispatch.explain(torch.ones(6))).startswith("twice: an error, as cpu is preferred")

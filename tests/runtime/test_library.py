@@ -1,0 +1,132 @@
+"""Native libraries: built once, found again, rebuilt when broken, and used where nothing can be built."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.runtime import library as module
+from kernwright.runtime.library import (
+    BUILDS_VARIABLE,
+    CACHE_VARIABLE,
+    Library,
+    Target,
+    cache_folder,
+    compiler,
+    is_whole,
+)
+
+CPU = Target("cpu")
+SOURCE = """
+#include <tvm/ffi/function.h>
+#include "number.h"
+static int64_t answer() { return KERNWRIGHT_NUMBER + NUMBER; }
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(answer, answer);
+"""
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv(BUILDS_VARIABLE, raising=False)
+    (tmp_path / "answer.cc").write_text(SOURCE)
+    (tmp_path / "number.h").write_text("#define NUMBER 2\n")
+    return tmp_path / "answer.cc", tmp_path / "number.h"
+
+
+def small(sources: tuple[Path, ...], number: int = 40) -> Library:
+    return Library("answer", sources, (("KERNWRIGHT_NUMBER", str(number)),))
+
+
+@needs_compiler
+def test_it_is_built_once_and_rebuilt_when_it_is_broken(
+    sources: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = small(sources)
+    assert own.find(CPU) is None
+    assert own.load(CPU).answer() == 42
+    path = own.find(CPU)
+    assert path is not None and path.parent == cache_folder()
+    assert sorted(p.name for p in path.parent.iterdir() if not p.name.startswith(".")) == [
+        path.name, path.name + ".sha256",
+    ]  # fmt: skip
+    monkeypatch.setattr(Library, "_compile", lambda *_: pytest.fail("was built again"))
+    assert own.need(CPU) == path
+    monkeypatch.undo()
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(path.parent.parent))
+    path.write_bytes(path.read_bytes()[:1000])
+    assert own.find(CPU) is None
+    assert is_whole(own.need(CPU))
+
+
+@needs_compiler
+def test_built_ahead_it_is_used_where_nothing_can_be_built(
+    sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = small(sources)
+    monkeypatch.setattr(module, "compiler", lambda: None)
+    assert own.unavailable(CPU) == "there is no C++ compiler, and answer was not built ahead for cpu"
+    with pytest.raises(EnvironmentProblem, match="answer cannot be built for cpu: there is no C\\+\\+ compiler"):
+        own.need(CPU)
+    monkeypatch.undo()
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    ahead = own.build(CPU, tmp_path / "ahead")
+    monkeypatch.setattr(module, "compiler", lambda: None)
+    monkeypatch.setenv(BUILDS_VARIABLE, f"{tmp_path / 'nothing'}:{tmp_path / 'ahead'}")
+    assert own.unavailable(CPU) is None
+    assert own.need(CPU) == ahead
+    assert own.load(CPU).answer() == 42
+
+
+@needs_compiler
+def test_two_processes_may_build_at_once(sources: tuple[Path, ...]) -> None:
+    code = (
+        "import sys; from pathlib import Path; from kernwright.runtime.library import Library, Target\n"
+        "own = Library('answer', tuple(map(Path, sys.argv[1:])), (('KERNWRIGHT_NUMBER', '40'),))\n"
+        "print(own.load(Target('cpu')).answer())"
+    )
+    command = [sys.executable, "-c", code, *map(str, sources)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=120)[0] for process in both] == ["42\n", "42\n"]
+    assert small(sources).find(CPU)
+
+
+@needs_compiler
+def test_a_compilers_complaint_reaches_the_user(sources: tuple[Path, ...]) -> None:
+    sources[0].write_text("not C++\n")
+    with pytest.raises(EnvironmentProblem, match=r"answer could not be built for cpu:\n.*error"):
+        small(sources).need(CPU)
+    assert not list(cache_folder().glob(".building-*"))
+
+
+def test_all_that_a_library_is_made_of_is_in_its_name(sources: tuple[Path, ...], tmp_path: Path) -> None:
+    names = {
+        small(sources).file_name(CPU),
+        small(sources, 41).file_name(CPU),
+        small(sources).file_name(Target("sm_90")),
+    }
+    assert len(names) == 3
+    other = tmp_path / "other"
+    other.mkdir()
+    for source in sources:
+        (other / source.name).write_text(source.read_text())
+    moved = tuple(other / source.name for source in sources)
+    assert small(moved).file_name(CPU) in names, "where the sources lie is no part of it"
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    (changed / "answer.cc").write_text(sources[0].read_text())
+    (changed / "number.h").write_text("#define NUMBER 3\n")
+    assert small((changed / "answer.cc", changed / "number.h")).file_name(CPU) not in names
+
+
+def test_a_folder_that_cannot_be_written_is_named(sources: tuple[Path, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="cannot be written"):
+        small(sources).build(CPU, tmp_path / "file" / "folder")

@@ -1,0 +1,93 @@
+"""Whose wish counts: the block's before the program's before the environment's, and each thread's block its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import kernwright
+from kernwright.errors import KernwrightError
+from kernwright.runtime import preference
+from kernwright.runtime.preference import is_strict, preferred
+
+
+@pytest.fixture(autouse=True)
+def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
+    monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
+    preference.forget()
+    yield
+    preference.forget()
+
+
+def test_nothing_is_preferred_at_first() -> None:
+    assert preferred() is None and not is_strict()
+
+
+def test_a_call_holds_for_the_program_and_in_other_threads() -> None:
+    kernwright.prefer("triton")
+    kernwright.strict()
+    seen: list[object] = []
+    thread = threading.Thread(target=lambda: seen.extend([preferred(), is_strict()]))
+    thread.start()
+    thread.join()
+    assert [preferred(), is_strict()] == seen == ["triton", True]
+
+
+def test_a_block_holds_inside_it_and_in_its_thread_alone() -> None:
+    kernwright.prefer("cpu")
+    seen: list[object] = []
+    with kernwright.prefer("triton"):
+        assert preferred() == "triton"
+        thread = threading.Thread(target=lambda: seen.append(preferred()))
+        thread.start()
+        thread.join()
+        with kernwright.prefer(None):
+            assert preferred() is None
+        assert preferred() == "triton"
+    assert preferred() == "cpu" and seen == ["cpu"]
+
+
+def test_a_block_is_left_by_an_error_too() -> None:
+    with pytest.raises(RuntimeError), kernwright.prefer("triton"), kernwright.strict():
+        raise RuntimeError
+    assert preferred() is None and not is_strict()
+
+
+def test_blocks_of_two_threads_do_not_undo_each_other() -> None:
+    both_made, entered = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30)
+    seen: dict[str, object] = {}
+
+    def run(backend: preference.Backend) -> None:
+        block = kernwright.prefer(backend)
+        both_made.wait()
+        with block:
+            entered.wait()
+            seen[backend] = preferred()
+
+    threads = [threading.Thread(target=run, args=(backend,)) for backend in ("cpu", "triton")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {"cpu": "cpu", "triton": "triton"} and preferred() is None
+
+
+def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(preference.BACKEND_VARIABLE, "torch")
+    monkeypatch.setenv(preference.STRICT_VARIABLE, "1")
+    preference.forget()
+    assert preferred() == "torch" and is_strict()
+    with kernwright.prefer("cpu"), kernwright.strict(False):
+        assert preferred() == "cpu" and not is_strict()
+
+
+def test_a_backend_that_is_none_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KernwrightError, match="there is no backend 'cutlass'"):
+        kernwright.prefer("cutlass")  # type: ignore[arg-type]
+    monkeypatch.setenv(preference.BACKEND_VARIABLE, "rocm")
+    preference.forget()
+    with pytest.raises(KernwrightError, match="KERNWRIGHT_BACKEND: there is no backend 'rocm'"):
+        preferred()
