@@ -24,11 +24,11 @@ from typing import Any
 from kernwright.judge import procfs
 from kernwright.judge.block import Block
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
-from kernwright.judge.family import Family, adopt_orphans
 from kernwright.judge.vigil import Vigil
 from kernwright.judge.walls import Walls
 from kernwright.judge.watchdog import watchdog
 from kernwright.judge.worker_environment import worker_environment, zygote_environment
+from kernwright.judge.worker_family import Family, adopt_orphans
 from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed, printable
 from kernwright.judge.worker_log import WorkerLog
 from kernwright.judge.worker_memory import WorkerMemory

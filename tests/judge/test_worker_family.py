@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernwright.judge import procfs
-from kernwright.judge.family import Family
+from kernwright.judge.worker_family import Family
 
 
 def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
         sent.extend((pid, number) for pid in pids)
         ended_at.extend(looks if number == signal.SIGKILL else [])
 
-    monkeypatch.setattr("kernwright.judge.family._signal_all", signal_all)
+    monkeypatch.setattr("kernwright.judge.worker_family._signal_all", signal_all)
     assert family._end_together() == {11, 12}
     assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
     assert ended_at == [6], "two quiet looks before anybody is ended"
