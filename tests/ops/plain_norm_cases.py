@@ -108,7 +108,7 @@ CASES = {case.name: case for case in cases()}
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     """Held to the contract `close`, as the judge holds a candidate to it, and to x's layout.
 
-    The eager chain is the CPU's: it takes a float32 affine of half-width rows, where torch's LayerNorm on a GPU does not.
+    The eager chain is the CPU's: unlike a GPU's LayerNorm it takes a float32 affine of half-width rows.
     """
     op, scalars = shipped_ops()[case.op], {"eps": 1e-6}
     own = case.tensors()

@@ -1,4 +1,4 @@
-"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind checks of its own."""
+"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind own checks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """LayerNorm and RMSNorm in Triton: what runs on a GPU where there is no nvcc.
 
 Contract: close. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding.
-Bytes a row: read once and written once up to a width of HELD; a wider row is read three times, the second and third time
-out of the cache. Small rows (512 and below) come several a program, in one pass.
+Bytes a row: read once and written once up to a width of 16384; a wider row is read three times, the second and third
+time out of the cache. Small rows (512 and below) come several a program, in one pass.
 Share of a copy's bandwidth: not measured yet.
 """
 
