@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ def test_it_is_torchs_norm_and_loads_its_state(own: Any, affine: bool, dtype: to
     assert fused.state_dict().keys() == eager.state_dict().keys()
     fused.load_state_dict(eager.state_dict())
     assert repr(fused) == repr(eager)
+    assert list(signature(fused.forward).parameters) == list(signature(eager.forward).parameters)
     x = (torch.randn(2, 6, D) / 50).to(dtype)
     with torch.no_grad():
         assert torch.equal(fused(x), eager(x))  # on a CPU torch's own norm is what runs
@@ -67,5 +69,5 @@ def test_it_compiles_into_one_graph(own: Any) -> None:
 def test_what_it_cannot_norm_is_named(own: Any) -> None:
     with pytest.raises(ValueError, match=r"normalized_shape: is \[4, 48\]; the norm is over the last axis alone"):
         own([4, D])
-    with pytest.raises(ValueError, match=r"x: is \[2, 47\], the module norms rows of 48"):
+    with pytest.raises(ValueError, match=r": is \[2, 47\], the module norms rows of 48"):
         own(D, elementwise_affine=False)(torch.zeros(2, 47))

@@ -1,5 +1,5 @@
 """LayerNorm and RMSNorm over the last axis: torch's own modules, with a fused forward. Where such a module stood, with
-its state dict, one of these may stand."""
+its state dict, one of these may stand; so the forwards name their argument as torch's do."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         _check_last_axis_alone(self.normalized_shape)
 
-    def forward(self, x: Tensor) -> Tensor:
-        _check_width(x, self.normalized_shape[0])
-        return ops.layer_norm(x, self.weight, self.bias, eps=self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        _check_width("input", input, self.normalized_shape[0])
+        return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -49,7 +49,7 @@ class RMSNorm(nn.RMSNorm):
         _check_last_axis_alone(self.normalized_shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        _check_width(x, self.normalized_shape[0])
+        _check_width("x", x, self.normalized_shape[0])
         return ops.rms_norm(x, self.weight, eps=_machine_epsilon(x) if self.eps is None else self.eps)
 
 
@@ -58,7 +58,7 @@ def _machine_epsilon(x: Tensor) -> float:
     return torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
 
 
-def _check_width(x: Tensor, width: int) -> None:
+def _check_width(name: str, given: Tensor, width: int) -> None:
     """Without a weight nothing else would notice."""
-    if x.shape[-1] != width:
-        raise ValueError(f"x: is {list(x.shape)}, the module norms rows of {width}")
+    if given.shape[-1] != width:
+        raise ValueError(f"{name}: is {list(given.shape)}, the module norms rows of {width}")
