@@ -58,6 +58,7 @@ def test_axes_grow_together_where_every_tensor_allows_it(library: Any) -> None:
     assert runs(rows(2, 24, 7, 128).transpose(1, 2)) == ["1 x 336"]  # turned around, and so is the output
     assert runs(rows(2, 24, 7, 128).transpose(1, 2), y=rows(2, 7, 24, 128)) == ["7 x 24"] * 2
     assert runs(rows(4, 6, 64)[:, :5]) == ["4 x 5"]
+    assert runs(rows(4, 5, 64), y=rows(4, 6, 64)[:, :5]) == ["4 x 5"]
     assert runs(rows(1, 64).expand(5, 64)) == ["1 x 5"]
     assert runs(rows(3, 6, 6, 64)[:2, :5, :4]) == ["5 x 4"] * 2  # the shortest axis is walked on the host
     assert runs(rows(300).as_strided((1, 4, 64), (3, 64, 1))) == ["1 x 4"]  # of one batch no step is taken
