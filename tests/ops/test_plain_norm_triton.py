@@ -64,7 +64,7 @@ def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
         assert lines and (not narrow or (width == 128 and access == "ld.global" and len(narrow) <= 2)), narrow
 
 
-def test_rows_merge_as_the_native_ones_do() -> None:
+def test_rows_merge() -> None:
     from kernwright.ops.plain_norm.rows import batches
 
     def runs(x: torch.Tensor, y: torch.Tensor | None = None) -> list[tuple[int, ...]]:

@@ -67,10 +67,10 @@ class Rows {
   void each(const Run& run) {
     if (x_.numel() == 0) return;
     merge_axes();
-    // The two longest become the grid. Of them the one whose rows lie closer are the tokens.
+    // The two longest become the grid. Tokens, which share blocks, are the one whose rows lie closer, if it fills them.
     sort_axes([](const Axis& a, const Axis& b) { return a.size > b.size; });
     Axis token = count_ > 0 ? axes_[0] : Axis{}, batch = count_ > 1 ? axes_[1] : Axis{};
-    if (count_ > 1 && output_step(batch) < output_step(token)) std::swap(batch, token);
+    if (batch.size >= kRowsThatFill && output_step(batch) < output_step(token)) std::swap(batch, token);
     Problem own = *problem_;
     own.batches = batch.size;
     own.tokens = token.size;
@@ -83,6 +83,7 @@ class Rows {
 
  private:
   static constexpr int kMostMembers = 4, kMostAxes = 15;
+  static constexpr int64_t kRowsThatFill = 16;  // a block of small rows: 8 of 128 elements at once, 16 of 64
 
   struct Axis {
     int64_t size = 1;
