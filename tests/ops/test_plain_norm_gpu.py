@@ -15,6 +15,9 @@ from kernwright.nn import LayerNorm, RMSNorm
 pytestmark = pytest.mark.gpu
 BACKENDS = ["cuda", "triton"]
 GIB = 2**30
+# Each has a neighbour that takes the same variant, and seconds on a GPU are few.
+REPEATED = [f"width {width}" for width in (2, 31, 40, 257)]
+CALLS = [name for name in CASES if name not in REPEATED]
 
 
 def drawn(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -29,14 +32,14 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found.float(), expected.float(), atol=0.02, rtol=0.02)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_case_is_close(name: str, backend: str) -> None:
     case = CASES[name]
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
-@pytest.mark.parametrize("rows", [1, 131, 1057, 16897, 648720])
+@pytest.mark.parametrize("rows", [131, 16897, 648720])
 def test_every_grid_of_small_rows_covers_every_row(rows: int) -> None:
     """From fewer rows than a block has to blocks that stay, and the uneven ends between."""
     x, weight = drawn(rows, 128), drawn(128)
@@ -80,7 +83,7 @@ def test_rows_beyond_two_to_the_31_elements() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["packed heads", "cut heads", "gaps odd", "turned heads"])
+@pytest.mark.parametrize("name", ["packed heads", "cut heads"])
 def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
     own, given = getattr(ops, CASES[name].op), CASES[name].arguments("cuda")
     own(*given, backend=backend)
