@@ -31,8 +31,14 @@ COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out
 ROUNDS = 9
 
 
+def draw(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(sizes, device="cuda", dtype=dtype)
+
+
 @dataclass(frozen=True)
 class Row:
+    """norm_scale_shift, or behind a residual its twin."""
+
     name: str
     tokens: int
     width: int
@@ -40,10 +46,11 @@ class Row:
     residual: bool = False
     dtype: torch.dtype = BF16
 
-    def inputs(self) -> list[torch.Tensor]:
-        def draw(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
-            return torch.randn(sizes, device="cuda", dtype=dtype)
+    @property
+    def op(self) -> Callable[..., Any]:
+        return ops.residual_norm_scale_shift if self.residual else ops.norm_scale_shift
 
+    def inputs(self) -> list[torch.Tensor]:
         layout, dtype = self.modulation
         sizes = {"row": (1, self.width), "token": (1, self.tokens, self.width), "frame": (1, 21, 1, self.width)}[layout]
         modulations = [draw(*sizes, dtype=dtype) for _ in range(3 if self.residual else 2)]
@@ -61,7 +68,32 @@ class Row:
         return tokens + (3 if self.residual else 2) * self.tokens * self.width * own
 
 
-ROWS = [
+@dataclass(frozen=True)
+class NormRow:
+    """layer_norm with weight and bias, or rms_norm with a weight."""
+
+    name: str
+    rows: int
+    width: int
+    dtype: torch.dtype = BF16
+    packed: bool = False  # one of three projections that lie in one tensor: 24 heads, then the next token's
+
+    @property
+    def op(self) -> Callable[..., Any]:
+        return ops.layer_norm if self.name.startswith("plain_ln") else ops.rms_norm
+
+    def inputs(self) -> list[torch.Tensor]:
+        affine = [draw(self.width, dtype=self.dtype) for _ in range(2 if self.op is ops.layer_norm else 1)]
+        if self.packed:
+            return [draw(self.rows // 24, 72, self.width, dtype=self.dtype)[:, 24:48], *affine]
+        return [draw(self.rows, self.width, dtype=self.dtype), *affine]
+
+    @property
+    def bytes(self) -> int:
+        return 2 * self.rows * self.width * torch.empty(0, dtype=self.dtype).element_size()
+
+
+ROWS: list[Row | NormRow] = [
     Row("ln_s19_d3072", 19, 3072),
     Row("ln_s195_d3072", 195, 3072),
     Row("ln_s4096_d3072", 4096, 3072),
@@ -82,6 +114,14 @@ ROWS = [
     Row("ln_s2048_d16384", 2048, 16384),
     Row("ln_s1024_d65536", 1024, 65536),
     Row("ln_s8640_d5120_fp32", 8640, 5120, ("row", FP32), dtype=FP32),
+    NormRow("plain_ln_8640x5120_fp32", 8640, 5120, FP32),
+    NormRow("plain_ln_8424x3072", 8424, 3072),
+    NormRow("plain_rms_1320x128", 1320, 128),
+    NormRow("plain_rms_16384x128", 16384, 128),
+    NormRow("plain_rms_648720x128", 648720, 128),
+    NormRow("plain_rms_648720x128_packed", 648720, 128, packed=True),
+    NormRow("plain_rms_648720x96", 648720, 96),
+    NormRow("plain_rms_27030x3072", 27030, 3072),
 ]
 
 
@@ -106,10 +146,10 @@ def seconds(replay: Callable[[], None], times: int) -> float:
     return start.elapsed_time(end) / 1e3
 
 
-def measure(row: Row) -> dict[str, Any]:
+def measure(row: Row | NormRow) -> dict[str, Any]:
     count = max(2, min(64, COLD_BYTES // row.bytes + 1))
     sets = [row.inputs() for _ in range(count)]
-    op = ops.residual_norm_scale_shift if row.residual else ops.norm_scale_shift
+    op = row.op
     half = row.bytes // 2
     buffers = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(count + 1)]
     copies = [[buffers[i + 1], buffers[i]] for i in range(count)]

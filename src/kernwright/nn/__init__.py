@@ -1,4 +1,4 @@
-"""Modules over kernwright.ops: the adaptive norms of diffusion transformers, fused where a kernel fits."""
+"""Modules over kernwright.ops: the norms of diffusion transformers, plain and adaptive, fused where a kernel fits."""
 
 from kernwright.nn.norm_modulation import (
     LayerNormScaleShift,
@@ -6,9 +6,12 @@ from kernwright.nn.norm_modulation import (
     ScaleResidualLayerNormScaleShift,
     ScaleResidualRMSNormScaleShift,
 )
+from kernwright.nn.plain_norm import LayerNorm, RMSNorm
 
 __all__ = [
+    "LayerNorm",
     "LayerNormScaleShift",
+    "RMSNorm",
     "RMSNormScaleShift",
     "ScaleResidualLayerNormScaleShift",
     "ScaleResidualRMSNormScaleShift",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kernwright.ops.norm_modulation.calls import norm_scale_shift as norm_scale_shift
     from kernwright.ops.norm_modulation.calls import residual_norm_scale_shift as residual_norm_scale_shift
+    from kernwright.ops.plain_norm.calls import layer_norm as layer_norm
+    from kernwright.ops.plain_norm.calls import rms_norm as rms_norm
 
 FAMILIES: dict[str, str] = {
     "broadcast_add": "modulation",

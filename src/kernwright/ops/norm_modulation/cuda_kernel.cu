@@ -1,4 +1,5 @@
-// norm_scale_shift (and, with KERNWRIGHT_RESIDUAL, residual_norm_scale_shift) for NVIDIA GPUs, for one dtype of x.
+// norm_scale_shift (and, with KERNWRIGHT_RESIDUAL, residual_norm_scale_shift) for NVIDIA GPUs, for one dtype of x. With
+// KERNWRIGHT_MODULATED=0 the norm alone: the same kernel, with nothing to scale and shift by.
 //
 // Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
 // are squared; then one multiply-add chain and one rounding, where the eager chain rounds after each step.
@@ -25,6 +26,11 @@ namespace {
 
 constexpr Type kType = Type::KERNWRIGHT_TYPE;
 constexpr bool kResidual = KERNWRIGHT_RESIDUAL;
+#ifdef KERNWRIGHT_MODULATED
+constexpr bool kModulated = KERNWRIGHT_MODULATED;
+#else
+constexpr bool kModulated = true;
+#endif
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 constexpr int kWidestVector = 16 / kSize, kMiddleVector = 4 / kSize;
 
@@ -170,17 +176,22 @@ struct Affine {
   float gain[kVector], offset[kVector];
 
   __device__ __forceinline__ void load(const Problem& p, int64_t batch, int64_t token, int column) {
-    load_modulation(p.scale, row_start(p.scale, batch, token), column, gain);
-    load_modulation(p.shift, row_start(p.shift, batch, token), column, offset);
+    if constexpr (kModulated) {
+      load_modulation(p.scale, row_start(p.scale, batch, token), column, gain);
+      load_modulation(p.shift, row_start(p.shift, batch, token), column, offset);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) gain[i] += 1.f;
-    if (p.weight.data == nullptr) return;
+      for (int i = 0; i < kVector; ++i) gain[i] += 1.f;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) gain[i] = 1.f, offset[i] = 0.f;
+    }
     float own[kVector];
     if (p.bias.data != nullptr) {
       load_modulation(p.bias, 0, column, own);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) offset[i] = fmaf(own[i], gain[i], offset[i]);
     }
+    if (p.weight.data == nullptr) return;
     load_modulation(p.weight, 0, column, own);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) gain[i] *= own[i];

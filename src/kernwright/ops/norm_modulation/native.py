@@ -66,11 +66,11 @@ def launch(op: str, device: torch.device, dtype: torch.dtype) -> Launch:
 def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
     """For calls whose tensors nobody looks at before: the library refuses another dtype and another kind of device, but
     it cannot tell a GPU of another architecture."""
-    return launch(op, device, dtype) if device.type == "cpu" or _gpus_are_alike() else None
+    return launch(op, device, dtype) if device.type == "cpu" or gpus_are_alike() else None
 
 
 @cache
-def _gpus_are_alike() -> bool:
+def gpus_are_alike() -> bool:
     return len({architecture(torch.device("cuda", number)) for number in range(torch.cuda.device_count())}) == 1
 
 

@@ -1,0 +1,64 @@
+"""LayerNorm and RMSNorm over the last axis: torch's own modules, with a fused forward. Where such a module stood, with
+its state dict, one of these may stand; so the forwards name their argument as torch's do."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kernwright import ops
+
+
+def _check_last_axis_alone(normalized_shape: tuple[int, ...]) -> None:
+    if len(normalized_shape) != 1:
+        raise ValueError(f"normalized_shape: is {list(normalized_shape)}; the norm is over the last axis alone")
+
+
+class LayerNorm(nn.LayerNorm):
+    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        _check_last_axis_alone(self.normalized_shape)
+
+    def forward(self, input: Tensor) -> Tensor:
+        _check_width("input", input, self.normalized_shape[0])
+        return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
+
+
+class RMSNorm(nn.RMSNorm):
+    """x * rsqrt(mean(x ** 2) + eps) * weight"""
+
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        _check_last_axis_alone(self.normalized_shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check_width("x", x, self.normalized_shape[0])
+        return ops.rms_norm(x, self.weight, eps=_machine_epsilon(x) if self.eps is None else self.eps)
+
+
+def _machine_epsilon(x: Tensor) -> float:
+    """What torch takes where no eps is given: that of the dtype in which it computes, whatever its page says of x's."""
+    return torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
+
+
+def _check_width(name: str, given: Tensor, width: int) -> None:
+    """Without a weight nothing else would notice."""
+    if given.shape[-1] != width:
+        raise ValueError(f"{name}: is {list(given.shape)}, the module norms rows of {width}")

@@ -1,0 +1,67 @@
+// layer_norm and rms_norm of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
+// stream. The kernels are those of norm_scale_shift, compiled without a modulation: see cuda_kernel.cu, whose contract,
+// bytes a token (2 D s for D elements of s bytes) and small rows (several a block, a power of two of threads each) are
+// theirs. Share of a copy's bandwidth: not measured yet.
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <sstream>
+#include <string>
+
+#include "rows.h"
+#include "variant.h"
+
+namespace kernwright {
+
+int launch(const Problem& p, const Variant& v, int device, void* stream);
+const char* error_text(int error);
+
+namespace {
+
+bool run(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps,
+         ffi::TensorView y) {
+  Problem problem;
+  Rows rows = read_norm_rows(&problem, kDLCUDA, x, weight, bias, is_rms, eps, y);
+  if (!rows.takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
+  const DLDevice device = x.device();
+  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
+  rows.each([&](const Problem& own) {
+    if (const int error = launch(own, choose_variant(own), device.device_id, stream))
+      TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  });
+  return true;
+}
+
+bool layer_norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, double eps, ffi::TensorView y) {
+  return run(x, weight, bias, false, eps, y);
+}
+
+bool rms_norm(ffi::TensorView x, MaybeTensor weight, double eps, ffi::TensorView y) {
+  return run(x, weight, {}, true, eps, y);
+}
+
+// What a call would launch, in words, a line each; of tensors on any device, since nothing is launched.
+ffi::String variant(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, ffi::TensorView y) {
+  Problem problem;
+  Rows rows = read_norm_rows(&problem, x.device().device_type, x, weight, bias, false, 0.0, y);
+  if (!rows.takes()) return "none";
+  std::ostringstream out;
+  rows.each([&](const Problem& own) {
+    const Variant v = choose_variant(own);
+    out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << ": vector " << v.vector << ", ";
+    if (v.steps) {
+      out << v.steps << " a thread, " << (v.is_kept ? "kept, " : "");
+    } else {
+      out << "streamed, ";
+    }
+    out << v.lanes << " threads, " << v.rows << " rows";
+  });
+  return out.str();
+}
+
+}  // namespace
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(layer_norm, kernwright::layer_norm);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_norm, kernwright::rms_norm);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);

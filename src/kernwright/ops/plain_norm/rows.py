@@ -1,0 +1,65 @@
+"""Rows: tensors of one shape, whatever their leading axes, as views `[batch, token, channel]`; nothing is copied.
+
+A norm alone asks of a row only where it lies, so axes may change places and grow together: a dense tensor, turned
+around or not, is one run of rows, and heads cut out of a packed projection are a batch of runs. `rows.h` does the same
+for the native kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Leading axes of all tensors that are one: each tensor's elements from one of its places to the next."""
+
+    size: int = 1
+    steps: tuple[int, ...] = ()
+
+    def continues(self, inner: Axis) -> bool:
+        return all(own == inner.size * step for own, step in zip(self.steps, inner.steps, strict=True))
+
+
+def merged(*tensors: Tensor) -> list[Axis]:
+    """As few axes as say where every row of every tensor lies, in the order in which the last tensor lies."""
+    first = tensors[0]
+    axes = [
+        Axis(size, tuple(tensor.stride(number) for tensor in tensors))
+        for number, size in enumerate(first.shape[:-1])
+        if size != 1  # the stride of an axis of size 1 leads nowhere, and may be any number
+    ]
+    found: list[Axis] = []
+    for inner in sorted(axes, key=lambda axis: -axis.steps[-1]):
+        if found and found[-1].continues(inner):
+            found[-1] = Axis(found[-1].size * inner.size, inner.steps)
+        else:
+            found.append(inner)
+    return found
+
+
+def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Views of all tensors that a kernel of two leading axes can walk. More than one round of them only where more than
+    two axes will not merge."""
+    if tensors[0].numel() == 0:
+        return
+    width = tensors[0].shape[-1]
+    axes = sorted(merged(*tensors), key=lambda axis: -axis.size)
+    none = Axis(1, (0,) * len(tensors))
+    if len(axes) > 1:  # the two longest; of them the one whose rows lie closer are the tokens
+        batch, token = sorted(axes[:2], key=lambda axis: -axis.steps[-1])
+    else:
+        batch, token = none, axes[0] if axes else none
+    for place in itertools.product(*(range(axis.size) for axis in axes[2:])):
+        starts = [
+            tensor.storage_offset() + sum(index * axis.steps[i] for index, axis in zip(place, axes[2:], strict=True))
+            for i, tensor in enumerate(tensors)
+        ]
+        yield tuple(
+            tensor.as_strided((batch.size, token.size, width), (batch.steps[i], token.steps[i], 1), starts[i])
+            for i, tensor in enumerate(tensors)
+        )

@@ -1,0 +1,73 @@
+"""The modules against torch's own, whose state dicts they load and whose places they may take."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernwright.nn import LayerNorm, RMSNorm
+
+D = 48
+PAIRS = {LayerNorm: nn.LayerNorm, RMSNorm: nn.RMSNorm}
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+
+
+def drawn(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 1.0, 0.2)
+    return module
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("own", PAIRS)
+def test_it_is_torchs_norm_and_loads_its_state(own: Any, affine: bool, dtype: torch.dtype) -> None:
+    """By their defaults too: which eps an RMSNorm has where none is given shows in small numbers."""
+    eager = drawn(PAIRS[own](D, elementwise_affine=affine, dtype=dtype))
+    fused = own(D, elementwise_affine=affine, dtype=dtype)
+    assert fused.state_dict().keys() == eager.state_dict().keys()
+    fused.load_state_dict(eager.state_dict())
+    assert repr(fused) == repr(eager)
+    assert list(signature(fused.forward).parameters) == list(signature(eager.forward).parameters)
+    x = (torch.randn(2, 6, D) / 50).to(dtype)
+    with torch.no_grad():
+        assert torch.equal(fused(x), eager(x))  # on a CPU torch's own norm is what runs
+        assert not torch.equal(fused(x), fused(x * 3))  # eps counts
+
+
+def test_eps_and_bias_are_followed() -> None:
+    x = torch.randn(2, D) / 50
+    with torch.no_grad():
+        assert torch.equal(RMSNorm(D, eps=0.1)(x), nn.RMSNorm(D, eps=0.1)(x))
+        assert torch.equal(LayerNorm([D], 0.1, bias=False)(x), nn.LayerNorm([D], 0.1, bias=False)(x))
+    assert list(LayerNorm(D, bias=False).state_dict()) == ["weight"]
+
+
+@pytest.mark.parametrize("own", PAIRS)
+def test_it_trains(own: Any) -> None:
+    gradients = []
+    x = torch.randn(3, D)
+    for module in (own(D), PAIRS[own](D)):
+        module(x).square().sum().backward()
+        gradients.append([parameter.grad for _, parameter in sorted(module.named_parameters())])
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("own", PAIRS)
+def test_it_compiles_into_one_graph(own: Any) -> None:
+    fused, x = own(D), torch.randn(4, D)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(fused, fullgraph=True, backend="aot_eager")(x), fused(x))
+
+
+@pytest.mark.parametrize("own", PAIRS)
+def test_what_it_cannot_norm_is_named(own: Any) -> None:
+    with pytest.raises(ValueError, match=r"normalized_shape: is \[4, 48\]; the norm is over the last axis alone"):
+        own([4, D])
+    with pytest.raises(ValueError, match=r": is \[2, 47\], the module norms rows of 48"):
+        own(D, elementwise_affine=False)(torch.zeros(2, 47))

@@ -1,0 +1,125 @@
+"""The norms' CUDA library as far as a machine without a GPU goes: it compiles, and the C++ side checks and chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from plain_norm_cases import BF16, CASES, FP16, FP32
+
+from kernwright.ops.plain_norm import native
+from kernwright.runtime.library import Target, nvcc
+
+needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
+SM90 = Target("sm_90")
+
+
+@pytest.fixture(scope="module")
+def library() -> Any:
+    """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
+    return native.cuda_library(BF16).load(SM90)
+
+
+def rows(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.zeros(sizes, dtype=dtype)
+
+
+def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, y: Any = None) -> str:
+    return str(library.variant(x, weight, bias, torch.empty_like(x) if y is None else y))
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("shape", "variant"),
+    [
+        ((4, 3072), "1 x 4: vector 8, 1 a thread, kept, 384 threads, 1 rows"),
+        ((4, 8200), "1 x 4: vector 8, 2 a thread, 544 threads, 1 rows"),
+        ((4, 65536), "1 x 4: vector 8, streamed, 1024 threads, 1 rows"),
+        ((2, 4, 24, 128), "1 x 192: vector 8, 1 a thread, kept, 16 threads, 8 rows"),  # small rows: many a block
+        ((16384, 64), "1 x 16384: vector 8, 1 a thread, kept, 8 threads, 16 rows"),
+        ((4, 3074), "1 x 4: vector 2, 8 a thread, 224 threads, 1 rows"),
+        ((4, 3073), "1 x 4: vector 1, 8 a thread, 416 threads, 1 rows"),
+        ((96,), "1 x 1: vector 8, 1 a thread, kept, 16 threads, 8 rows"),
+        ((0, 64), ""),
+    ],
+)
+def test_each_shape_has_its_variant(library: Any, shape: tuple[int, ...], variant: str) -> None:
+    assert chosen(library, rows(*shape)) == variant
+
+
+@needs_nvcc
+def test_axes_grow_together_where_every_tensor_allows_it(library: Any) -> None:
+    def runs(x: torch.Tensor, y: Any = None) -> list[str]:
+        return [line.split(":")[0] for line in chosen(library, x, y=y).splitlines()]
+
+    packed = rows(2, 7, 3 * 24, 128)[:, :, 24:48]
+    assert runs(packed) == ["14 x 24"]  # batch and token are one run, heads another
+    assert runs(rows(2, 24, 7, 128).transpose(1, 2)) == ["1 x 336"]  # turned around, and so is the output
+    assert runs(rows(2, 24, 7, 128).transpose(1, 2), y=rows(2, 7, 24, 128)) == ["7 x 24"] * 2
+    assert runs(rows(4, 6, 64)[:, :5]) == ["4 x 5"]
+    assert runs(rows(4, 5, 64), y=rows(4, 6, 64)[:, :5]) == ["4 x 5"]
+    assert runs(rows(1, 64).expand(5, 64)) == ["1 x 5"]
+    assert runs(rows(2, 7, 3 * 4, 128)[:, :, 4:8]) == ["4 x 14"]  # so few heads would leave a block half empty
+    assert runs(rows(3, 22, 19, 64)[:2, :21, :18]) == ["21 x 18"] * 2  # the shortest axis is walked on the host
+    assert runs(rows(300).as_strided((1, 4, 64), (3, 64, 1))) == ["1 x 4"]  # of one batch no step is taken
+
+
+@needs_nvcc
+def test_vectors_are_as_wide_as_every_start_allows(library: Any) -> None:
+    def width_of(*given: Any, **more: Any) -> str:
+        return chosen(library, *given, **more).split(",")[0].split("vector ")[1]
+
+    x = rows(4, 64)
+    assert width_of(rows(4, 66)[..., 2:]) == "2"  # rows 132 bytes apart
+    assert width_of(rows(4 * 64 + 1)[1:].view(4, 64)) == "1"  # starts at an odd element
+    assert width_of(x, y=rows(4, 65)[..., 1:]) == "1"
+    assert width_of(x, torch.zeros(66)[2:]) == "2"  # float32: 16 bytes a load would start at 8
+    assert width_of(x, torch.zeros(68)[4:], torch.zeros(64)) == "8"
+    assert width_of(x, None, rows(65)[1:]) == "1"
+
+
+@needs_nvcc
+def test_it_answers_no_and_launches_nothing_for_a_tensor_that_is_not_its_own(library: Any) -> None:
+    x = rows(4, 64)
+    y = torch.full_like(x, 7.0)
+    assert library.layer_norm(x, None, None, 1e-6, y) is False
+    assert library.rms_norm(x, None, 1e-6, y) is False
+    assert (y == 7).all()
+    for other in (x.double(), rows(4, 65537), rows(64, 4).t(), rows(*[1] * 17)):
+        assert chosen(library, other) == "none"
+    assert chosen(library, x, rows(128)[::2]) == "none"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"x": torch.zeros(())}, "x: has no dimension to norm over"),
+        ({"x": torch.zeros(4, 64, dtype=torch.int32)}, "x: is no floating-point tensor"),
+        ({"weight": rows(63)}, r"weight: must be \[64\], the width of x"),
+        ({"bias": rows(1, 64)}, r"bias: must be \[64\], the width of x"),
+        ({"y": rows(4, 63)}, "out: has another shape than x"),
+        ({"y": rows(4, 64, dtype=FP32)}, "out: has another dtype than x"),
+    ],
+)
+def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        chosen(library, **{"x": rows(4, 64), **given})
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_every_dtype_and_every_architecture_compiles(tmp_path: Any) -> None:
+    """Each once; bfloat16 for sm_90 is what the other tests load, and sources are the same for all."""
+    for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
+        native.cuda_library(dtype).build(Target(name), tmp_path)
+    assert len(list(tmp_path.glob("*.so"))) == 3
+
+
+def test_every_kind_of_call_is_among_the_cases() -> None:
+    """The GPU tests run the same cases; this is what they are there to cover."""
+    assert {case.dtype for case in CASES.values()} == {BF16, FP16, FP32}
+    assert {128, 3072, 3073, 65535, 65536} <= {case.shape[-1] for case in CASES.values()}
+    assert {"turned", "packed", "gaps", "cut", "expanded"} <= {case.layout for case in CASES.values()}
+    assert len(CASES) < 60

@@ -1,0 +1,106 @@
+"""The Triton norms: every case in the interpreter by the judge's rule, and compiled for an H200 without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from plain_norm_cases import CASES
+
+pytest.importorskip("triton")
+INTERPRETED = [name for name in CASES if not name.startswith("many")]  # a program costs milliseconds there
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str | None]:
+    """Triton decides at its import whether it interprets, so all cases run in a process of their own."""
+    command = [sys.executable, str(Path(__file__).with_name("interpreted_plain_norms.py")), *INTERPRETED]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", INTERPRETED)
+def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None:
+    assert outcomes[name] is None
+
+
+@pytest.mark.parametrize(("width", "rms"), [(3072, False), (128, True), (65536, False)])
+def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from kernwright.ops.norm_modulation.triton_kernel import shape_for
+    from kernwright.ops.plain_norm.triton_kernel import norm_rows
+
+    shape = shape_for(width)
+    constants = {
+        "RMS": rms, "WEIGHT": True, "BIAS": not rms, "ROWS": shape.rows, "BLOCK": shape.block,
+        "HELD_WHOLE": shape.held_whole,
+    }  # fmt: skip
+    kinds = {"x": "*bf16", "weight": "*bf16", "bias": "*bf16", "y": "*bf16", "eps": "fp32"}
+    signature = {name: "constexpr" if name in constants else kinds.get(name, "i64") for name in norm_rows.arg_names}
+    # As a launch finds it for dense tensors: everything a multiple of 16.
+    aligned = {
+        (number,): [["tt.divisibility", 16]]
+        for number, name in enumerate(norm_rows.arg_names)
+        if signature[name] in ("*bf16", "i64")
+    }
+    source = ASTSource(norm_rows, signature, constants, aligned)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": shape.warps})
+    ptx = str(built.asm["ptx"])
+    assert ".target sm_90" in ptx
+    for access in ("ld.global", "st.global"):
+        lines = [line for line in ptx.splitlines() if access in line]
+        narrow = [line for line in lines if ".v4." not in line]
+        # 16 bytes at a time, but for a weight that a program's several small rows share.
+        assert lines and (not narrow or (width == 128 and access == "ld.global" and len(narrow) <= 2)), narrow
+
+
+def test_rows_merge() -> None:
+    from kernwright.ops.plain_norm.rows import batches
+
+    def runs(x: torch.Tensor, y: torch.Tensor | None = None) -> list[tuple[int, ...]]:
+        views = batches(x, torch.empty_like(x) if y is None else y)
+        return [tuple(own.shape[:2]) for own, _ in views]
+
+    x = torch.zeros(2, 24, 7, 128)
+    assert runs(torch.zeros(2, 7, 72, 128)[:, :, 24:48]) == [(14, 24)]
+    assert runs(x.transpose(1, 2)) == [(1, 336)]
+    assert runs(x.transpose(1, 2), torch.zeros(2, 7, 24, 128)) == [(7, 24)] * 2
+    assert runs(torch.zeros(3, 6, 6, 64)[:2, :5, :4]) == [(5, 4)] * 2
+    assert runs(torch.zeros(96)) == [(1, 1)]
+    assert runs(torch.zeros(0, 96)) == []
+
+
+def test_every_row_is_in_the_views_once_and_nothing_is_copied() -> None:
+    from kernwright.ops.plain_norm.rows import batches
+
+    whole = torch.zeros(4, 5, 6, 8)
+    x = whole[1:, :4, 2:]
+    for (own,) in batches(x):
+        own += 1
+    assert (x == 1).all() and whole.sum() == x.numel()
+
+
+def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
+    code = (
+        "import torch, kernwright; from kernwright import ops\n"
+        "x, d = torch.randn(2, 4, 32).transpose(0, 1), torch.randn(32)\n"
+        "out = torch.empty(4, 2, 32)\n"
+        "with kernwright.prefer('triton'):\n"
+        "    y = ops.rms_norm(x, d); ops.layer_norm(x, None, d, out=out)\n"
+        "    print(kernwright.explain('rms_norm', x, d).chosen)\n"
+        "print(torch.allclose(y, ops.rms_norm(x, d, backend='torch'), atol=1e-5))\n"
+        "print(torch.allclose(out, ops.layer_norm(x, None, d, backend='torch'), atol=1e-5))"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["triton", "(close)", "True", "True"]
