@@ -53,8 +53,14 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
 
 template <int kBytes>
 __device__ __forceinline__ void store_raw(void* to, const Raw<kBytes>& raw) {
-  if constexpr (kBytes == 16) {
-    *static_cast<uint4*>(to) = make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]);
+  if constexpr (kBytes >= 16) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      const uint32_t* four = raw.words + 4 * i;
+      static_cast<uint4*>(to)[i] = make_uint4(four[0], four[1], four[2], four[3]);
+    }
+  } else if constexpr (kBytes == 8) {
+    *static_cast<uint2*>(to) = make_uint2(raw.words[0], raw.words[1]);
   } else if constexpr (kBytes == 4) {
     *static_cast<uint32_t*>(to) = raw.words[0];
   } else {
