@@ -30,10 +30,13 @@ def _loaded(
     SHARED: tl.constexpr,
 ):  # fmt: skip
     """A modulation's values in float32: one row for all tokens of the tile, or one for each."""
+    start += batch * batch_step
     if SHARED:
-        return tl.load(start + batch * batch_step + column * channel_step, inside, 0.0).to(tl.float32)
-    rows = start + batch * batch_step + token // tokens_per_row * token_step
-    return tl.load(rows + column * channel_step, there & inside, 0.0).to(tl.float32)
+        values = tl.load(start + column * channel_step, inside, 0.0)
+    else:
+        rows = start + token // tokens_per_row * token_step
+        values = tl.load(rows + column * channel_step, there & inside, 0.0)
+    return values.to(tl.float32)
 
 
 @triton.jit
