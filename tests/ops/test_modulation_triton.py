@@ -81,7 +81,8 @@ def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = F
 def test_it_compiles_for_an_h200_without_one_and_fuses_nothing(dtype: str, modulation: str, shared: bool) -> None:
     ptx = compiled_for_h200(dtype, modulation, shared)
     assert ".target sm_90" in ptx
-    assert not re.search(r"\bfma\.", ptx) and ".ftz" not in ptx
+    # Without .rn the assembler might still fuse them, or flush what is subnormal.
+    assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32", ptx) and ".ftz" not in ptx
     for access in ("ld.global", "st.global"):
         lines = [line for line in ptx.splitlines() if access in line]
         assert lines and all(".v4." in line for line in lines), lines  # 16 bytes at a time

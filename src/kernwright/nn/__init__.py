@@ -1,5 +1,6 @@
-"""Modules over kernwright.ops: the adaptive norms of diffusion transformers, fused where a kernel fits."""
+"""Modules over kernwright.ops: adaptive norms and modulations of diffusion transformers, fused where a kernel fits."""
 
+from kernwright.nn.modulation import MulAdd
 from kernwright.nn.norm_modulation import (
     LayerNormScaleShift,
     RMSNormScaleShift,
@@ -9,6 +10,7 @@ from kernwright.nn.norm_modulation import (
 
 __all__ = [
     "LayerNormScaleShift",
+    "MulAdd",
     "RMSNormScaleShift",
     "ScaleResidualLayerNormScaleShift",
     "ScaleResidualRMSNormScaleShift",
