@@ -17,7 +17,6 @@ from kernwright.runtime.library import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 SM90 = Target("sm_90")
-ARCHITECTURES = [Target(name) for name in ("sm_75", "sm_80", "sm_100")]
 H200 = 132  # multiprocessors
 
 
@@ -95,16 +94,10 @@ def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: An
         return str(plain.broadcast_add_variant(a, b, out, H200))
 
     row, whole = tokens(1, 1, 3, 64), tokens(1, 126, 3, 64)
-    assert (
-        of(row, whole, whole)
-        == of(whole, row, whole)
-        == (
-            "vector 8, 1 tokens a thread, streams nothing, 32 x 8 threads"  # 24 vectors: three rows of 64 are one of 192
-        )
-    )
-    assert of(tokens(5, 1, 64), tokens(1, 7, 64), tokens(5, 7, 64)).endswith(
-        "streams nothing, 8 x 32 threads, 5 batches"
-    )
+    rows = "vector 8, 1 tokens a thread, streams nothing, 32 x 8 threads"  # 24 vectors: three rows of 64 are one of 192
+    assert of(row, whole, whole) == of(whole, row, whole) == rows
+    crossed = of(tokens(5, 1, 64), tokens(1, 7, 64), tokens(5, 7, 64))
+    assert crossed.endswith("streams nothing, 8 x 32 threads, 5 batches")
     assert of(tokens(2, 3, 1, 5, 16), tokens(2, 1, 4, 5, 16), tokens(2, 3, 4, 5, 16)) == "none"
     assert of(row, whole.float(), whole) == "none"
 
@@ -180,10 +173,14 @@ def test_no_product_is_fused_into_a_sum(tmp_path: Path) -> None:
 
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ARCHITECTURES, ids=lambda target: target.name)
-def test_the_kernels_compile_for_every_architecture(target: Target, tmp_path: Path) -> None:
-    for pair in ((FP16, FP16), (FP32, FP32), (BF16, FP32)):
-        assert compiled(pair, "cubin", target, tmp_path).stat().st_size > 0
+@pytest.mark.parametrize(
+    ("target", "pair"),
+    [("sm_75", (BF16, FP32)), ("sm_80", (FP16, FP16)), ("sm_100", (FP32, FP32))],  # sm_75 has no bf16 of its own
+)
+def test_the_kernels_compile_for_every_architecture(
+    target: str, pair: tuple[torch.dtype, torch.dtype], tmp_path: Path
+) -> None:
+    assert compiled(pair, "cubin", Target(target), tmp_path).stat().st_size > 0
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:
