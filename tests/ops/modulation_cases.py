@@ -171,6 +171,14 @@ def cases() -> list[Case]:
 
 CASES = {case.name: case for case in cases()}
 REFUSED = "add alternating"  # four axes that no merging makes three of: the reference runs
+# Said by others too, or by the emulation alone as well as by a GPU: a build and a launch there take longer than here.
+_ALIKE = {
+    "one modulation", "single modulation", "batch modulation", "tokens of one modulation", "frame of one modulation",
+    "expanded modulation", "frame and channel", "per token and shared", "fp16 by fp32", "one token", "single tokens",
+    "no tokens", "width 3", "width 33", "width 1023", "channel gate", "batch gate", "chunk gate", "column gate",
+    "gate flat", "gate no batch", "add vectors", "add empty", REFUSED,
+}  # fmt: skip
+ON_A_GPU = [name for name in CASES if name not in _ALIKE]
 
 
 def as_a_gpu_rounds(case: Case, tensors: list[Tensor]) -> Tensor:
