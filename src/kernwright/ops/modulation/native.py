@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,23 @@ def libraries(target: Target) -> list[Library]:
     return [cuda_library(*pair) for pair in pairs] if target.is_cuda else []
 
 
-@cache
+_loaded: dict[tuple[str, torch.device, torch.dtype, torch.dtype], Launch] = {}
+
+
 def launch(op: str, device: torch.device, x: torch.dtype, result: torch.dtype) -> Launch:
-    return getattr(cuda_library(x, result).load(architecture(device)), op)  # type: ignore[no-any-return]
+    key = (op, device, x, result)
+    if key not in _loaded:
+        _loaded[key] = getattr(cuda_library(x, result).load(architecture(device)), op)
+    return _loaded[key]
 
 
 def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
     """For calls whose tensors nobody looks at before: the library refuses other dtypes and another kind of device, but
-    it cannot tell a GPU of another architecture."""
-    return launch(op, device, dtype, dtype) if gpus_are_alike() else None
+    it cannot tell a GPU of another architecture.
+
+    The dtype is the first tensor's. Where a call mixed dtypes it ran another library: none is built for this.
+    """
+    return _loaded.get((op, device, dtype, dtype)) if gpus_are_alike() else None
 
 
 def function(op: str) -> Callable[..., Any]:
