@@ -70,7 +70,7 @@ def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = F
         if (signature[name].startswith("*") or signature[name] == "i64") and not name.endswith(("_per", "tokens"))
     }
     source = ASTSource(modulate, signature, constants, aligned)
-    options = {**OPTIONS, "enable_fp_fusion": fused}
+    options = {**OPTIONS, "enable_fp_fusion": True} if fused else OPTIONS  # as a launch has them
     return str(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
 
 
@@ -102,12 +102,14 @@ def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
         "    print(kernwright.explain('scale_shift', x, d, d).chosen)\n"
         "print(torch.equal(y, x * (1 + d) + d))\n"
         "a, b = torch.randn(2, 3, 1, 5, 16), torch.randn(2, 1, 4, 5, 16)\n"
-        "print(kernwright.explain('broadcast_add', a, b))"
+        "print(kernwright.explain('broadcast_add', a, b))\n"
+        "print(kernwright.explain('scale_shift', x.bfloat16(), d, d))"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split("\n")[:3] == ["triton (exact)", "True", "broadcast_add: torch (exact)"]
     assert "triton (exact): a, torch.float32 [2, 3, 1, 5, 16], and b" in done.stdout
+    assert "triton (exact): Triton's interpreter does not round bfloat16" in done.stdout
 
 
 def test_without_the_interpreter_a_cpu_tensor_is_refused() -> None:
