@@ -41,8 +41,8 @@ class Row:
     dtype: torch.dtype = BF16
 
     @property
-    def op(self) -> str:
-        return "residual_norm_scale_shift" if self.residual else "norm_scale_shift"
+    def op(self) -> Callable[..., Any]:
+        return ops.residual_norm_scale_shift if self.residual else ops.norm_scale_shift
 
     def inputs(self) -> list[torch.Tensor]:
         def draw(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
@@ -72,9 +72,12 @@ class ModulationRow:
     name: str
     tokens: int
     width: int
-    op: str = "scale_shift"
     scale: tuple[str, torch.dtype] = ("row", BF16)
     shift: tuple[str, torch.dtype] = ("row", BF16)
+
+    @property
+    def op(self) -> Callable[..., Any]:
+        return ops.residual_gate if self.name.startswith("gate") else ops.scale_shift
 
     def inputs(self) -> list[torch.Tensor]:
         def draw(layout: str, dtype: torch.dtype) -> torch.Tensor:
@@ -82,7 +85,7 @@ class ModulationRow:
             return torch.randn((*sizes, self.width), device="cuda", dtype=dtype)
 
         x, scale, shift = draw("token", BF16), draw(*self.scale), draw(*self.shift)
-        return [x, scale, shift] if self.op == "scale_shift" else [shift, x, scale]
+        return [x, scale, shift] if self.op is ops.scale_shift else [shift, x, scale]
 
     @property
     def bytes(self) -> int:
@@ -105,11 +108,11 @@ MODULATION_ROWS = [
     ModulationRow("muladd_s8424_d3072", 8424, 3072, shift=RESIDUAL),
     ModulationRow("muladd_s27030_d3072", 27030, 3072, shift=RESIDUAL),
     ModulationRow("muladd_s37800_d5120_fp32mod", 37800, 5120, scale=("row", FP32), shift=RESIDUAL),
-    ModulationRow("gate_s126_d2048_token", 126, 2048, "residual_gate", RESIDUAL, RESIDUAL),
-    ModulationRow("gate_s4096_d3072", 4096, 3072, "residual_gate", shift=RESIDUAL),
-    ModulationRow("gate_s4096_d4608", 4096, 4608, "residual_gate", shift=RESIDUAL),
-    ModulationRow("gate_s32640_d4096", 32640, 4096, "residual_gate", shift=RESIDUAL),
-    ModulationRow("gate_s8160_d4096_token", 8160, 4096, "residual_gate", RESIDUAL, RESIDUAL),
+    ModulationRow("gate_s126_d2048_token", 126, 2048, RESIDUAL, RESIDUAL),
+    ModulationRow("gate_s4096_d3072", 4096, 3072, shift=RESIDUAL),
+    ModulationRow("gate_s4096_d4608", 4096, 4608, shift=RESIDUAL),
+    ModulationRow("gate_s32640_d4096", 32640, 4096, shift=RESIDUAL),
+    ModulationRow("gate_s8160_d4096_token", 8160, 4096, RESIDUAL, RESIDUAL),
 ]
 
 ROWS = [
@@ -160,7 +163,7 @@ def seconds(replay: Callable[[], None], times: int) -> float:
 def measure(row: Row | ModulationRow) -> dict[str, Any]:
     count = max(2, min(64, COLD_BYTES // row.bytes + 1))
     sets = [row.inputs() for _ in range(count)]
-    op = getattr(ops, row.op)
+    op = row.op
     half = row.bytes // 2
     buffers = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(count + 1)]
     copies = [[buffers[i + 1], buffers[i]] for i in range(count)]
