@@ -93,7 +93,57 @@ class NormRow:
         return 2 * self.rows * self.width * torch.empty(0, dtype=self.dtype).element_size()
 
 
-ROWS: list[Row | NormRow] = [
+@dataclass(frozen=True)
+class ModulationRow:
+    """A row of the elementwise ops. scale is the gate of a residual_gate, shift its residual."""
+
+    name: str
+    tokens: int
+    width: int
+    scale: tuple[str, torch.dtype] = ("row", BF16)
+    shift: tuple[str, torch.dtype] = ("row", BF16)
+
+    @property
+    def op(self) -> Callable[..., Any]:
+        return ops.residual_gate if self.name.startswith("gate") else ops.scale_shift
+
+    def inputs(self) -> list[torch.Tensor]:
+        def laid_out(layout: str, dtype: torch.dtype) -> torch.Tensor:
+            sizes = {"row": (1, 1), "token": (1, self.tokens), "frame": (1, 21, 1)}[layout]
+            return draw(*sizes, self.width, dtype=dtype)
+
+        x, scale, shift = laid_out("token", BF16), laid_out(*self.scale), laid_out(*self.shift)
+        return [x, scale, shift] if self.op is ops.scale_shift else [shift, x, scale]
+
+    @property
+    def bytes(self) -> int:
+        """The fewest that must move: inputs once, outputs once."""
+        streamed = [dtype for layout, dtype in (self.scale, self.shift) if layout == "token"]
+        return self.tokens * self.width * (4 + sum(dtype.itemsize for dtype in streamed))
+
+
+RESIDUAL = ("token", BF16)
+MODULATION_ROWS = [
+    ModulationRow("mod_s19_d3072", 19, 3072),
+    ModulationRow("mod_s195_d3072", 195, 3072),
+    ModulationRow("mod_s4096_d3072", 4096, 3072),
+    ModulationRow("mod_s8424_d3072", 8424, 3072),
+    ModulationRow("mod_s27030_d3072", 27030, 3072),
+    ModulationRow("mod_s37800_d5120_fp32mod", 37800, 5120, scale=("row", FP32), shift=("row", FP32)),
+    ModulationRow("mod_s37800_d5120_frame", 37800, 5120, scale=("frame", BF16), shift=("frame", BF16)),
+    ModulationRow("mod_s18144_d3072_token_fp32mod", 18144, 3072, scale=("token", FP32), shift=("token", FP32)),
+    ModulationRow("mod_s8424_d3073", 8424, 3073),
+    ModulationRow("muladd_s8424_d3072", 8424, 3072, shift=RESIDUAL),
+    ModulationRow("muladd_s27030_d3072", 27030, 3072, shift=RESIDUAL),
+    ModulationRow("muladd_s37800_d5120_fp32mod", 37800, 5120, scale=("row", FP32), shift=RESIDUAL),
+    ModulationRow("gate_s126_d2048_token", 126, 2048, RESIDUAL, RESIDUAL),
+    ModulationRow("gate_s4096_d3072", 4096, 3072, shift=RESIDUAL),
+    ModulationRow("gate_s4096_d4608", 4096, 4608, shift=RESIDUAL),
+    ModulationRow("gate_s32640_d4096", 32640, 4096, shift=RESIDUAL),
+    ModulationRow("gate_s8160_d4096_token", 8160, 4096, RESIDUAL, RESIDUAL),
+]
+
+ROWS: list[Row | NormRow | ModulationRow] = [
     Row("ln_s19_d3072", 19, 3072),
     Row("ln_s195_d3072", 195, 3072),
     Row("ln_s4096_d3072", 4096, 3072),
@@ -146,7 +196,7 @@ def seconds(replay: Callable[[], None], times: int) -> float:
     return start.elapsed_time(end) / 1e3
 
 
-def measure(row: Row | NormRow) -> dict[str, Any]:
+def measure(row: Row | NormRow | ModulationRow) -> dict[str, Any]:
     count = max(2, min(64, COLD_BYTES // row.bytes + 1))
     sets = [row.inputs() for _ in range(count)]
     op = row.op
@@ -211,7 +261,7 @@ def main() -> None:
     figures = []
     columns = ("cuda_us", "triton_us", "torch_us", "copy_us", "tb_per_s", "share_of_copy", "eager_over_cuda")
     print(f"{'row':32}" + "".join(f"{name:>16}" for name in columns))
-    for row in ROWS:
+    for row in (*ROWS, *MODULATION_ROWS):
         if fnmatchcase(row.name, asked.rows):
             figures.append(measure(row))
             print(f"{row.name:32}" + "".join(f"{figures[-1][name]:>16}" for name in columns), flush=True)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from norm_modulation_cases import BF16, CASES, FP16, FP32, Case, verify
 
+from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native
 from kernwright.runtime.library import Library, Target, compiler
 
@@ -26,7 +27,7 @@ KINDS = [(dtype, residual) for dtype in TYPES for residual in (False, True)]
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[torch.dtype, bool], Any]:
     folder = tmp_path_factory.mktemp("emulated")
     family = Path(native.__file__).parent
-    files = (*(HERE / name for name in ("emulation.cc", "cuda_runtime.h")), family / "arguments.h")
+    files = (*(HERE / name for name in ("emulation.cc", "cuda_runtime.h")), family / "arguments.h", *CUDA_HEADERS)
 
     def built(kind: tuple[torch.dtype, bool]) -> Any:
         import tvm_ffi

@@ -13,6 +13,7 @@ import pytest
 import torch
 from plain_norm_cases import BF16, CASES, FP32, verify
 
+from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.ops.plain_norm import native
 from kernwright.runtime.library import Library, Target, compiler
@@ -26,7 +27,7 @@ WORDS = {BF16: "bf16", FP32: "fp32"}
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
     folder = tmp_path_factory.mktemp("emulated")
     headers = (Path(native.__file__).with_name("rows.h"), Path(shared.__file__).with_name("arguments.h"))
-    files = (HERE / "plain_norm_emulation.cc", *headers)
+    files = (HERE / "plain_norm_emulation.cc", *headers, *CUDA_HEADERS)
 
     def built(dtype: torch.dtype) -> Any:
         import tvm_ffi

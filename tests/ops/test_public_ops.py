@@ -26,11 +26,11 @@ def test_no_family_hides_an_op_of_the_same_name() -> None:
 
 
 def test_an_op_without_kernels_runs_its_reference() -> None:
-    x, scale, shift = torch.randn(2, 3, 4), torch.randn(4), torch.randn(4)
-    assert torch.equal(ops.scale_shift(x, scale, shift), x * (1 + scale) + shift)
-    out = torch.empty_like(x)
-    assert ops.scale_shift(x, scale, shift, scale_constant=0.0, out=out) is out
-    assert torch.equal(out, x * (0 + scale) + shift)
+    a, b = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    assert torch.equal(ops.concat_sequence(a, b), torch.cat([a, b], 1))
+    out = torch.empty(2, 8, 4)
+    assert ops.concat_sequence(a, b, out=out) is out
+    assert torch.equal(out, torch.cat([a, b], 1))
 
 
 def test_what_is_no_op_is_no_attribute() -> None:

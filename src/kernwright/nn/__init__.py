@@ -1,5 +1,6 @@
-"""Modules over kernwright.ops: the norms of diffusion transformers, plain and adaptive, fused where a kernel fits."""
+"""Modules over kernwright.ops: norms and modulations of diffusion transformers, fused where a kernel fits."""
 
+from kernwright.nn.modulation import MulAdd
 from kernwright.nn.norm_modulation import (
     LayerNormScaleShift,
     RMSNormScaleShift,
@@ -11,6 +12,7 @@ from kernwright.nn.plain_norm import LayerNorm, RMSNorm
 __all__ = [
     "LayerNorm",
     "LayerNormScaleShift",
+    "MulAdd",
     "RMSNorm",
     "RMSNormScaleShift",
     "ScaleResidualLayerNormScaleShift",

@@ -12,6 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernwright.ops.modulation.calls import broadcast_add as broadcast_add
+    from kernwright.ops.modulation.calls import residual_gate as residual_gate
+    from kernwright.ops.modulation.calls import scale_shift as scale_shift
     from kernwright.ops.norm_modulation.calls import norm_scale_shift as norm_scale_shift
     from kernwright.ops.norm_modulation.calls import residual_norm_scale_shift as residual_norm_scale_shift
     from kernwright.ops.plain_norm.calls import layer_norm as layer_norm

@@ -66,7 +66,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Library:
-    """Sources (headers among them) beside each other in one folder, and the macros that choose what is compiled."""
+    """Sources, headers among them, each found from the folders of all, and the macros that choose what is compiled."""
 
     name: str
     sources: tuple[Path, ...]

@@ -18,6 +18,7 @@ inline uint16_t emulated_half(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const float size = std::fabs(value);
   if (std::isnan(value)) return 0x7fff;
+  if (size == 0.f) return sign;  // it has no exponent that frexp could tell
   if (size >= 65520.f) return sign | 0x7c00;
   int exponent;
   std::frexp(size, &exponent);

@@ -1,4 +1,4 @@
-// As much of CUDA as cuda_kernel.cu needs, on a CPU: the kernels' own code runs, thread by thread, without a GPU.
+// As much of CUDA as our kernels need, on a CPU: the kernels' own code runs, thread by thread, without a GPU.
 //
 // A block's threads are contexts that one loop resumes in turn, each up to its next meeting (a barrier, or half a shuffle).
 // Threads of a block must meet at the same places in the same order, as a GPU asks of them too: where they do not, the
@@ -31,6 +31,7 @@ struct uint2 {
 struct uint4 {
   uint32_t x, y, z, w;
 };
+inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
 namespace emulated {
@@ -73,8 +74,9 @@ class Block {
  private:
   static constexpr size_t kStack = 64 * 1024;
 
-  explicit Block(unsigned threads)
-      : contexts_(threads), places_(threads, 0), values_(threads), stacks_(threads * kStack) {}
+  explicit Block(unsigned threads) : contexts_(threads), places_(threads, 0), values_(threads) {
+    if (stacks_.size() < threads * kStack) stacks_.resize(threads * kStack);
+  }
 
   template <typename Body>
   void go(const Body& body) {
@@ -110,7 +112,7 @@ class Block {
   std::vector<ucontext_t> contexts_;
   std::vector<int> places_;
   std::vector<float> values_;
-  std::vector<char> stacks_;
+  static inline std::vector<char> stacks_;  // blocks run one after the other: what one leaves, the next takes
   ucontext_t loop_;
   unsigned number_ = 0;
   void (*body_)(const void*) = nullptr;
@@ -130,6 +132,15 @@ template <typename T>
 T __ldg(const T* from) {
   return emulated::load(from);
 }
+// A GPU's compiler never fuses these; through memory no other one does.
+inline float __fmul_rn(float a, float b) {
+  volatile float product = a * b;
+  return product;
+}
+inline float __fadd_rn(float a, float b) {
+  volatile float sum = a + b;
+  return sum;
+}
 inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
 inline float __uint_as_float(uint32_t bits) {
   float value;
@@ -143,7 +154,7 @@ inline uint32_t __float_as_uint(float value) {
 }
 
 using cudaStream_t = void*;
-enum cudaError_t { cudaSuccess = 0 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9 };
 enum { cudaDevAttrMultiProcessorCount };
 inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -154,3 +165,22 @@ template <typename Function>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int, int) {
   return *blocks = 1, cudaSuccess;
 }
+
+// A family's emulation includes its kernels behind this line, and says with KERNWRIGHT_EMULATE what a kernel takes.
+inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
+
+// A kernel's address is all that a launch gets; what it takes is known to the family.
+#define KERNWRIGHT_EMULATE(Argument)                                                                             \
+  inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t,     \
+                                      cudaStream_t) {                                                            \
+    const auto kernel = reinterpret_cast<void (*)(Argument)>(const_cast<void*>(function));                       \
+    const auto& argument = *static_cast<const Argument*>(arguments[0]);                                          \
+    emulated::grid_size = grid;                                                                                  \
+    emulated::block_size = block;                                                                                \
+    for (unsigned y = 0; y < grid.y; ++y)                                                                        \
+      for (unsigned x = 0; x < grid.x; ++x) {                                                                    \
+        emulated::block_index = dim3(x, y);                                                                      \
+        emulated::Block::run(block.x * block.y, [&] { kernel(argument); });                                      \
+      }                                                                                                          \
+    return cudaSuccess;                                                                                          \
+  }

@@ -2,26 +2,11 @@
 
 #include <cuda_runtime.h>
 
-inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
-
 #include "cuda_kernel.cu"
 
 #include "arguments.h"
 
-// The kernel's address is all that a launch gets; what it takes is known here.
-inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t,
-                                    cudaStream_t) {
-  const auto kernel = reinterpret_cast<void (*)(kernwright::Problem)>(const_cast<void*>(function));
-  const auto& problem = *static_cast<const kernwright::Problem*>(arguments[0]);
-  emulated::grid_size = grid;
-  emulated::block_size = block;
-  for (unsigned y = 0; y < grid.y; ++y)
-    for (unsigned x = 0; x < grid.x; ++x) {
-      emulated::block_index = dim3(x, y);
-      emulated::Block::run(block.x * block.y, [&] { kernel(problem); });
-    }
-  return cudaSuccess;
-}
+KERNWRIGHT_EMULATE(kernwright::Problem)
 
 namespace kernwright {
 

@@ -12,12 +12,12 @@
 // of the cache. Where there are many tokens a block stays and takes one after another: it keeps the modulations in
 // registers, and it asks for tokens to come before it reduces the present one, so that loads are in flight all the time.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <atomic>
 
+#include "elements.cuh"
+#include "launching.cuh"
 #include "problem.h"
 #include "variant.h"
 
@@ -39,136 +39,12 @@ constexpr int kBytesAhead = 32;
 // A grid of resident blocks that stay is worth its uneven end only if each takes many tokens.
 constexpr int64_t kTokensToStay = 8;
 
-// ---- elements -------------------------------------------------------------------------------------------------------
-
-template <int kBytes>
-struct Raw {
-  uint32_t words[kBytes < 4 ? 1 : kBytes / 4];
-};
-
-// kBytes from global memory. kOnce: nobody will ask for them again soon, so they take no place in the first-level cache.
-template <int kBytes, bool kOnce>
-__device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
-  Raw<kBytes> raw;
-  if constexpr (kBytes >= 16) {
-    const uint4* at = static_cast<const uint4*>(from);
-#pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      uint4 four;
-#ifdef __CUDACC__
-      if constexpr (kOnce) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
-                     : "l"(at + i));
-      } else {
-        four = __ldg(at + i);
-      }
-#else  // the tests run this file on a CPU, where all caches are alike
-      four = __ldg(at + i);
-#endif
-      raw.words[4 * i] = four.x, raw.words[4 * i + 1] = four.y;
-      raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
-    }
-  } else if constexpr (kBytes == 8) {
-    const uint2 two = __ldg(static_cast<const uint2*>(from));
-    raw.words[0] = two.x, raw.words[1] = two.y;
-  } else if constexpr (kBytes == 4) {
-    raw.words[0] = __ldg(static_cast<const uint32_t*>(from));
-  } else {
-    raw.words[0] = __ldg(static_cast<const uint16_t*>(from));
-  }
-  return raw;
-}
-
-template <int kBytes>
-__device__ __forceinline__ void store_raw(void* to, const Raw<kBytes>& raw) {
-  if constexpr (kBytes == 16) {
-    *static_cast<uint4*>(to) = make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]);
-  } else if constexpr (kBytes == 4) {
-    *static_cast<uint32_t*>(to) = raw.words[0];
-  } else {
-    *static_cast<uint16_t*>(to) = static_cast<uint16_t>(raw.words[0]);
-  }
-}
-
-template <Type kOf, int kVector>
-using RawOf = Raw<kVector * (kOf == Type::kFloat32 ? 4 : 2)>;
-
-template <Type kOf, int kVector>
-__device__ __forceinline__ void widen(const RawOf<kOf, kVector>& raw, float (&values)[kVector]) {
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    if constexpr (kOf == Type::kFloat32) {
-      values[i] = __uint_as_float(raw.words[i]);
-    } else {
-      const uint32_t half = i % 2 ? raw.words[i / 2] >> 16 : raw.words[i / 2] & 0xffffu;
-      if constexpr (kOf == Type::kBFloat16) {
-        values[i] = __uint_as_float(half << 16);
-      } else {
-        values[i] = __half2float(__ushort_as_half(static_cast<unsigned short>(half)));
-      }
-    }
-  }
-}
-
 template <int kVector>
 __device__ __forceinline__ RawOf<kType, kVector> narrow(const float (&values)[kVector]) {
-  RawOf<kType, kVector> raw;
-  if constexpr (kType == Type::kFloat32) {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) raw.words[i] = __float_as_uint(values[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kVector; i += 2) {
-      const float second = i + 1 < kVector ? values[i + 1] : 0.f;
-      if constexpr (kType == Type::kBFloat16) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], second);
-        raw.words[i / 2] = reinterpret_cast<const uint32_t&>(pair);
-      } else {
-        const __half2 pair = __floats2half2_rn(values[i], second);
-        raw.words[i / 2] = reinterpret_cast<const uint32_t&>(pair);
-      }
-    }
-  }
-  return raw;
+  return narrow_to<kType, kVector>(values);
 }
 
 // ---- modulations ----------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ int64_t row_start(const Modulation& of, int64_t batch, int64_t token) {
-  const int64_t row = of.tokens_per_row == 1 ? token : token / of.tokens_per_row;
-  return batch * of.batch_step + row * of.token_step;
-}
-
-template <Type kOf, int kVector>
-__device__ __forceinline__ void load_channels(const void* data, int64_t at, float (&values)[kVector]) {
-  constexpr int kBytes = kOf == Type::kFloat32 ? 4 : 2;
-  widen<kOf, kVector>(load_raw<kVector * kBytes, false>(static_cast<const char*>(data) + at * kBytes), values);
-}
-
-// Its dtype is known only here; all threads agree on it, so the branch costs next to nothing.
-template <int kVector>
-__device__ __forceinline__ void load_modulation(const Modulation& of, int64_t start, int column,
-                                                float (&values)[kVector]) {
-  if (of.channel_step == 0) {
-    float one[1];
-    if (of.type == Type::kFloat32) {
-      load_channels<Type::kFloat32, 1>(of.data, start, one);
-    } else if (of.type == Type::kBFloat16) {
-      load_channels<Type::kBFloat16, 1>(of.data, start, one);
-    } else {
-      load_channels<Type::kFloat16, 1>(of.data, start, one);
-    }
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) values[i] = one[0];
-  } else if (of.type == Type::kFloat32) {
-    load_channels<Type::kFloat32, kVector>(of.data, start + column, values);
-  } else if (of.type == Type::kBFloat16) {
-    load_channels<Type::kBFloat16, kVector>(of.data, start + column, values);
-  } else {
-    load_channels<Type::kFloat16, kVector>(of.data, start + column, values);
-  }
-}
 
 // norm * weight + bias, then * (1 + scale) + shift, is norm * gain + offset.
 template <int kVector>
@@ -460,17 +336,6 @@ int resident_blocks(const Kernel& kernel, int threads, cudaError_t* error) {
   return blocks;
 }
 
-int multiprocessors_of(int device, cudaError_t* error) {
-  constexpr int kDevices = 64;
-  static std::atomic<int> known[kDevices];
-  int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
-  if (count == 0) {
-    *error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    if (*error == cudaSuccess && device < kDevices) known[device].store(count, std::memory_order_relaxed);
-  }
-  return count;
-}
-
 cudaError_t launch_here(const Problem& p, const Variant& v, int device, cudaStream_t stream) {
   cudaError_t error = cudaSuccess;
   const Kernel kernel = kernel_of<kWidestVector>(v);
@@ -492,13 +357,7 @@ cudaError_t launch_here(const Problem& p, const Variant& v, int device, cudaStre
 
 // 0, or CUDA's number for what went wrong.
 int launch(const Problem& p, const Variant& v, int device, void* stream) {
-  int before = 0;
-  cudaError_t error = cudaGetDevice(&before);
-  if (error == cudaSuccess && before != device) error = cudaSetDevice(device);
-  if (error != cudaSuccess) return static_cast<int>(error);
-  error = launch_here(p, v, device, static_cast<cudaStream_t>(stream));
-  if (before != device) cudaSetDevice(before);
-  return static_cast<int>(error);
+  return on_device(device, [&] { return launch_here(p, v, device, static_cast<cudaStream_t>(stream)); });
 }
 
 const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }

@@ -7,8 +7,6 @@ chain.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,22 +18,12 @@ from kernwright.ops.norm_modulation import definition, native
 from kernwright.ops.norm_modulation.arguments import check
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.requirements import on_cpu, on_cuda, triton_there
 
 WIDEST = 65536
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def on_cuda(call: Call) -> str | None:
-    if call.first.device.type != "cuda":
-        return f"x is on {call.first.device}"
-    if torch.version.hip:
-        return "this torch is built for ROCm"
-    return None if torch.cuda.is_available() else "torch sees no CUDA device"
-
-
-def on_cpu(call: Call) -> str | None:
-    return None if call.first.device.type == "cpu" else f"x is on {call.first.device}"
 
 
 def tokens_fit(call: Call) -> str | None:
@@ -59,20 +47,12 @@ def tokens_fit(call: Call) -> str | None:
 
 
 def cuda_library_there(call: Call) -> str | None:
-    target = native.architecture(call.first.device)
+    target = architecture(call.first.device)
     return native.cuda_library(call.op.name, call.first.dtype).unavailable(target)
 
 
 def cpu_library_there(call: Call) -> str | None:
     return native.CPU_LIBRARY.unavailable(native.CPU)
-
-
-def triton_there(call: Call) -> str | None:
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if call.first.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
-        return None
-    return on_cuda(call)
 
 
 def _triton(name: str) -> Callable[..., Any]:

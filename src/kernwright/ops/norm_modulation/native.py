@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import KernwrightError
+from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
 from kernwright.runtime.call import BadArgument
+from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
@@ -19,7 +21,9 @@ _HERE = Path(__file__).parent
 _DTYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 _WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
-CPU_LIBRARY = Library("norm_modulation", tuple(_HERE / name for name in ("cpu_kernel.cc", "arguments.h", "problem.h")))
+CPU_LIBRARY = Library(
+    "norm_modulation", (*(_HERE / name for name in ("cpu_kernel.cc", "arguments.h", "problem.h")), *CPU_HEADERS)
+)
 CPU = Target("cpu")
 
 
@@ -27,7 +31,7 @@ def cuda_library(op: str, dtype: torch.dtype) -> Library:
     """One an op and dtype: a first call waits for the kernels that it may need, not for all of them."""
     files = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
     macros = (("KERNWRIGHT_TYPE", _DTYPES[dtype]), ("KERNWRIGHT_RESIDUAL", str(int(op.startswith("residual")))))
-    return Library(f"{op}_{_WORDS[dtype]}", tuple(_HERE / name for name in files), macros)
+    return Library(f"{op}_{_WORDS[dtype]}", (*(_HERE / name for name in files), *CUDA_HEADERS), macros)
 
 
 def libraries(target: Target) -> list[Library]:
@@ -35,12 +39,6 @@ def libraries(target: Target) -> list[Library]:
     if not target.is_cuda:
         return [CPU_LIBRARY]
     return [cuda_library(op, dtype) for op in ("norm_scale_shift", "residual_norm_scale_shift") for dtype in _DTYPES]
-
-
-@cache
-def architecture(device: torch.device) -> Target:
-    major, minor = torch.cuda.get_device_capability(device)
-    return Target(f"sm_{major}{minor}")
 
 
 @cache
@@ -67,11 +65,6 @@ def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None
     """For calls whose tensors nobody looks at before: the library refuses another dtype and another kind of device, but
     it cannot tell a GPU of another architecture."""
     return launch(op, device, dtype) if device.type == "cpu" or gpus_are_alike() else None
-
-
-@cache
-def gpus_are_alike() -> bool:
-    return len({architecture(torch.device("cuda", number)) for number in range(torch.cuda.device_count())}) == 1
 
 
 def function(op: str, outputs: int) -> Callable[..., Any]:

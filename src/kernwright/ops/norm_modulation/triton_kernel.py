@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.norm_modulation.arguments import ModulationLayout, layout
+from kernwright.ops.modulation_layout import ModulationLayout, layout
 
 HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
 

@@ -21,24 +21,12 @@ struct Variant {
   int rows = 1;          // tokens a block works on at once
 };
 
-inline int64_t bytes_of(Type type) { return type == Type::kFloat32 ? 4 : 2; }
-
-// Whether rows that start at `data`, `step` elements apart, can be read `bytes` at a time.
-inline bool is_aligned(const void* data, int64_t batch_step, int64_t token_step, Type type, int64_t bytes) {
-  const int64_t size = bytes_of(type);
-  return reinterpret_cast<uintptr_t>(data) % bytes == 0 && batch_step * size % bytes == 0 &&
-         token_step * size % bytes == 0;
-}
-
 inline bool takes_vector(const Problem& p, int vector) {
   if (p.width % vector != 0) return false;
   for (const Tokens* of : {&p.x, &p.residual, &p.y, &p.sum})
     if (!is_aligned(of->data, of->batch_step, of->token_step, p.type, vector * bytes_of(p.type))) return false;
-  for (const Modulation* of : {&p.scale, &p.shift, &p.gate, &p.weight, &p.bias}) {
-    if (of->data == nullptr || of->channel_step == 0) continue;
-    const int64_t whole = vector * bytes_of(of->type);  // a wider dtype takes several loads of 16 bytes
-    if (!is_aligned(of->data, of->batch_step, of->token_step, of->type, whole < 16 ? whole : 16)) return false;
-  }
+  for (const Modulation* of : {&p.scale, &p.shift, &p.gate, &p.weight, &p.bias})
+    if (!takes_vector(*of, vector)) return false;
   return true;
 }
 

@@ -11,13 +11,15 @@ from functools import partial
 from typing import Any
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_modulation.implementations import DTYPES, WIDEST, on_cuda, triton_there
-from kernwright.ops.norm_modulation.native import architecture, outputs_like
+from kernwright.ops.norm_modulation.implementations import DTYPES, WIDEST
+from kernwright.ops.norm_modulation.native import outputs_like
 from kernwright.ops.plain_norm import definition, native
 from kernwright.ops.plain_norm.arguments import check
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.requirements import on_cuda, triton_there
 
 MOST_AXES = 15  # before the last one
 

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import KernwrightError
+from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native as shared
+from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
-_SHARED = tuple(
-    Path(shared.__file__).with_name(name) for name in ("cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
+_SHARED = (
+    *(Path(shared.__file__).with_name(name) for name in ("cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")),
+    *CUDA_HEADERS,
 )
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
@@ -40,12 +43,12 @@ def _loaded(op: str, target: Target, dtype: torch.dtype) -> Launch:
 
 
 def launch(op: str, device: torch.device, dtype: torch.dtype) -> Launch:
-    return _loaded(op, shared.architecture(device), dtype)
+    return _loaded(op, architecture(device), dtype)
 
 
 def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
     """For calls whose tensors nobody looks at before: the library cannot tell a GPU of another architecture."""
-    return launch(op, device, dtype) if shared.gpus_are_alike() else None
+    return launch(op, device, dtype) if gpus_are_alike() else None
 
 
 def function(op: str) -> Callable[..., Any]:

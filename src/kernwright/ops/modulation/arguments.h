@@ -1,0 +1,147 @@
+// Arguments: from the tensors of each op to a Problem, or to an error that names the argument.
+//
+// What is wrong for every implementation throws ValueError. What is right, but not for these kernels (another dtype, a last
+// axis with gaps), makes each function answer false: the caller has other ways to run it.
+
+#pragma once
+
+#include <utility>
+
+#include "problem.h"
+#include "reader.h"
+
+namespace kernwright {
+
+constexpr int64_t kWidestRow = INT32_MAX - 4096;  // a column beyond the last, of a block's uneven end, is a number too
+
+// The roundings that follow from dtypes and axes; what is float32 rounds nowhere.
+inline void find_roundings(Problem* p, bool is_scale_number, bool is_shift_number) {
+  const bool is_half = p->type != Type::kFloat32;
+  p->is_product_rounded = is_half && p->scale.data && (is_scale_number || p->scale.type == p->type);
+  p->is_scale_cast = is_half && is_scale_number && p->scale.type != p->type;
+  p->is_shift_cast = p->is_product_rounded && is_shift_number && p->shift.type != p->type;
+}
+
+inline bool read_scale_shift(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView scale,
+                             ffi::TensorView shift, double scale_constant, ffi::TensorView y) {
+  Reader reader(p, x, device_type, "x", kWidestRow);
+  p->result = p->type;
+  p->adds_constant = true;
+  p->constant = static_cast<float>(scale_constant);
+  reader.tokens(x, &p->x, "x");
+  reader.modulation(scale, &p->scale, "scale");
+  reader.modulation(shift, &p->shift, "shift");
+  reader.tokens(y, &p->y, "out", true);
+  find_roundings(p, scale.ndim() == 0, shift.ndim() == 0);
+  return reader.takes();
+}
+
+inline bool have_one_shape(ffi::TensorView a, ffi::TensorView b) {
+  bool same = a.ndim() == b.ndim();
+  for (int i = 0; same && i < a.ndim(); ++i) same = a.size(i) == b.size(i);
+  return same;
+}
+
+inline bool read_residual_gate(Problem* p, int32_t device_type, ffi::TensorView residual, ffi::TensorView update,
+                               ffi::TensorView gate, ffi::TensorView out) {
+  if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
+  Reader reader(p, update, device_type, "update", kWidestRow);
+  if (!read_type(residual.dtype(), &p->result, "residual")) return false;
+  reader.tokens(update, &p->x, "update");
+  reader.modulation(gate, &p->scale, "gate");
+  reader.modulation(residual, &p->shift, "residual");
+  reader.tokens_of(p->result, out, &p->y, "out", true);
+  find_roundings(p, gate.ndim() == 0, false);
+  return reader.takes();
+}
+
+// ---- a sum of tensors of any shapes that broadcast ------------------------------------------------------------------
+
+// One axis of the result: how many elements apart its steps lie in x, in the other summand, and in the result.
+struct Axis {
+  int64_t size, x, shift, y;
+};
+
+constexpr int kMostAxes = 16;
+
+inline int64_t broadcast_step(ffi::TensorView own, int axis, int ndim) {
+  const int at = axis - (ndim - own.ndim());
+  return at < 0 || own.size(at) == 1 ? 0 : own.stride(at);
+}
+
+inline int64_t broadcast_size(ffi::TensorView own, int axis, int ndim) {
+  const int at = axis - (ndim - own.ndim());
+  return at < 0 ? 1 : own.size(at);
+}
+
+inline bool read_sum(Problem* p, ffi::TensorView x, ffi::TensorView other, ffi::TensorView out) {
+  const int n = out.ndim();
+  Axis axes[kMostAxes];
+  int count = 0;
+  for (int i = 0; i < n; ++i) {
+    if (out.size(i) == 1) continue;
+    const Axis own{out.size(i), broadcast_step(x, i, n), broadcast_step(other, i, n), out.stride(i)};
+    Axis* before = count ? &axes[count - 1] : nullptr;
+    // Two axes that every tensor walks through in one stride are one.
+    if (before && before->x == own.size * own.x && before->shift == own.size * own.shift &&
+        before->y == own.size * own.y && before->size * own.size <= kWidestRow) {
+      *before = {before->size * own.size, own.x, own.shift, own.y};
+    } else {
+      axes[count++] = own;
+    }
+  }
+  const Axis one{1, 1, 0, 1};
+  const Axis last = count ? axes[--count] : one;
+  const Axis token = count ? axes[--count] : one;
+  const Axis batch = count ? axes[--count] : one;
+  if (count || last.size > kWidestRow || last.x != 1 || last.y != 1 || (last.shift != 0 && last.shift != 1)) return false;
+  p->width = static_cast<int32_t>(last.size);
+  p->tokens = token.size;
+  p->batches = batch.size;
+  p->x = {x.data_ptr(), batch.size == 1 ? 0 : batch.x, token.size == 1 ? 0 : token.x};
+  p->y = {out.data_ptr(), batch.size == 1 ? 0 : batch.y, token.size == 1 ? 0 : token.y};
+  p->shift.data = other.data_ptr();
+  p->shift.batch_step = batch.shift;
+  p->shift.token_step = token.shift;
+  p->shift.channel_step = static_cast<int32_t>(last.shift);
+  return true;
+}
+
+inline bool read_broadcast_add(Problem* p, int32_t device_type, ffi::TensorView a, ffi::TensorView b,
+                               ffi::TensorView out) {
+  Type type_a, type_b, type_out;
+  if (a.device().device_type != device_type) return false;
+  for (const auto& [own, name] : {std::pair{b, "b"}, std::pair{out, "out"}})
+    if (own.device().device_type != a.device().device_type || own.device().device_id != a.device().device_id)
+      TVM_FFI_THROW(ValueError) << name << ": is on another device than a";
+  if (!read_type(a.dtype(), &type_a, "a") || !read_type(b.dtype(), &type_b, "b")) return false;
+  if (!read_type(out.dtype(), &type_out, "out")) return false;
+  if (a.ndim() > kMostAxes || b.ndim() > kMostAxes) return false;
+  const int n = a.ndim() > b.ndim() ? a.ndim() : b.ndim();
+  if (n == 0 || out.ndim() != n) return false;
+  int64_t elements = 1;
+  for (int i = 0; i < n; ++i) {
+    const int64_t own = broadcast_size(a, i, n), other = broadcast_size(b, i, n);
+    if (own != other && own != 1 && other != 1)
+      TVM_FFI_THROW(ValueError) << "b: has " << other << " where a has " << own << ", and they do not broadcast";
+    if (out.size(i) != (own == 1 ? other : own)) return false;
+    elements *= out.size(i);
+  }
+  // Of two dtypes the sum has float32, and x must have it too. A number without an axis promotes by rules of its own.
+  p->result = type_a == type_b ? type_a : Type::kFloat32;
+  if (type_out != p->result) return false;
+  if (type_a != type_b && (a.ndim() == 0 || b.ndim() == 0)) return false;
+  p->type = p->result;
+  if (elements == 0) return p->batches = p->tokens = p->width = 0, true;
+  for (const auto& own : {a, b, out})
+    if (own.data_ptr() == nullptr) return false;  // a tensor that stands for another one
+  // The smaller summand is the one that modulates: what is one row for many is read once for many.
+  const bool a_is_x = a.numel() >= b.numel();
+  for (const bool is_a : {a_is_x, !a_is_x}) {
+    p->shift.type = is_a ? type_b : type_a;
+    if ((is_a ? type_a : type_b) == p->result && (is_a ? read_sum(p, a, b, out) : read_sum(p, b, a, out))) return true;
+  }
+  return false;
+}
+
+}  // namespace kernwright

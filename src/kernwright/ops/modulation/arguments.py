@@ -1,0 +1,137 @@
+"""Arguments of scale_shift, residual_gate and broadcast_add: what is wrong for every implementation, how a result
+looks, and how the axes of a sum fold into rows.
+
+`arguments.h` says the same for the native kernels, which check for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.modulation_layout import check_modulation
+from kernwright.runtime.call import BadArgument, Call
+
+WIDEST = 2**31 - 4097  # columns are counted in 32 bits
+
+
+def check(call: Call) -> None:
+    for name, tensor in call.tensors.items():
+        if not tensor.is_floating_point():
+            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
+    if call.op.name == "scale_shift":
+        for name in ("scale", "shift"):
+            check_modulation(name, call.tensors[name], call.tensors["x"])
+    elif call.op.name == "residual_gate":
+        check_modulation("gate", call.tensors["gate"], call.tensors["update"], "update")
+        _check_broadcast("update", call.tensors["update"], "residual", call.tensors["residual"])
+    else:
+        _check_broadcast("b", call.tensors["b"], "a", call.tensors["a"])
+
+
+def _check_broadcast(name: str, own: Tensor, other_name: str, other: Tensor) -> None:
+    pairs = zip(reversed(own.shape), reversed(other.shape), strict=False)
+    if any(one != two and 1 not in (one, two) for one, two in pairs):
+        raise BadArgument(
+            name, f"is {list(own.shape)}, which does not broadcast with {other_name}, {list(other.shape)}"
+        )
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:
+    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
+    """As the eager chain lays it out: like x, like the residual, or like the larger summand."""
+    if op != "broadcast_add":
+        return torch.empty_like(tensors[0])
+    a, b = tensors
+    larger = a if a.numel() >= b.numel() else b
+    shape, dtype = broadcast_shape(a.shape, b.shape), torch.result_type(a, b)
+    if larger.shape == shape:
+        return torch.empty_like(larger, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device=a.device)
+
+
+def takes_out(op: str, tensors: Sequence[Tensor], out: Tensor) -> Tensor:
+    shape: Sequence[int] = tensors[0].shape
+    dtype = tensors[0].dtype
+    if op == "broadcast_add":
+        shape, dtype = broadcast_shape(*(own.shape for own in tensors)), torch.result_type(*tensors)
+    if out.shape != shape or out.dtype != dtype:
+        raise BadArgument("out", f"is {out.dtype} {list(out.shape)}, the result is {dtype} {list(shape)}")
+    if out.ndim and out.shape[-1] > 1 and out.stride(-1) != 1:
+        raise BadArgument("out", "has a last axis with gaps")
+    if op == "broadcast_add" and out.numel() and folded(tensors[0], tensors[1], out.stride()) is None:
+        raise BadArgument("out", "has axes that lie in another order than the summands'")
+    return out
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Of a sum's result: how far apart its steps lie in x, in the other summand, and in the result."""
+
+    size: int = 1
+    x: int = 0
+    shift: int = 0
+    y: int = 0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum as rows of `last` for the tokens of batches. x is the larger summand; the other may be a row for many."""
+
+    x: Tensor
+    shift: Tensor
+    batch: Axis
+    token: Axis
+    last: Axis
+
+
+def folded(a: Tensor, b: Tensor, out_steps: Sequence[int] | None = None) -> Sum | None:
+    """None: no order of the summands and no merging of axes makes at most batches of tokens of channels of it.
+
+    Steps of the result are those of a dense one, unless they are given.
+    """
+    shape = broadcast_shape(a.shape, b.shape)
+    result = torch.result_type(a, b)
+    if a.dtype != b.dtype and (a.ndim == 0 or b.ndim == 0):
+        return None
+    steps = result_like("broadcast_add", (a.to("meta"), b.to("meta"))).stride() if out_steps is None else out_steps
+    orders = ((a, b), (b, a)) if a.numel() >= b.numel() else ((b, a), (a, b))
+    for x, shift in orders:
+        if x.dtype == result and (found := _folded(x, shift, shape, steps)):
+            return found
+    return None
+
+
+def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]) -> Sum | None:
+    axes: list[Axis] = []
+    for size, own, other, y in zip(shape, *(_steps(t, shape) for t in (x, shift)), steps, strict=True):
+        if size == 1:
+            continue
+        axis = Axis(size, own, other, y)
+        if axes and _is_one_stride(axes[-1], axis):
+            axes[-1] = Axis(axes[-1].size * size, own, other, y)
+        else:
+            axes.append(axis)
+    last = axes.pop() if axes else Axis(1, 1, 0, 1)
+    token = axes.pop() if axes else Axis()
+    batch = axes.pop() if axes else Axis()
+    if axes or last.size > WIDEST or (last.x, last.y) != (1, 1) or last.shift not in (0, 1):
+        return None
+    return Sum(x, shift, batch, token, last)
+
+
+def _steps(tensor: Tensor, shape: Sequence[int]) -> list[int]:
+    own = [0 if size == 1 else step for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+    return [0] * (len(shape) - len(own)) + own
+
+
+def _is_one_stride(outer: Axis, inner: Axis) -> bool:
+    """Every tensor walks through both in one stride."""
+    pairs = ((outer.x, inner.x), (outer.shift, inner.shift), (outer.y, inner.y))
+    return all(far == inner.size * near for far, near in pairs) and outer.size * inner.size <= WIDEST

@@ -1,0 +1,106 @@
+"""The ways to run scale_shift, residual_gate and broadcast_add, and what each asks of a call. All are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import Op
+from kernwright.ops.modulation import definition, native
+from kernwright.ops.modulation.arguments import WIDEST, check, folded, result_like, takes_out
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.gpu import architecture
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.requirements import on_cuda, triton_there
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+MODULATIONS = ("scale", "shift", "gate")
+
+
+def tensors_fit(call: Call) -> str | None:
+    """What every fused kernel asks of the tensors."""
+    for name, tensor in call.tensors.items():
+        if tensor.dtype not in DTYPES:
+            return f"{name} is {tensor.dtype}"
+    return _sum_fits(call) if call.op.name == "broadcast_add" else _tokens_fit(call)
+
+
+def _tokens_fit(call: Call) -> str | None:
+    name = "update" if call.op.name == "residual_gate" else "x"
+    x = call.tensors[name]
+    if x.ndim not in (2, 3):
+        return f"{name} has {x.ndim} dimensions, not [B, S, D] or [S, D]"
+    if x.shape[-1] > WIDEST:
+        return f"{name} is {x.shape[-1]} wide, over {WIDEST}"
+    for own, tensor in call.tensors.items():
+        last = tensor.stride(-1) if tensor.ndim and tensor.shape[-1] > 1 else 1
+        # A modulation whose one number was expanded to a row has step 0, and is read as one number.
+        if last != 1 and not (last == 0 and own in MODULATIONS):
+            return f"{own} has a last axis with gaps"
+    residual = call.tensors.get("residual")
+    if residual is not None and residual.shape != x.shape:
+        return f"residual is {list(residual.shape)}, update is {list(x.shape)}"
+    if residual is not None and not native.is_compiled(x.dtype, residual.dtype):
+        return f"residual is {residual.dtype}, update is {x.dtype}"
+    return None
+
+
+def _sum_fits(call: Call) -> str | None:
+    a, b = call.tensors["a"], call.tensors["b"]
+    if folded(a, b) is None:
+        return (
+            f"a, {a.dtype} {list(a.shape)}, and b, {b.dtype} {list(b.shape)}, are no batches of rows of channels "
+            "in the result's dtype"
+        )
+    return None
+
+
+def rounds_to_nearest(call: Call) -> str | None:
+    """Triton's interpreter cuts off what a GPU rounds."""
+    interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
+    return "Triton's interpreter does not round bfloat16" if interpreted else None
+
+
+def cuda_library_there(call: Call) -> str | None:
+    x, result = {
+        "scale_shift": lambda: (call.first.dtype, call.first.dtype),
+        "residual_gate": lambda: (call.tensors["update"].dtype, call.first.dtype),
+        "broadcast_add": lambda: (torch.result_type(*call.tensors.values()),) * 2,
+    }[call.op.name]()
+    return native.cuda_library(x, result).unavailable(architecture(call.first.device))
+
+
+def _triton(name: str) -> Callable[..., Any]:
+    from kernwright.ops.modulation import triton_kernel
+
+    own = getattr(triton_kernel, name)
+
+    def run(*tensors: Tensor, out: Tensor | None = None, **scalars: Any) -> Tensor:
+        y = result_like(name, tensors) if out is None else takes_out(name, tensors, out)
+        return own(*tensors, **scalars, out=y)  # type: ignore[no-any-return]
+
+    return run
+
+
+def _implementations(op: Op) -> list[Implementation]:
+    return [
+        Implementation(
+            "cuda",
+            "exact",
+            partial(native.function, op.name),
+            (on_cuda, tensors_fit, cuda_library_there),
+            partial(native.shortcut, op.name),
+        ),
+        Implementation("triton", "exact", partial(_triton, op.name), (triton_there, tensors_fit, rounds_to_nearest)),
+    ]
+
+
+DISPATCHERS = {
+    op.name: Dispatcher(op, _implementations(op), check)
+    for op in (definition.scale_shift, definition.residual_gate, definition.broadcast_add)
+}

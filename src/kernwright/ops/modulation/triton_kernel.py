@@ -1,0 +1,159 @@
+"""scale_shift, residual_gate and broadcast_add in Triton: what runs on a GPU where there is no nvcc.
+
+Contract: exact. Each rounding of the eager chain is made where the chain makes it (`problem.h` says where that is), and
+no product is fused into a sum: the kernel is compiled without fusion.
+Bytes a token: x read once, y written once, modulations per token read once; what tokens share stays in the cache.
+Share of a copy's bandwidth: not measured yet.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kernwright.ops.modulation.arguments import folded, result_like
+from kernwright.ops.modulation_layout import ModulationLayout, layout
+
+TILE, SMALL_TILE = 4096, 1024  # elements a program of four warps: 32 a thread, or 8 where there are few
+FEW = 2**20  # elements, below which more programs are better than longer ones
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
+
+
+@triton.jit
+def _loaded(
+    start, batch_step, token_step, tokens_per_row, channel_step, batch, token, there, column, inside,
+    SHARED: tl.constexpr,
+):  # fmt: skip
+    """A modulation's values in float32: one row for all tokens of the tile, or one for each."""
+    start += batch * batch_step
+    if SHARED:
+        values = tl.load(start + column * channel_step, inside, 0.0)
+    else:
+        rows = start + token // tokens_per_row * token_step
+        values = tl.load(rows + column * channel_step, there & inside, 0.0)
+    return values.to(tl.float32)
+
+
+@triton.jit
+def modulate(
+    x, scale, shift, y, tokens, width, constant,
+    x_batch, x_token, y_batch, y_token,
+    scale_batch, scale_token, scale_per, scale_step,
+    shift_batch, shift_token, shift_per, shift_step,
+    SCALE: tl.constexpr, CONSTANT: tl.constexpr, SCALE_SHARED: tl.constexpr, SHIFT_SHARED: tl.constexpr,
+    ROUND_PRODUCT: tl.constexpr, CAST_SCALE: tl.constexpr, CAST_SHIFT: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """ROWS tokens of BLOCK channels a program; programs that follow each other lie beside each other on a token."""
+    program = tl.program_id(0).to(tl.int64)
+    chunks, groups = tl.cdiv(width, BLOCK), tl.cdiv(tokens, ROWS)
+    column = program % chunks * BLOCK + tl.arange(0, BLOCK)[None, :]
+    token = program // chunks % groups * ROWS + tl.arange(0, ROWS)[:, None]
+    batch = program // chunks // groups
+    there, inside = token < tokens, column < width
+    own = tl.load(x + batch * x_batch + token * x_token + column, there & inside, 0.0)
+    value = own.to(tl.float32)
+    if SCALE:
+        gain = _loaded(
+            scale, scale_batch, scale_token, scale_per, scale_step, batch, token, there, column, inside, SCALE_SHARED
+        )
+        if CONSTANT:
+            gain = (gain + constant).to(scale.dtype.element_ty).to(tl.float32)
+        if CAST_SCALE:
+            gain = gain.to(own.dtype).to(tl.float32)
+        value = value * gain
+        if ROUND_PRODUCT:
+            value = value.to(own.dtype).to(tl.float32)
+    offset = _loaded(
+        shift, shift_batch, shift_token, shift_per, shift_step, batch, token, there, column, inside, SHIFT_SHARED
+    )
+    if CAST_SHIFT:
+        offset = offset.to(own.dtype).to(tl.float32)
+    value = value + offset
+    tl.store(y + batch * y_batch + token * y_token + column, value.to(y.dtype.element_ty), there & inside)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A program's tile: tokens and channels."""
+
+    rows: int
+    block: int
+
+
+def shape_for(tokens: int, width: int, elements: int) -> Shape:
+    """A table rather than a search: a memory-bound kernel has few good shapes, and a search costs seconds."""
+    tile = SMALL_TILE if elements < FEW else TILE
+    block = min(triton.next_power_of_2(max(width, 16)), 1024)
+    while block > 256 and width % block:  # no program with a rest, if that can be had without short loads
+        block //= 2
+    if width % block:
+        block = min(triton.next_power_of_2(max(width, 16)), 1024)
+    return Shape(max(1, min(tile // block, triton.next_power_of_2(tokens))), block)
+
+
+def _launch(
+    x: Tensor, scale: Tensor | None, shift: Tensor, y: Tensor, sizes: tuple[int, int, int], constant: float | None,
+    steps: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout,
+) -> None:  # fmt: skip
+    """The roundings follow from dtypes and axes, as `problem.h` has them."""
+    batches, tokens, width = sizes
+    if batches * tokens * width == 0:
+        return
+    shape = shape_for(tokens, width, batches * tokens * width)
+    is_half = x.dtype != torch.float32
+    number = is_half and scale is not None and scale.ndim == 0
+    rounds = is_half and scale is not None and (scale.ndim == 0 or scale.dtype == x.dtype)
+    grid = (triton.cdiv(width, shape.block) * triton.cdiv(tokens, shape.rows) * batches,)
+    with torch.cuda.device_of(x):
+        modulate[grid](
+            x, shift if scale is None else scale, shift, y, tokens, width, 0.0 if constant is None else constant,
+            *steps,
+            scale_rows.batch_step, scale_rows.token_step, scale_rows.tokens_per_row, scale_rows.channel_step,
+            shift_rows.batch_step, shift_rows.token_step, shift_rows.tokens_per_row, shift_rows.channel_step,
+            SCALE=scale is not None, CONSTANT=constant is not None,
+            SCALE_SHARED=scale_rows.token_step == 0, SHIFT_SHARED=shift_rows.token_step == 0,
+            ROUND_PRODUCT=rounds, CAST_SCALE=number and scale is not None and scale.dtype != x.dtype,
+            CAST_SHIFT=rounds and shift.ndim == 0 and shift.dtype != x.dtype,
+            ROWS=shape.rows, BLOCK=shape.block, **OPTIONS,
+        )  # fmt: skip
+
+
+def _steps(tensor: Tensor) -> tuple[int, int]:
+    return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
+
+
+def _modulated(x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor) -> Tensor:
+    sizes = (x.shape[0] if x.ndim == 3 else 1, x.shape[-2], x.shape[-1])
+    _launch(
+        x, scale, shift, y, sizes, constant, (*_steps(x), *_steps(y)), layout(scale, x), layout(shift, x)
+    )  # fmt: skip
+    return y
+
+
+def scale_shift(
+    x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: float = 1.0, out: Tensor | None = None
+) -> Tensor:
+    return _modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
+
+
+def residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
+    return _modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
+
+
+def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    y = result_like("broadcast_add", (a, b)) if out is None else out
+    if y.numel() == 0:
+        return y
+    own = folded(a, b, y.stride())
+    assert own is not None  # as the requirements, and the check of `out`, have it
+    sizes = (own.batch.size, own.token.size, own.last.size)
+    steps = (own.batch.x, own.token.x, own.batch.y, own.token.y)
+    rows = ModulationLayout(own.batch.shift, own.token.shift, 1, own.last.shift)
+    _launch(own.x, None, own.shift, y, sizes, None, steps, ModulationLayout(), rows)
+    return y

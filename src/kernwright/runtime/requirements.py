@@ -1,0 +1,30 @@
+"""What implementations of any family ask of a call: each answers why it does not hold, or None."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+
+from kernwright.runtime.call import Call
+
+
+def on_cuda(call: Call) -> str | None:
+    if call.first.device.type != "cuda":
+        return f"{call.op.activations[0]} is on {call.first.device}"
+    if torch.version.hip:
+        return "this torch is built for ROCm"
+    return None if torch.cuda.is_available() else "torch sees no CUDA device"
+
+
+def on_cpu(call: Call) -> str | None:
+    return None if call.first.device.type == "cpu" else f"{call.op.activations[0]} is on {call.first.device}"
+
+
+def triton_there(call: Call) -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if call.first.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1":
+        return None
+    return on_cuda(call)

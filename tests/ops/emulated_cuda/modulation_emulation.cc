@@ -1,0 +1,43 @@
+// The cuda_kernel.cu of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU.
+
+#pragma GCC optimize("O1")  // what it compiles runs for milliseconds
+
+#include <cuda_runtime.h>
+
+#include "cuda_kernel.cu"
+
+#include "arguments.h"
+
+KERNWRIGHT_EMULATE(kernwright::Problem)
+
+namespace kernwright {
+
+bool run(Problem* problem) {
+  if (problem->type != kType || problem->result != kResult) return false;
+  if (problem->batches == 0 || problem->tokens == 0 || problem->width == 0) return true;
+  fold_batches(problem);
+  part_into_frames(problem);
+  return launch(*problem, 0, nullptr) == 0;
+}
+
+bool scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
+                 ffi::TensorView y) {
+  Problem problem;
+  return read_scale_shift(&problem, kDLCPU, x, scale, shift, scale_constant, y) && run(&problem);
+}
+
+bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+  Problem problem;
+  return read_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
+}
+
+bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
+  Problem problem;
+  return read_broadcast_add(&problem, kDLCPU, a, b, out) && run(&problem);
+}
+
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);

@@ -1,0 +1,117 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: every case bit by bit, without a GPU.
+
+It finds wrong indices, masks, strides and roundings; not what only hardware does.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from modulation_cases import BF16, CASES, FP16, FP32, REFUSED, verify
+
+from kernwright import ops
+from kernwright.ops.modulation import native
+from kernwright.ops.modulation.arguments import result_like
+from kernwright.ops.modulation.implementations import DISPATCHERS
+from kernwright.ops.native_sources import CUDA_HEADERS
+from kernwright.runtime.call import BadArgument
+from kernwright.runtime.library import Library, Target, compiler
+
+pytestmark = [
+    pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler"),
+    pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback"),
+]
+HERE = Path(__file__).parent / "emulated_cuda"
+TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
+PAIRS = [(BF16, BF16), (FP16, FP16), (FP32, FP32), (BF16, FP32)]
+Emulated = dict[tuple[torch.dtype, torch.dtype], Any]
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    folder = tmp_path_factory.mktemp("emulated")
+    family = Path(native.__file__).parent
+    files = (*(HERE / name for name in ("modulation_emulation.cc", "cuda_runtime.h")), family / "arguments.h")
+
+    def built(pair: tuple[torch.dtype, torch.dtype]) -> Any:
+        import tvm_ffi
+
+        macros = (("KERNWRIGHT_TYPE", TYPES[pair[0]]), ("KERNWRIGHT_RESULT", TYPES[pair[1]]))
+        own = Library(f"emulated_{TYPES[pair[0]]}_{TYPES[pair[1]]}", (*files, *CUDA_HEADERS), macros)
+        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(PAIRS, pool.map(built, PAIRS), strict=True))
+
+
+def runner(op: str, emulated: Emulated) -> Any:
+    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
+        out = result_like(op, tensors).fill_(7.0)
+        x = {"scale_shift": tensors[0], "residual_gate": tensors[1 % len(tensors)], "broadcast_add": out}[op]
+        assert getattr(emulated[x.dtype, out.dtype], op)(*tensors, *scalars.values(), out)
+        return out
+
+    return call
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
+    verify(CASES[name], runner(CASES[name].op, emulated))
+
+
+def test_what_does_not_fold_is_refused(emulated: Emulated) -> None:
+    case = CASES[REFUSED]
+    with pytest.raises(AssertionError):
+        runner(case.op, emulated)(*case.tensors())
+
+
+@pytest.mark.parametrize("refused", [(BF16, FP16), (FP16, BF16)])
+def test_a_library_takes_no_other_dtypes(refused: tuple[torch.dtype, torch.dtype], emulated: Emulated) -> None:
+    x, residual = (torch.zeros(1, 2, 8, dtype=dtype) for dtype in refused)
+    assert not emulated[BF16, BF16].residual_gate(residual, x, x, residual)
+
+
+SHORT = ["gate and residual", "frame modulation", "hard bf16", "row gate", "gate gaps", "add 4d", "add column"]
+
+
+@pytest.mark.parametrize("name", [*SHORT, "gate fp32 residual", "add promoted"])
+def test_the_implementation_picks_its_library_and_lays_out_the_result(
+    name: str, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "launch", lambda op, device, x, result: getattr(emulated[x, result], op))
+    case = CASES[name]
+    own = native.function(case.op)
+    verify(case, own)
+    tensors = case.tensors()
+    out = torch.empty_like(own(*tensors, **case.scalars))
+    assert own(*tensors, **case.scalars, out=out) is out
+    with pytest.raises(BadArgument, match=r"out: is torch.float64"):
+        own(*tensors, **case.scalars, out=out.double())
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_call_like_the_last_goes_straight_to_the_kernel(
+    name: str, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, answers = CASES[name], []
+    kernel = getattr(emulated[BF16, BF16], case.op)
+
+    def launch(*arguments: Any) -> bool:
+        answers.append(kernel(*arguments))
+        return bool(answers[-1])
+
+    monkeypatch.setattr(DISPATCHERS[case.op], "_latest", ("cuda", launch))
+    own = getattr(ops, case.op)
+    verify(case, own)
+    is_taken = case.op != "broadcast_add" or case.summands[0][1] == BF16
+    assert answers == [is_taken]
+    with torch.no_grad():
+        own(*(tensor.double() for tensor in case.tensors()), **case.scalars)  # refused: the dispatcher runs it
+    assert answers == [is_taken, False]
+    own(*(tensor.requires_grad_() for tensor in case.tensors()), **case.scalars).sum().backward()
+    own(*case.tensors(), **case.scalars, backend="torch")
+    assert len(answers) == 2  # what trains, or is wanted elsewhere, never asks

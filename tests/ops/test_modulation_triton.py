@@ -1,0 +1,122 @@
+"""The Triton kernel: every case in the interpreter bit by bit, and compiled for an H200 without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from modulation_cases import CASES, REFUSED
+
+from kernwright.errors import KernwrightError
+
+pytest.importorskip("triton")
+INTERPRETED = [name for name in CASES if name != REFUSED]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str | None]:
+    """Triton decides at its import whether it interprets, so all cases run in a process of their own."""
+    script = Path(__file__).with_name("interpreted_cases.py")
+    command = [sys.executable, str(script), "--family=modulation", *INTERPRETED]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", INTERPRETED)
+def test_every_case_has_the_chains_bits(name: str, outcomes: dict[str, str | None]) -> None:
+    assert outcomes[name] is None
+
+
+@pytest.mark.parametrize("tokens", [1, 19, 8424])
+@pytest.mark.parametrize("width", [1, 16, 17, 512, 3072, 3073, 4608, 65536, 70001])
+def test_a_tile_is_whole_where_it_can_be(width: int, tokens: int) -> None:
+    from kernwright.ops.modulation.triton_kernel import TILE, shape_for
+
+    shape = shape_for(tokens, width, tokens * width)
+    assert shape.rows * shape.block <= TILE
+    assert shape.rows & (shape.rows - 1) == 0 and shape.block & (shape.block - 1) == 0
+    assert shape.block <= max(16, 2 * width - 1)
+    if width % 256 == 0:
+        assert width % shape.block == 0
+
+
+def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = False) -> str:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from kernwright.ops.modulation.triton_kernel import OPTIONS, modulate
+
+    constants = {
+        "SCALE": True, "CONSTANT": True, "SCALE_SHARED": shared, "SHIFT_SHARED": shared,
+        "ROUND_PRODUCT": dtype == modulation != "fp32", "CAST_SCALE": False, "CAST_SHIFT": False,
+        "ROWS": 4, "BLOCK": 1024, "scale_step": 1, "shift_step": 1,
+    }  # fmt: skip
+    kinds = {"x": f"*{dtype}", "y": f"*{dtype}", "scale": f"*{modulation}", "shift": f"*{modulation}"}
+    kinds |= {"constant": "fp32"} | dict.fromkeys(constants, "constexpr")
+    signature = {name: kinds.get(name, "i64") for name in modulate.arg_names}
+    # As a launch finds it for dense tensors: everything a multiple of 16.
+    aligned = {
+        (number,): [["tt.divisibility", 16]]
+        for number, name in enumerate(modulate.arg_names)
+        if (signature[name].startswith("*") or signature[name] == "i64") and not name.endswith(("_per", "tokens"))
+    }
+    source = ASTSource(modulate, signature, constants, aligned)
+    options = {**OPTIONS, "enable_fp_fusion": True} if fused else OPTIONS  # as a launch has them
+    return str(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "modulation", "shared"),
+    [("bf16", "bf16", True), ("bf16", "fp32", True), ("bf16", "bf16", False), ("fp32", "fp32", True)],
+)
+def test_it_compiles_for_an_h200_without_one_and_fuses_nothing(dtype: str, modulation: str, shared: bool) -> None:
+    ptx = compiled_for_h200(dtype, modulation, shared)
+    assert ".target sm_90" in ptx
+    # Without .rn the assembler might still fuse them, or flush what is subnormal.
+    assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32", ptx) and ".ftz" not in ptx
+    for access in ("ld.global", "st.global"):
+        lines = [line for line in ptx.splitlines() if access in line]
+        assert lines and all(".v4." in line for line in lines), lines  # 16 bytes at a time
+
+
+def test_without_the_option_products_would_be_fused() -> None:
+    """Which is why the test above means something."""
+    assert re.search(r"\bfma\.", compiled_for_h200("fp32", "fp32", True, fused=True))
+
+
+def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
+    code = (
+        "import torch, kernwright; from kernwright import ops\n"
+        "x, d = torch.randn(1, 4, 32), torch.randn(32)\n"
+        "with kernwright.prefer('triton'):\n"
+        "    y = ops.scale_shift(x, d, d, contract='exact')\n"
+        "    print(kernwright.explain('scale_shift', x, d, d).chosen)\n"
+        "print(torch.equal(y, x * (1 + d) + d))\n"
+        "a, b = torch.randn(2, 3, 1, 5, 16), torch.randn(2, 1, 4, 5, 16)\n"
+        "print(kernwright.explain('broadcast_add', a, b))\n"
+        "print(kernwright.explain('scale_shift', x.bfloat16(), d, d))"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split("\n")[:3] == ["triton (exact)", "True", "broadcast_add: torch (exact)"]
+    assert "triton (exact): a, torch.float32 [2, 3, 1, 5, 16], and b" in done.stdout
+    assert "triton (exact): Triton's interpreter does not round bfloat16" in done.stdout
+
+
+def test_without_the_interpreter_a_cpu_tensor_is_refused() -> None:
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("the interpreter is on")
+    from kernwright import ops
+
+    x = torch.zeros(1, 2, 8)
+    with pytest.raises(KernwrightError, match=r"triton \(exact\): residual is on cpu"):
+        ops.residual_gate(x, x, x, backend="triton")
