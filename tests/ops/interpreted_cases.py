@@ -1,13 +1,17 @@
-"""Run with TRITON_INTERPRET=1, which holds for a whole process: every case's outcome, as JSON.
+"""A family's cases in Triton's interpreter. Triton decides at its import whether it interprets, so all of them run in a
+process of their own: this file, as a program, prints every case's outcome as JSON.
 
-python interpreted_cases.py [--family=modulation] CASE ...
+python interpreted_cases.py FAMILY CASE ...
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -40,10 +44,17 @@ def outcome(cases: Any, kernels: Any, name: str) -> str | None:
     return None
 
 
-def main(names: list[str]) -> None:
-    family = "norm_modulation"
-    if names and names[0].startswith("--family="):
-        family = names.pop(0).removeprefix("--family=")
+def interpreted(family: str, names: Sequence[str]) -> dict[str, str | None]:
+    """The outcomes of cases: none where all is well."""
+    command = [sys.executable, __file__, family, *names]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def main(family: str, *names: str) -> None:
+    if family == "modulation":  # held to bits, so to a GPU's rounding
         round_to_bfloat16()
     cases = importlib.import_module(f"{family}_cases")
     kernels = importlib.import_module(f"kernwright.ops.{family}.triton_kernel")
@@ -51,4 +62,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from interpreted_cases import interpreted
 from modulation_cases import CASES, REFUSED
 
 from kernwright.errors import KernwrightError
@@ -21,13 +20,7 @@ INTERPRETED = [name for name in CASES if name != REFUSED]
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str | None]:
-    """Triton decides at its import whether it interprets, so all cases run in a process of their own."""
-    script = Path(__file__).with_name("interpreted_cases.py")
-    command = [sys.executable, str(script), "--family=modulation", *INTERPRETED]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return interpreted("modulation", INTERPRETED)
 
 
 @pytest.mark.parametrize("name", INTERPRETED)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from interpreted_cases import interpreted
 from norm_modulation_cases import CASES
 
 from kernwright.errors import KernwrightError
@@ -20,12 +19,7 @@ INTERPRETED = [name for name in CASES if not name.endswith("many tokens")]  # a 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str | None]:
-    """Triton decides at its import whether it interprets, so all cases run in a process of their own."""
-    command = [sys.executable, str(Path(__file__).with_name("interpreted_cases.py")), *INTERPRETED]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return interpreted("norm_modulation", INTERPRETED)
 
 
 @pytest.mark.parametrize("name", INTERPRETED)

@@ -10,6 +10,7 @@ import torch
 
 import kernwright
 from kernwright import ops
+from kernwright.errors import KernwrightError
 from kernwright.ops.registry import shipped_ops
 
 
@@ -48,3 +49,12 @@ def test_importing_kernwright_and_its_ops_imports_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_unknown_contract_is_an_error_in_a_later_call_too() -> None:
+    x, row = torch.randn(1, 4, 64), torch.randn(64)
+    with torch.no_grad():
+        ops.norm_scale_shift(x, row, row)
+        for own in (ops.norm_scale_shift, ops.scale_shift):
+            with pytest.raises(KernwrightError, match="there is no contract 'loose'"):
+                own(x, row, row, contract="loose")

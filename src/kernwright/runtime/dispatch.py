@@ -73,7 +73,7 @@ class Dispatcher:
         self._check = check
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
-        self._latest: tuple[Backend, Launch] | None = None
+        self._latest: tuple[Backend, Launch, tuple[Contract | None, ...]] | None = None
 
     def __call__(
         self,
@@ -116,7 +116,10 @@ class Dispatcher:
             self._check_out(first, tensors, out)
             result = chosen.function(*tensors, **scalars, out=out)
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
-            self._latest = chosen.backend, launch
+            kept: tuple[Contract | None, ...] = (
+                (None, "close", "exact") if chosen.contract == "exact" else (None, "close")
+            )
+            self._latest = chosen.backend, launch, kept
         return result
 
     def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
@@ -126,7 +129,7 @@ class Dispatcher:
         contract and a gradient it cannot know of. To read all that from Python would cost more than all else here.
         """
         found = self._latest
-        if found is None or contract == "exact":
+        if found is None or contract not in found[2]:
             return None
         wanted = backend or preferred()
         return found[1] if wanted is None or wanted == found[0] else None

@@ -6,24 +6,21 @@ no look at shapes. The foreign function checks the tensors itself, and answers w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Contract, Op
-from kernwright.ops.modulation import definition, traced
+from kernwright.ops.definition import Contract
+from kernwright.ops.modulation import traced
 from kernwright.ops.modulation.implementations import DISPATCHERS
+from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
 _scale_shift = DISPATCHERS["scale_shift"]
 _residual_gate = DISPATCHERS["residual_gate"]
 _broadcast_add = DISPATCHERS["broadcast_add"]
-_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-# Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
-# class of tensors of its own. Such a tensor may have no memory at all.
-_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+_scale_shift_otherwise = LongWay(_scale_shift, traced.scale_shift)
+_residual_gate_otherwise = LongWay(_residual_gate, traced.residual_gate)
+_broadcast_add_otherwise = LongWay(_broadcast_add, traced.broadcast_add)
 
 
 def scale_shift(
@@ -42,18 +39,18 @@ def scale_shift(
     each in a dtype of its own. backend: "cuda", "triton" or "torch", for this call. out must not overlap the inputs.
     """
     given = (x, scale, shift)
-    if _is_compiling() or type(x) is not Tensor or _modes():
-        return _watched(definition.scale_shift, given, (scale_constant,), backend, contract, out)
-    launch = _scale_shift.latest(backend, None)
-    if launch is not None and not (_is_grad_enabled() and _any_trains(given)):
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _scale_shift_otherwise.watched(given, {"scale_constant": scale_constant}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _scale_shift.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, scale_constant, y):
                 return y
         except RuntimeError:
-            if not _is_without_memory(x):
+            if not is_without_memory(x):
                 raise
-    return _chosen(definition.scale_shift, given, {"scale_constant": scale_constant}, backend, contract, out)
+    return _scale_shift_otherwise.run(given, {"scale_constant": scale_constant}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def residual_gate(
@@ -70,18 +67,18 @@ def residual_gate(
     residual and update are `[B, S, D]`; the gate has the layouts of scale and shift in scale_shift, as has all else.
     """
     given = (residual, update, gate)
-    if _is_compiling() or type(residual) is not Tensor or _modes():
-        return _watched(definition.residual_gate, given, (), backend, contract, out)
-    launch = _residual_gate.latest(backend, None)
-    if launch is not None and not (_is_grad_enabled() and _any_trains(given)):
+    if is_compiling() or type(residual) is not Tensor or modes():
+        return _residual_gate_otherwise.watched(given, {}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _residual_gate.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
         y = torch.empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
                 return y
         except RuntimeError:
-            if not _is_without_memory(residual):
+            if not is_without_memory(residual):
                 raise
-    return _chosen(definition.residual_gate, given, {}, backend, contract, out)
+    return _residual_gate_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def broadcast_add(
@@ -94,53 +91,16 @@ def broadcast_add(
 ) -> Tensor:
     """a + b, where either may be one row for many, with the eager chain's bits. out must not overlap the inputs."""
     given = (a, b)
-    if _is_compiling() or type(a) is not Tensor or _modes():
-        return _watched(definition.broadcast_add, given, (), backend, contract, out)
-    launch = _broadcast_add.latest(backend, None)
-    if launch is not None and not (_is_grad_enabled() and _any_trains(given)):
+    if is_compiling() or type(a) is not Tensor or modes():
+        return _broadcast_add_otherwise.watched(given, {}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _broadcast_add.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
         # The larger one has the sum's shape, as a rule; where it has not, the foreign function refuses.
         y = torch.empty_like(a if a.numel() >= b.numel() else b) if out is None else out
         try:
             if launch(a, b, y):
                 return y
         except RuntimeError:
-            if not _is_without_memory(a):
+            if not is_without_memory(a):
                 raise
-    return _chosen(definition.broadcast_add, given, {}, backend, contract, out)
-
-
-def _chosen(
-    op: Op,
-    given: tuple[Tensor, ...],
-    scalars: Mapping[str, Any],
-    backend: Backend | None,
-    contract: Contract | None,
-    out: Tensor | None,
-) -> Tensor:
-    if _transforms() is not None:
-        return _watched(op, given, tuple(scalars.values()), backend, contract, out)
-    return DISPATCHERS[op.name].run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
-
-
-def _watched(
-    op: Op,
-    given: tuple[Tensor, ...],
-    scalars: tuple[float, ...],
-    backend: str | None,
-    contract: str | None,
-    out: Tensor | None,
-) -> Tensor:
-    if _is_grad_enabled() and _any_trains(given):  # traced as what it is: torch knows its gradient
-        named = dict(zip(op.scalar_defaults, scalars, strict=True))
-        return op.reference(*given, **named)  # type: ignore[return-value]
-    result: Tensor = getattr(traced, op.name)(*given, *scalars, backend, contract)
-    return result if out is None else out.copy_(result)
-
-
-def _any_trains(tensors: tuple[Tensor, ...]) -> bool:
-    return any(tensor.requires_grad for tensor in tensors)
-
-
-def _is_without_memory(first: Tensor) -> bool:
-    """What no foreign function can be given: found out by its error, since to ask before every call would cost."""
-    return first.is_meta or _transforms() is not None
+    return _broadcast_add_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]

@@ -34,25 +34,7 @@ inline bool takes_vector(const Problem& p, int vector) {
          takes_vector(p.scale, vector) && takes_vector(p.shift, vector);
 }
 
-// The same work with fewer batches, where it is the same: one long run of tokens.
-inline void fold_batches(Problem* p) {
-  if (p->batches <= 1) return;
-  Tokens* const tokens[] = {&p->x, &p->y};
-  Modulation* const modulations[] = {&p->scale, &p->shift};
-  if (p->tokens == 1) {  // a batch of single tokens is a run of tokens
-    for (Tokens* of : tokens) of->token_step = of->batch_step;
-    for (Modulation* of : modulations) of->token_step = of->batch_step, of->tokens_per_row = 1;
-  } else {
-    for (const Tokens* of : tokens)
-      if (of->batch_step != p->tokens * of->token_step) return;
-    for (const Modulation* of : modulations)
-      if (of->batch_step != p->tokens / of->tokens_per_row * of->token_step) return;
-  }
-  for (Tokens* of : tokens) of->batch_step = 0;
-  for (Modulation* of : modulations) of->batch_step = 0;
-  p->tokens *= p->batches;
-  p->batches = 1;
-}
+inline void fold_batches(Problem* p) { fold_batches(p, {&p->x, &p->y}, {&p->scale, &p->shift}); }
 
 // Frames become batches: a row of modulation is then read once for many tokens, and no token asks for its frame.
 inline void part_into_frames(Problem* p) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace kernwright {
 
@@ -49,6 +50,25 @@ inline bool takes_vector(const Modulation& of, int vector) {
   if (of.data == nullptr || of.channel_step == 0) return true;
   const int64_t whole = vector * bytes_of(of.type);
   return is_aligned(of.data, of.batch_step, of.token_step, of.type, whole < 16 ? whole : 16);
+}
+
+// The same work with fewer batches, where it is the same: one long run of tokens.
+template <typename Problem>
+void fold_batches(Problem* p, std::initializer_list<Tokens*> tokens, std::initializer_list<Modulation*> modulations) {
+  if (p->batches <= 1) return;
+  if (p->tokens == 1) {  // a batch of single tokens is a run of tokens
+    for (Tokens* of : tokens) of->token_step = of->batch_step;
+    for (Modulation* of : modulations) of->token_step = of->batch_step, of->tokens_per_row = 1;
+  } else {
+    for (const Tokens* of : tokens)
+      if (of->batch_step != p->tokens * of->token_step) return;
+    for (const Modulation* of : modulations)
+      if (of->batch_step != p->tokens / of->tokens_per_row * of->token_step) return;
+  }
+  for (Tokens* of : tokens) of->batch_step = 0;
+  for (Modulation* of : modulations) of->batch_step = 0;
+  p->tokens *= p->batches;
+  p->batches = 1;
 }
 
 }  // namespace kernwright

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.ops.norm_modulation import definition, traced
+from kernwright.ops.norm_modulation import traced
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS
+from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
 _plain = DISPATCHERS["norm_scale_shift"]
 _behind_residual = DISPATCHERS["residual_norm_scale_shift"]
-_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-# Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
-# class of tensors of its own. Such a tensor may have no memory at all.
-_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+_norm_scale_shift_otherwise = LongWay(_plain, traced.norm_scale_shift)
+_residual_norm_scale_shift_otherwise = LongWay(_behind_residual, traced.residual_norm_scale_shift)
 
 
 def norm_scale_shift(
@@ -44,21 +43,20 @@ def norm_scale_shift(
     contract: "exact" runs the eager chain. out must not overlap the inputs.
     """
     given = (x, scale, shift, weight, bias)
-    if _is_compiling() or type(x) is not Tensor or _modes():
-        return _watched_plain(given, norm_type, eps, backend, contract, out)
+    if is_compiling() or type(x) is not Tensor or modes():
+        scalars = {"norm_type": norm_type, "eps": eps}
+        return _norm_scale_shift_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _plain.latest(backend, contract)
-    if launch is not None and not (_is_grad_enabled() and _any_trains(given)):
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
                 return y
         except RuntimeError:
-            if not _is_without_memory(x):
+            if not is_without_memory(x):
                 raise
-    if _transforms() is not None:
-        return _watched_plain(given, norm_type, eps, backend, contract, out)
     scalars = {"norm_type": norm_type, "eps": eps}
-    return _plain.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
+    return _norm_scale_shift_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def residual_norm_scale_shift(
@@ -81,50 +79,17 @@ def residual_norm_scale_shift(
     The gate has the layouts of scale and shift; all else as in norm_scale_shift. out: both tensors.
     """
     given = (x, residual, scale, shift, gate, weight, bias)
-    if _is_compiling() or type(x) is not Tensor or _modes():
-        return _watched_residual(given, norm_type, eps, backend, contract, out)
+    if is_compiling() or type(x) is not Tensor or modes():
+        scalars = {"norm_type": norm_type, "eps": eps}
+        return _residual_norm_scale_shift_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _behind_residual.latest(backend, contract)
-    if launch is not None and not (_is_grad_enabled() and _any_trains(given)):
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
         y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
         try:
             if launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total):
                 return y, total
         except RuntimeError:
-            if not _is_without_memory(x):
+            if not is_without_memory(x):
                 raise
-    if _transforms() is not None:
-        return _watched_residual(given, norm_type, eps, backend, contract, out)
     scalars = {"norm_type": norm_type, "eps": eps}
-    return _behind_residual.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
-
-
-Given = tuple[Tensor | None, ...]
-
-
-def _watched_plain(
-    given: Given, norm_type: str, eps: float, backend: str | None, contract: str | None, out: Tensor | None
-) -> Tensor:
-    if _is_grad_enabled() and _any_trains(given):  # traced as what it is: torch knows its gradient
-        reference = definition.norm_scale_shift.reference
-        return reference(*given, norm_type=norm_type, eps=eps)  # type: ignore[return-value]
-    result = traced.norm_scale_shift(*given, norm_type, eps, backend, contract)
-    return result if out is None else out.copy_(result)
-
-
-def _watched_residual(
-    given: Given, norm_type: str, eps: float, backend: str | None, contract: str | None, out: Sequence[Tensor] | None
-) -> tuple[Tensor, Tensor]:
-    if _is_grad_enabled() and _any_trains(given):
-        reference = definition.residual_norm_scale_shift.reference
-        return reference(*given, norm_type=norm_type, eps=eps)  # type: ignore[return-value]
-    y, total = traced.residual_norm_scale_shift(*given, norm_type, eps, backend, contract)
-    return (y, total) if out is None else (out[0].copy_(y), out[1].copy_(total))
-
-
-def _any_trains(tensors: Given) -> bool:
-    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
-
-
-def _is_without_memory(x: Tensor) -> bool:
-    """What no foreign function can be given: found out by its error, since to ask before every call would cost."""
-    return x.is_meta or _transforms() is not None
+    return _residual_norm_scale_shift_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]

@@ -36,25 +36,7 @@ inline bool is_per_token(const Problem& p) {
   return false;
 }
 
-// The same work with fewer batches, where it is the same: a block then walks over one long run of tokens.
-inline void fold_batches(Problem* p) {
-  if (p->batches <= 1) return;
-  Tokens* const tokens[] = {&p->x, &p->residual, &p->y, &p->sum};
-  Modulation* const modulations[] = {&p->scale, &p->shift, &p->gate};
-  if (p->tokens == 1) {  // a batch of single tokens is a run of tokens
-    for (Tokens* of : tokens) of->token_step = of->batch_step;
-    for (Modulation* of : modulations) of->token_step = of->batch_step, of->tokens_per_row = 1;
-  } else {
-    for (const Tokens* of : tokens)
-      if (of->batch_step != p->tokens * of->token_step) return;
-    for (const Modulation* of : modulations)
-      if (of->batch_step != p->tokens / of->tokens_per_row * of->token_step) return;
-  }
-  for (Tokens* of : tokens) of->batch_step = 0;
-  for (Modulation* of : modulations) of->batch_step = 0;
-  p->tokens *= p->batches;
-  p->batches = 1;
-}
+inline void fold_batches(Problem* p) { fold_batches(p, {&p->x, &p->residual, &p->y, &p->sum}, {&p->scale, &p->shift, &p->gate}); }
 
 // What is compiled: vectors of 16 bytes, as few a thread as the block's size allows; narrower ones (4 bytes, or one element)
 // with 8 a thread; each width also streamed, for tokens that no block can hold.

@@ -1,0 +1,68 @@
+"""LongWay: how an op's public call goes on where the short way, straight to a foreign function, is not for it.
+
+The short way stands in each public function by itself: a small kernel takes 2 us and its launch several, so what stands
+before the launch is counted, and a function more would show. What it asks on its way is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import Contract
+from kernwright.runtime.dispatch import Dispatcher, Out
+from kernwright.runtime.preference import Backend
+
+Given = Sequence[Tensor | None]
+is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+# Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
+# class of tensors of its own. Such a tensor may have no memory at all.
+modes, transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+
+
+def any_trains(given: Given) -> bool:
+    return any(tensor is not None and tensor.requires_grad for tensor in given)
+
+
+def is_without_memory(first: Tensor) -> bool:
+    """What no foreign function can be given: found out by its error, since to ask before every call would cost."""
+    return first.is_meta or transforms() is not None
+
+
+class LongWay:
+    """One op's: past those who watch calls, and through the dispatcher. `traced` is the op of torch.library."""
+
+    def __init__(self, dispatcher: Dispatcher, traced: Callable[..., Any]) -> None:
+        self._dispatcher, self._traced = dispatcher, traced
+
+    def run(
+        self,
+        given: Given,
+        scalars: Mapping[str, Any],
+        backend: Backend | None,
+        contract: Contract | None,
+        out: Out,
+    ) -> Any:
+        if transforms() is not None:
+            return self.watched(given, scalars, backend, contract, out)
+        return self._dispatcher.run(given, scalars, backend, contract, out)
+
+    def watched(
+        self,
+        given: Given,
+        scalars: Mapping[str, Any],
+        backend: Backend | None,
+        contract: Contract | None,
+        out: Out,
+    ) -> Any:
+        if is_grad_enabled() and any_trains(given):  # traced as what it is: torch knows its gradient
+            return self._dispatcher.op.reference(*given, **scalars)
+        result = self._traced(*given, *scalars.values(), backend, contract)
+        if out is None:
+            return result
+        if isinstance(out, Tensor):
+            return out.copy_(result)
+        return tuple(own.copy_(found) for own, found in zip(out, result, strict=True))
