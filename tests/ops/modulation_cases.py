@@ -125,6 +125,8 @@ def cases() -> list[Case]:
         Case("hard fp32", hard=True, dtype=FP32, scale=("row", FP32), shift=("row", FP32), width=512),
         Case("hard mixed", hard=True, scale=("token", FP32), shift=("token", FP16)),
         Case("gaps", gaps=True, width=96),
+        # One row of modulation for all, so that nothing but the tokens' own steps keeps batches from being one run.
+        Case("gaps of one row", gaps=True, width=96, scale=("channel", BF16), shift=("channel", BF16)),
         Case("gaps odd", gaps=True, width=97, dtype=FP32, scale=("row", FP32), shift=("token", FP32)),
         Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)),
         Case("one token", batch=1, tokens=1, frames=1),

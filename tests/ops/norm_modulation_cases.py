@@ -107,6 +107,8 @@ def cases() -> list[Case]:
     for width in (16384, 16390, 33000, 65535, 65536):
         found += both(f"width {width}", width=width, tokens=2, batch=1, frames=1)
     found += both("gaps", gaps=True, width=96)
+    # One row of modulation for all, so that nothing but the tokens' own steps keeps batches from being one run.
+    found += both("gaps of one row", gaps=True, width=96, scale=("channel", BF16), shift=("channel", BF16))
     found += both("gaps odd", gaps=True, width=97, dtype=FP32)
     found += both("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16))
     found += both("far from zero", dtype=FP32, offset=1000.0, width=513)
