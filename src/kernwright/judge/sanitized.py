@@ -48,11 +48,15 @@ def main() -> None:
 
 
 def _meet_the_tool(device: str) -> None:
-    """It watches from a process of its own and is spoken to over the network, from the driver's first call on. Behind
-    the walls there is no network; what is connected by then stays so."""
-    if device != "cpu":
-        with contextlib.suppress(OSError, AttributeError):  # no driver: the first tensor will say so better
-            ctypes.CDLL("libcuda.so.1").cuInit(0)
+    """It watches from a process of its own and is spoken to over the network, until the device's context is there.
+    Behind the walls there is no network; what is connected by then stays so."""
+    if device == "cpu":
+        return
+    with contextlib.suppress(OSError, AttributeError):  # no driver: the first tensor will say so better
+        driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        driver.cuInit(0)
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), int(device.partition(":")[2] or 0))
+        driver.cuCtxSetCurrent(context)
 
 
 def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -> None:

@@ -93,8 +93,10 @@ def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeat
     for attempt in range(repeats):
         order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
         session.prepare()
-        for slot in order:
-            session.fill(slot, pool.draw(session.op, session.row))
+        if session.outputs_may_move:
+            session.fill_all(pool.draw(session.op, session.row))
+        else:
+            session.fill(order[0], pool.draw(session.op, session.row))
         session.ready()
         with contextlib.suppress(OutputsMoved):
             best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)

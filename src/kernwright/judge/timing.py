@@ -33,6 +33,7 @@ MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge l
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
+EMPTY_BLOCKS = 5  # of which the middle one is what the protocol takes
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
 
 
@@ -94,7 +95,7 @@ class RowTiming:
         """
         for side, session in self.sessions.items():
             session.begin(metric)
-            if session.outputs_may_move:
+            if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
                 try:
                     warm_up(session, self.pool, metric, self._most_calls(metric))  # shows where its outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
@@ -284,7 +285,7 @@ class RowTiming:
 
 def empty_block_ns(session: Session) -> float:
     """What a block of no calls costs this session's worker."""
-    return statistics.median(block.elapsed_ns for block in session.run_nothing(9))
+    return statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:

@@ -8,15 +8,16 @@ is paid for.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from kernwright.judge.arena import Arena
+from kernwright.judge.arena import CANARY, Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
@@ -33,6 +34,9 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
+
+if TYPE_CHECKING:
+    from kernwright.judge.cuda.rows import Rows  # which imports Triton
 
 MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
 MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
@@ -88,7 +92,7 @@ class CudaSession(Session):
     ) -> None:
         self.region, self.keeper = region, keeper
         self._left: list[tuple[int, int]] = []
-        self._placed: tuple[dict[str, Tensor], Tensor] | None = None
+        self._placed: tuple[dict[str, Tensor], list[int]] | None = None
         keeper.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
@@ -107,18 +111,30 @@ class CudaSession(Session):
 
     def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:
         """Contents into slots, all of them in one copy a tensor."""
-        where = self._index(slots)
         for name, content in contents.items():
-            self.arena.stacked(name).index_copy_(0, where, content)
-        self._placed = (contents, where)
+            if self.arena.layout.plan[name].tensor.is_contiguous:
+                self._rows(name, slots).write(content)
+            else:
+                self.arena.stacked(name).index_copy_(0, self._index(slots), content)
+        self._placed = (contents, list(slots))
 
     def fill_all(self, contents: Inputs) -> None:
         for name, content in contents.items():
             self.arena.stacked(name).copy_(content)
         self._contents = dict.fromkeys(range(self.slots), contents)
 
+    def arm(self) -> None:
+        """Nothing to keep: after the block the slots are held against their contents."""
+
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(list(numbers), device=self.arena.bytes.device)
+
+    def _rows(self, name: str, slots: Sequence[int]) -> Rows:
+        from kernwright.judge.cuda.rows import Rows
+
+        placed = self.arena.layout.plan[name]
+        starts = [slot * self.arena.layout.pitch + placed.offset for slot in slots]
+        return Rows(self.arena.bytes, starts, placed.tensor.span_bytes)
 
     def prepare(self) -> None:
         """What the last block returned is free memory now; it is poisoned, whoever gets it next."""
@@ -293,41 +309,69 @@ class CudaSession(Session):
         ]
 
     def look_for_damage(self, order: Sequence[int]) -> None:
-        image, self._image = self._image, None
-        if image is not None and torch.equal(image.view(torch.int64), self.arena.bytes.view(torch.int64)):
+        """All guards and all inputs in one go: the judge waits for the GPU once."""
+        if self.style == "writes":
+            super().look_for_damage(order)
             return
-        super().look_for_damage(order)
-
-    def _look_at_slots(self, order: Sequence[int]) -> None:
-        if self._placed is None:
-            if not all(self._is_whole(name, order) for name in self.arena.layout.plan if name not in self.output_specs):
-                super()._look_at_slots(order)  # says which it was
-            return
-        contents, where = self._placed
-        asked = torch.isin(where, self._index(order)) if order else torch.zeros_like(where, dtype=torch.bool)
-        for name, content in contents.items():
-            looked_at = ~asked if name in self.op.inplace else torch.ones_like(asked)
-            held = self.arena.stacked(name).index_select(0, where[looked_at])
-            if not same_bytes(held, content[looked_at]):
+        held = [(name, slots, content) for name, slots, content in self._held(set(order)) if slots]
+        flags = torch.zeros(1 + len(held), dtype=torch.int32, device=self.arena.bytes.device)
+        canaries, zones = self._guards
+        for zone in zones:
+            zone.compare(canaries[: zone.length], flags[:1])
+        for number, (name, slots, content) in enumerate(held, 1):
+            if self.arena.layout.plan[name].tensor.is_contiguous:
+                self._rows(name, slots).compare(content, flags[number : number + 1])
+            else:
+                found = self.arena.stacked(name)[self._index(slots)]
+                flags[number] = not same_bytes(found, content.expand_as(found))
+        broken, *changed = flags.tolist()
+        if broken:
+            raise WrongBehaviour(f"wrote outside its outputs (canary at byte {self.arena.broken_guard()} is gone)")
+        for (name, _, _), is_changed in zip(held, changed, strict=True):
+            if is_changed:
                 raise WrongBehaviour(f"changed its input {name}")
 
-    def _is_whole(self, name: str, order: Sequence[int]) -> bool:
-        """Whether every slot still holds the one content that was put into all of them."""
-        some = next(iter(self._contents.values()), None)
-        if some is None:
-            return True
-        if name in self.op.inplace or any(other is not some for other in self._contents.values()):
-            return False
-        held = (
-            self.arena.stacked(name)[list(self._contents)]
-            if len(self._contents) < self.slots
-            else (self.arena.stacked(name))
-        )
-        return same_bytes(held, some[name].expand_as(held))
+    def _held(self, asked: set[int]) -> Iterator[tuple[str, list[int], Tensor]]:
+        """Inputs, the slots that must hold them, and what these hold: one each, or one for all. What a call changes by
+        right is left out."""
+        if self._placed is not None:
+            contents, slots = self._placed
+            spared = [number for number, slot in enumerate(slots) if slot not in asked]
+            for name, content in contents.items():
+                if name not in self.op.inplace:
+                    yield name, slots, content
+                elif spared:
+                    yield name, [slots[number] for number in spared], content[spared]
+            return
+        by_content: dict[int, list[int]] = {}
+        for slot, inputs in self._contents.items():
+            by_content.setdefault(id(inputs), []).append(slot)
+        for slots in by_content.values():
+            for name, content in self._contents[slots[0]].items():
+                kept = [slot for slot in slots if slot not in asked] if name in self.op.inplace else slots
+                yield name, kept, content
+
+    @functools.cached_property
+    def _guards(self) -> tuple[Tensor, list[Rows]]:
+        """What guards hold, and where they lie."""
+        from kernwright.judge.cuda.rows import Rows
+
+        layout, memory = self.arena.layout, self.arena.bytes
+        tail, end = layout.tail
+        zones = [
+            Rows(memory, [slot * layout.pitch + offset for slot in range(layout.count)], length)
+            for offset, length in layout.gaps
+        ]
+        longest = max(end - tail, *(length for _, length in layout.gaps))
+        return torch.full((longest,), CANARY, dtype=torch.uint8, device=memory.device), [
+            *zones,
+            Rows(memory, [tail], end - tail),
+        ]
 
     def close(self) -> None:
         torch.cuda.synchronize(self.keeper.device)
-        self._placed = self._image = None
+        self._placed = None
+        self.__dict__.pop("_guards", None)  # they see the memory that goes now
         release = self.arena.release
         self.arena.bytes = torch.empty(0)
         release()

@@ -1,0 +1,57 @@
+"""Rows of memory, against a naive twin. On a machine without a GPU Triton's interpreter runs the kernels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+CODE = """
+import torch
+from kernwright.judge.cuda.rows import Rows
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+PITCH = 40_960
+for length, at in ((32_768, 256), (10_006, 256), (10_006, 64), (7, 3), (8, 8)):
+    memory = torch.randint(0, 256, (6 * PITCH,), dtype=torch.uint8, device=device)
+    before = memory.clone()
+    starts = [slot * PITCH + at for slot in (4, 0, 3)]
+    contents = torch.randint(0, 256, (3, length), dtype=torch.uint8, device=device)
+    rows = Rows(memory, starts, length)
+    rows.write(contents)
+    for start, content in zip(starts, contents):
+        before[start : start + length] = content
+    assert torch.equal(memory, before), (length, at)
+
+    def differs(source):
+        found = torch.zeros(1, dtype=torch.int32, device=device)
+        rows.compare(source, found)
+        return bool(found)
+
+    assert not differs(contents)
+    for row, byte in ((0, 0), (1, length - 1), (2, length // 2)):
+        memory[starts[row] + byte] ^= 64
+        assert differs(contents), (length, at, row, byte)
+        memory[starts[row] + byte] ^= 64
+    memory[starts[0] - 1] ^= 1  # beside a row
+    memory[starts[2] + length] ^= 1
+    assert not differs(contents)
+
+    for start in starts:  # one content for all of them
+        memory[start : start + length] = contents[1]
+    assert not differs(contents[1])
+    memory[starts[2]] ^= 1
+    assert differs(contents[1])
+Rows(memory, [], 16).write(contents)
+print("checked")
+"""
+
+
+def test_rows_are_written_and_compared_to_the_byte() -> None:
+    pytest.importorskip("triton")
+    environment = os.environ | ({} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"})
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.strip() == "checked", done.stderr[-2000:]
