@@ -332,6 +332,18 @@ def test_a_row_waits_for_wall_where_that_cannot_tell_yet(state: RowState) -> Non
     assert verdict(state).verdict == "faster"
 
 
+def test_a_row_that_waits_in_vain_keeps_what_wall_has_shown(state: RowState) -> None:
+    """Where no round is left to measure further, `wall` was looked at once and pays for one look."""
+    noisy = [sample for us in (70, 130, 80, 120, 75, 135) for sample in quads("wall", 110, us, count=1)]
+    state.samples = quads("stream", 100, 90) + noisy
+    state.look(POLICY)
+    assert state.awaits_wall
+    found = verdict(state)
+    assert isinstance(found.metrics["wall"], MetricResult)
+    assert found.verdict == "inconclusive"
+    assert "too noisy to tell" in found.reasons[-1]
+
+
 def test_a_row_that_wall_has_refuted_waits_no_longer(state: RowState) -> None:
     state.samples = quads("stream", 1000, 100) + quads("wall", 1050, 1100)
     state.look(POLICY)

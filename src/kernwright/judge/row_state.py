@@ -42,7 +42,6 @@ class RowState:
     reasons: list[str] = field(default_factory=list)
     decided: bool = False
     awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
-    has_waited: bool = False  # for `wall`, at some look
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
 
     @property
@@ -82,7 +81,7 @@ class RowState:
         if metric in self.unavailable:
             return Unavailable(unavailable=self.unavailable[metric])
         quads = self.quads(metric)
-        ratio, noise = self.intervals(metric, level_of(metric, policy, self.has_waited))
+        ratio, noise = self.intervals(metric, level_of(metric, policy, self._has_waited(policy)))
         if quick and quads:
             ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
         if math.isinf(ratio.high) or math.isinf(ratio.low):
@@ -103,7 +102,6 @@ class RowState:
         result = self.result(policy.decides, policy, quick=False)
         decided = isinstance(result, MetricResult) and result.outcome != "inconclusive"
         self.awaits_wall = decided and self._wall_cannot_tell(result, policy)
-        self.has_waited |= self.awaits_wall
         if decided and not self.awaits_wall:
             self.decided = True
         elif self.spent_s > policy.row_budget_s:
@@ -112,6 +110,10 @@ class RowState:
         elif not decided and self._is_hopeless(policy):
             self.decided = True
             self.reasons.append(f"too noisy here for {policy.max_rounds} rounds to decide")
+
+    def _has_waited(self, policy: TimingPolicy) -> bool:
+        """Whether `wall` was looked at and then measured further."""
+        return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
 
     def _is_hopeless(self, policy: TimingPolicy) -> bool:
         """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
