@@ -20,7 +20,6 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +38,8 @@ from kernwright.tasks.catalog import find_task
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
 DEFAULT_OUT = Path(".kernwright/bench_gpu")
-NAPS_US = (2, 3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 400, 500)
+NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
+TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
 
 DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
 
@@ -97,10 +97,10 @@ def write_task(folder: Path, decides: str) -> Path:
     tensor = {"shape": ["N"], "dtype": "fp32"}
     rows = [
         {
-            "id": f"nap_{us}us", "op": "nap", "set": "production", "axes": {"N": 16384}, "inputs": {"x": tensor},
-            "outputs": {"y": tensor}, "scalars": {"ns": us * 1000}, "bytes_min": 2 * 4 * 16384,
+            "id": f"nap_{ns}ns", "op": "nap", "set": "production", "axes": {"N": 16384}, "inputs": {"x": tensor},
+            "outputs": {"y": tensor}, "scalars": {"ns": ns}, "bytes_min": 2 * 4 * 16384,
         }
-        for us in NAPS_US
+        for ns in NAPS_NS
     ]  # fmt: skip
     (place / "workloads.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
     return place
@@ -127,13 +127,18 @@ def _judge(**wanted: Any) -> Verdict:
     return verdict
 
 
-def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
-    """Rows of the finished, full verdicts of a ledger on today's task."""
+def _verdicts(ledger: Path, task: Path, candidate: str | None = None) -> list[dict[str, Any]]:
+    """Finished verdicts of a ledger on today's task."""
     if not ledger.exists():
         return []
     digest = find_task(str(task)).digest
     bodies = [record.body for record in Ledger(ledger).all_records() if record.kind == "verdict"]
-    return [row for body in bodies if body["evidence"] and body["task_digest"] == digest for row in body["rows"]]
+    return [body for body in bodies if body["task_digest"] == digest and candidate in (None, body["candidate"])]
+
+
+def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
+    """Rows of those that are evidence."""
+    return [row for body in _verdicts(ledger, task) if body["evidence"] for row in body["rows"]]
 
 
 def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
@@ -175,19 +180,23 @@ def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, fold
     _note(folder, "A/A", figures)
 
 
+def _naps(least_us: float, most_us: float, every: int = 1) -> str:
+    """Rows of such naps, as a judgement is asked for them."""
+    return ",".join(f"nap_{ns}ns" for ns in NAPS_NS[::every] if least_us <= ns / 1e3 < most_us)
+
+
 @app.command()
-def injected(
-    repeats: int = 3, long_rows: str = "nap_[2-9][0-9]*us", short_rows: str = "nap_[2-8]us", folder: Out = DEFAULT_OUT
-) -> None:
+def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> None:
     """A known slowdown and a known speedup of the kernels: detected? reported right?"""
     task = write_task(folder, "device")
+    long_rows, short_rows = _naps(20, 1000, every), _naps(0, 10, every)
     plans = [
         (folder / "slow_share", napping(folder, "three_percent_slower", 1.03, 0), "steady", long_rows),
         (folder / "slow_tail", napping(folder, "half_a_microsecond_slower", 1.0, 500), "steady", short_rows),
         (folder / "fast", napping(folder, "as_fast_as_steady", 1.0, 0), "half_again", long_rows),
     ]
     for ledger, candidate, baseline, pattern in plans:
-        wanted = repeats * sum(1 for _ in _matching(task, pattern))
+        wanted = repeats * len(pattern.split(","))
         while len(_rows(ledger, task)) < wanted:
             _judge(task=str(task), candidate=candidate, baseline=baseline, rows=pattern, ledger=ledger, census=False)
     share, tail, sped = (_rows(ledger, task) for ledger, *_ in plans)
@@ -211,18 +220,14 @@ def injected(
     )
 
 
-def _matching(task: Path, pattern: str) -> Iterator[str]:
-    yield from (row.id for row in find_task(str(task)).select(pattern))
-
-
 def _true_speedup(row: dict[str, Any]) -> float:
     """What was injected: half the nap, over the candidate's own time (the nap and the kernel after it)."""
-    nap = float(row["id"].removeprefix("nap_").removesuffix("us"))
+    nap = float(row["id"].removeprefix("nap_").removesuffix("ns")) / 1e3
     return 1 + 0.5 * nap / row["metrics"]["device"]["candidate_us"]
 
 
 @app.command()
-def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, repeats: int = 15) -> None:
+def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) -> None:
     """The judge's clock around a block of graph replay, against events that the worker records inside it."""
     from kernwright.judge.scratch import scratch_folder
     from kernwright.judge.sides import Crew, baseline_side
@@ -231,8 +236,8 @@ def clock(folder: Out = DEFAULT_OUT, nap_us: int = 20, block_ms: float = 20.0, r
 
     task = find_task(str(write_task(folder, "device")))
     device = find_device("cuda")
-    (row,) = task.select(f"nap_{nap_us}us")
-    calls = round(block_ms * 1000 / nap_us)
+    (row,) = task.select(f"nap_{TWENTY_US}ns")
+    calls = round(block_ms * 1e6 / TWENTY_US)
     with scratch_folder() as scratch:
         device.begin((row,), scratch / "judge")
         side = baseline_side(find_baseline(task, "steady"), task, scratch / "baseline")
@@ -360,19 +365,19 @@ def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
     figures: dict[str, Any] = {}
     for name, source in FAULTS.items():
         faulty = write_candidate(folder, name.replace(" ", "_"), source)
-        ended, after, reasons = Counter[str](), Counter[str](), Counter[str]()
-        for number in range(times):
-            fields = {"task": str(task), "baseline": "steady", "rows": "nap_20us", "ledger": folder / "faults",
-                      "census": False, "deadline_s": 3.0}  # fmt: skip
-            verdict = _judge(candidate=faulty, **fields)
-            ended[verdict.verdict] += 1
-            reasons[verdict.rows[0].reasons[0][:90]] += 1
-            after[_judge(candidate=honest, quick=True, **fields).rows[0].verdict] += 1
-            err.print(f"{name}: {number + 1} of {times}", highlight=False)
+        ledger = folder / "faults" / faulty.name
+        fields = {"task": str(task), "baseline": "steady", "rows": f"nap_{TWENTY_US}ns", "ledger": ledger,
+                  "census": False, "deadline_s": 3.0}  # fmt: skip
+        while len(_verdicts(ledger, task, faulty.name)) < times:
+            _judge(candidate=faulty, **fields)
+            _judge(candidate=honest, quick=True, **fields)
+            err.print(f"{name}: {len(_verdicts(ledger, task, faulty.name))} of {times}", highlight=False)
+        found = [body["rows"][0] for body in _verdicts(ledger, task, faulty.name)]
+        after = [body["rows"][0] for body in _verdicts(ledger, task, honest.name)]
         figures |= {
-            name: dict(ended),
-            f"honest after {name}": dict(after),
-            f"said of {name}": dict(reasons.most_common(2)),
+            name: dict(Counter(row["verdict"] for row in found)),
+            f"honest after {name}": dict(Counter(row["verdict"] for row in after)),
+            f"said of {name}": dict(Counter(row["reasons"][0][:90] for row in found).most_common(2)),
         }
     _note(folder, "faults", figures)
 
@@ -382,9 +387,9 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     """A little of everything."""
     clock(folder=folder)
     row(folder=folder, repeats=1)
-    injected(folder=folder, repeats=1)
+    injected(folder=folder, every=4)
     faults(folder=folder, times=1)
-    aa(folder=folder, verdicts=18)
+    aa(folder=folder, verdicts=12, rows=_naps(0, 1000, 4))
 
 
 COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}
