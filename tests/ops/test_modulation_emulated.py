@@ -5,27 +5,25 @@ It finds wrong indices, masks, strides and roundings; not what only hardware doe
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from emulation import built
 from modulation_cases import BF16, CASES, FP16, FP32, REFUSED, verify
 
 from kernwright import ops
 from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime.call import BadArgument
-from kernwright.runtime.library import Library, Target, compiler
+from kernwright.runtime.library import compiler
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler"),
     pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback"),
 ]
-HERE = Path(__file__).parent / "emulated_cuda"
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 PAIRS = [(BF16, BF16), (FP16, FP16), (FP32, FP32), (BF16, FP32)]
 Emulated = dict[tuple[torch.dtype, torch.dtype], Any]
@@ -33,19 +31,9 @@ Emulated = dict[tuple[torch.dtype, torch.dtype], Any]
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
-    folder = tmp_path_factory.mktemp("emulated")
-    family = Path(native.__file__).parent
-    files = (*(HERE / name for name in ("modulation_emulation.cc", "cuda_runtime.h")), family / "arguments.h")
-
-    def built(pair: tuple[torch.dtype, torch.dtype]) -> Any:
-        import tvm_ffi
-
-        macros = (("KERNWRIGHT_TYPE", TYPES[pair[0]]), ("KERNWRIGHT_RESULT", TYPES[pair[1]]))
-        own = Library(f"emulated_{TYPES[pair[0]]}_{TYPES[pair[1]]}", (*files, *CUDA_HEADERS), macros)
-        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(PAIRS, pool.map(built, PAIRS), strict=True))
+    kinds = {pair: {"KERNWRIGHT_TYPE": TYPES[pair[0]], "KERNWRIGHT_RESULT": TYPES[pair[1]]} for pair in PAIRS}
+    headers = (Path(native.__file__).with_name("arguments.h"),)
+    return built("modulation_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 def runner(op: str, emulated: Emulated) -> Any:

@@ -5,39 +5,31 @@ It finds wrong indices, masks, strides, roundings and meetings that not all thre
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from emulation import built
 from norm_modulation_cases import BF16, CASES, FP16, FP32, Case, verify
 
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native
-from kernwright.runtime.library import Library, Target, compiler
+from kernwright.runtime.library import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-HERE = Path(__file__).parent / "emulated_cuda"
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
-KINDS = [(dtype, residual) for dtype in TYPES for residual in (False, True)]
 
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[torch.dtype, bool], Any]:
-    folder = tmp_path_factory.mktemp("emulated")
-    family = Path(native.__file__).parent
-    files = (*(HERE / name for name in ("emulation.cc", "cuda_runtime.h")), family / "arguments.h", *CUDA_HEADERS)
-
-    def built(kind: tuple[torch.dtype, bool]) -> Any:
-        import tvm_ffi
-
-        macros = (("KERNWRIGHT_TYPE", TYPES[kind[0]]), ("KERNWRIGHT_RESIDUAL", str(int(kind[1]))))
-        own = Library(f"emulated_{TYPES[kind[0]]}_{kind[1]}", files, macros)
-        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder))).run
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(KINDS, pool.map(built, KINDS), strict=True))
+    kinds = {
+        (dtype, residual): {"KERNWRIGHT_TYPE": TYPES[dtype], "KERNWRIGHT_RESIDUAL": str(int(residual))}
+        for dtype in TYPES
+        for residual in (False, True)
+    }
+    headers = (Path(native.__file__).with_name("arguments.h"),)
+    modules = built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    return {kind: module.run for kind, module in modules.items()}
 
 
 def runner(case: Case, emulated: dict[tuple[torch.dtype, bool], Any]) -> Any:

@@ -5,42 +5,31 @@ But for float16: the kernels are norm_modulation's, whose own tests run it.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from emulation import built
 from plain_norm_cases import BF16, CASES, FP32, verify
 
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.ops.plain_norm import native
-from kernwright.runtime.library import Library, Target, compiler
+from kernwright.runtime.library import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-HERE = Path(__file__).parent / "emulated_cuda"
-WORDS = {BF16: "bf16", FP32: "fp32"}
+DTYPES = (BF16, FP32)
 
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
-    folder = tmp_path_factory.mktemp("emulated")
+    kinds = {dtype: dict(native.cuda_library(dtype).macros) for dtype in DTYPES}
     headers = (Path(native.__file__).with_name("rows.h"), Path(shared.__file__).with_name("arguments.h"))
-    files = (HERE / "plain_norm_emulation.cc", *headers, *CUDA_HEADERS)
-
-    def built(dtype: torch.dtype) -> Any:
-        import tvm_ffi
-
-        macros = native.cuda_library(dtype).macros
-        own = Library(f"emulated_plain_{WORDS[dtype]}", files, macros)
-        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder))).norm
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(WORDS, pool.map(built, WORDS), strict=True))
+    modules = built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    return {dtype: module.norm for dtype, module in modules.items()}
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.dtype in WORDS])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.dtype in DTYPES])
 def test_every_case_is_close(name: str, emulated: dict[torch.dtype, Any]) -> None:
     case = CASES[name]
 

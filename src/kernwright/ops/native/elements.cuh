@@ -51,6 +51,29 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
   return raw;
 }
 
+// kBytes that this thread wrote before: not through the path for data that no kernel changes. A Raw of one element is wider
+// than its bytes, so it is read as what lies in memory, never as a Raw.
+template <int kBytes>
+__device__ __forceinline__ Raw<kBytes> load_written(const void* from) {
+  Raw<kBytes> raw;
+  if constexpr (kBytes >= 16) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      const uint4 four = static_cast<const uint4*>(from)[i];
+      raw.words[4 * i] = four.x, raw.words[4 * i + 1] = four.y;
+      raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
+    }
+  } else if constexpr (kBytes == 8) {
+    const uint2 two = *static_cast<const uint2*>(from);
+    raw.words[0] = two.x, raw.words[1] = two.y;
+  } else if constexpr (kBytes == 4) {
+    raw.words[0] = *static_cast<const uint32_t*>(from);
+  } else {
+    raw.words[0] = *static_cast<const uint16_t*>(from);
+  }
+  return raw;
+}
+
 template <int kBytes>
 __device__ __forceinline__ void store_raw(void* to, const Raw<kBytes>& raw) {
   if constexpr (kBytes >= 16) {

@@ -267,8 +267,8 @@ __global__ void __launch_bounds__(kMostThreads) streamed(const __grid_constant__
       const float mean = p.is_rms ? 0.f : token_sum(sum) * per_element;
       auto again = [&](int column, float(&values)[kVector]) {
         RawOf<kType, kVector> raw;
-        if constexpr (kResidual) {  // written in this kernel: not through the path for constant data
-          raw = *reinterpret_cast<const RawOf<kType, kVector>*>(address<kVector>(p.sum, batch, token, column));
+        if constexpr (kResidual) {
+          raw = load_written<kVector * kSize>(address<kVector>(p.sum, batch, token, column));
         } else {
           raw = load_raw<kVector * kSize, false>(address<kVector>(p.x, batch, token, column));
         }

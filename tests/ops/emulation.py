@@ -1,0 +1,33 @@
+"""Builds the CUDA kernels' own code for a CPU, with every access checked for its alignment, as a GPU checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from kernwright.ops.native_sources import CUDA_HEADERS
+from kernwright.runtime import library
+from kernwright.runtime.library import Library, Target
+
+HERE = Path(__file__).parent / "emulated_cuda"
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+def built(
+    source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path
+) -> dict[Kind, Any]:
+    """A module of each kind, by the macros that choose it."""
+    import tvm_ffi
+
+    files = (HERE / source, HERE / "cuda_runtime.h", *headers, *CUDA_HEADERS)
+
+    def of(macros: Mapping[str, str]) -> Any:
+        own = Library("_".join(("emulated", *macros.values())), files, tuple(macros.items()))
+        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
+
+    checked = (*library.CPU_FLAGS, "-fsanitize=alignment")
+    with patch.object(library, "CPU_FLAGS", checked), ThreadPoolExecutor(2) as pool:
+        return dict(zip(kinds, pool.map(of, kinds.values()), strict=True))
