@@ -33,6 +33,10 @@ class Family:
 
     def descendants(self) -> list[int]:
         """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
+        return self.offspring() + [pid for pid in self._orphans() if procfs.is_alive(pid)]
+
+    def offspring(self) -> list[int]:
+        """Living processes below the worker."""
         found: list[int] = []
         # Once it is buried, its number may be another's.
         waiting = procfs.living_children(self.process.pid) if self.process.returncode is None else []
@@ -40,7 +44,7 @@ class Family:
             pid = waiting.pop()
             found.append(pid)
             waiting += procfs.living_children(pid)
-        return found + [pid for pid in self._orphans() if procfs.is_alive(pid)]
+        return found
 
     def _orphans(self) -> list[int]:
         """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""

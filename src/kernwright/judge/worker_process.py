@@ -231,7 +231,7 @@ class WorkerProcess:
             raise WorkerCheated("left the processor that it was pinned to")
         if any(procfs.is_alive(pid) for pid in self.family.strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
-        if self._helpers or self.family.descendants():
+        if self._helpers or self.family.offspring():  # orphans would have been strangers
             raise WorkerCheated("kept processes of its own running in a timed block")
 
     def refuse_stirring(self) -> None:
