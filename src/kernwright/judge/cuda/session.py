@@ -74,9 +74,25 @@ class LeftOutputs:
             spec = self.specs[name]
             starts = [self._offset(name, call) // spec.item_bytes for call in range(self.calls)]
             return distances(self.keeper.as_elements(spec), starts, centre)
-        away = [(self.value(name, call) - centre[call]).flatten() for call in range(self.calls)]
-        norms = [[torch.linalg.vector_norm(d, order) for d in away] for order in (math.inf, 2)]
-        return torch.stack(norms[0]), torch.stack(norms[1]) / math.sqrt(max(1, centre[0].numel()))
+        away = (self._stacked(name) - centre).flatten(1)
+        norms = [torch.linalg.vector_norm(away, order, dim=1) for order in (math.inf, 2)]
+        return norms[0], norms[1] / math.sqrt(max(1, away.shape[1]))
+
+    def has_bytes(self, name: str, wanted: Tensor) -> bool:
+        """Whether the outputs of all calls are these, byte by byte."""
+        if name in self.changed or not self.specs[name].is_contiguous:
+            return same_bytes(self._stacked(name), wanted)
+        from kernwright.judge.cuda.rows import Rows
+
+        found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
+        starts = [self._offset(name, call) for call in range(self.calls)]
+        Rows(self.keeper.memory, starts, self.specs[name].span_bytes).compare(wanted, found)
+        return not bool(found)
+
+    def _stacked(self, name: str) -> Tensor:
+        if name in self.changed:
+            return self.changed[name][list(self.order)]
+        return torch.stack([self.value(name, call) for call in range(self.calls)])
 
 
 class CudaSession(Session):
