@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.row_state import RowState
 from kernwright.judge.verdict import RowVerdict
 from kernwright.tasks.admission import admit
 from kernwright.tasks.catalog import find_task, list_tasks
+from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 
 FAMILIES = {
@@ -85,8 +85,11 @@ def test_the_task_is_judged_from_end_to_end(
     name: str, quiet: Any, tmp_path: Path, private_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All gates and all clocks, the eager chain against itself: whatever the noise, nobody is accused."""
-    # Rounds after the first look would only decide between `same` and `inconclusive`, which nothing here hangs on.
-    monkeypatch.setattr(RowState, "look", lambda state, _: setattr(state, "decided", True))
+    # Further rounds would only decide between `same` and `inconclusive`, which nothing here hangs on.
+    one_round = {"first_look": 1, "max_rounds": 1}
+    monkeypatch.setattr(
+        TimingPolicy, "resolved", lambda own: TimingPolicy(**own.model_dump(exclude_none=True) | one_round)
+    )
     request = JudgeRequest(task=name, candidate=None, against_itself=True, ledger=tmp_path, wait_s=60.0)
     verdict = judge(request, quiet)
     assert len(verdict.rows) == len(TASKS[name].select("smoke"))
