@@ -39,6 +39,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
 DEFAULT_OUT = Path(".kernwright/bench_gpu")
 NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
+AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
 TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
 
 DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
@@ -191,7 +192,12 @@ def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> Non
     task = write_task(folder, "device")
     long_rows, short_rows = _naps(20, 1000, every), _naps(0, 10, every)
     plans = [
-        (folder / "slow_share", napping(folder, "three_percent_slower", 1.03, 0), "steady", long_rows),
+        (
+            folder / "slow_share",
+            napping(folder, "three_percent_slower", 1.03, 0.03 * AFTER_NAP_NS),
+            "steady",
+            long_rows,
+        ),
         (folder / "slow_tail", napping(folder, "half_a_microsecond_slower", 1.0, 500), "steady", short_rows),
         (folder / "fast", napping(folder, "as_fast_as_steady", 1.0, 0), "half_again", long_rows),
     ]
@@ -228,34 +234,38 @@ def _true_speedup(row: dict[str, Any]) -> float:
 
 @app.command()
 def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) -> None:
-    """The judge's clock around a block of graph replay, against events that the worker records inside it."""
+    """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
+    against events that the worker records inside it."""
+    from kernwright.judge.overhead import overhead_ns
     from kernwright.judge.scratch import scratch_folder
     from kernwright.judge.sides import Crew, baseline_side
-    from kernwright.judge.timing import empty_block_ns, warm_up
+    from kernwright.judge.timing import SideName, warm_up
     from kernwright.tasks.baseline import find_baseline
 
     task = find_task(str(write_task(folder, "device")))
     device = find_device("cuda")
     (row,) = task.select(f"nap_{TWENTY_US}ns")
     calls = round(block_ms * 1e6 / TWENTY_US)
+    names: tuple[SideName, ...] = ("baseline", "again")
     with scratch_folder() as scratch:
         device.begin((row,), scratch / "judge")
-        side = baseline_side(find_baseline(task, "steady"), task, scratch / "baseline")
-        crew = Crew({"baseline": side}, 1, device)
+        sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
+        crew = Crew(sides, 1, device)
         try:
-            session = device.open_session(crew.worker("baseline", "nap"), task.op_of(row), row, "returns", calls)
-            session.open_loop()
-            session.begin("device")
-            warm_up(session, device.pool(row, 1), "device")
-            empty = empty_block_ns(session)
-            shares = []
+            sessions = {name: crew.open(name, task.op_of(row), row, calls) for name in names}
+            for session in sessions.values():
+                session.open_loop()
+                session.begin("device")
+                warm_up(session, device.pool(row, 1), "device")
+            overhead = overhead_ns(sessions["again"], "device", calls)
+            session, shares = sessions["baseline"], []
             for _ in range(repeats):
                 session.prepare()
                 session.ready()
                 block, _ = session.run(range(calls), with_python=False)
-                events_ns = session.event_ns()
-                shares.append((block.elapsed_ns - empty) / events_ns)
-            session.close()
+                shares.append((block.elapsed_ns - overhead) / session.event_ns())
+            for session in sessions.values():
+                session.close()
         finally:
             crew.dismiss()
     _note(
@@ -266,7 +276,7 @@ def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) 
             "judge's clock over events, median": statistics.median(shares),
             "least": min(shares),
             "most": max(shares),
-            "an empty block, us": empty / 1e3,
+            "a block beside its calls, us": overhead / 1e3,
         },
     )
 

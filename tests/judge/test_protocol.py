@@ -234,7 +234,7 @@ def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first
 
 def test_the_protocols_own_cost_is_taken_off_all_sides_alike() -> None:
     """An empty block costs waking and stopping: left in, it would dilute every ratio towards one."""
-    timing = RowTiming(None, None, {}, None, random.Random(0), {}, {}, empty_block_ns=200_000)  # type: ignore[arg-type]
+    timing = RowTiming(None, None, {}, None, random.Random(0), {}, {}, overhead_ns=200_000)  # type: ignore[arg-type]
     fast, slow = timing._net(400_000, 1), timing._net(800_000, 1)
     assert slow / fast == pytest.approx(3.0)
     assert timing._net(1_000, 1) > 0, "never below nothing: a logarithm follows"

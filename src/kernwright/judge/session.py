@@ -60,6 +60,7 @@ class Session:
     outputs_may_move = False  # whether the judge must know beforehand where a block leaves its outputs
     loop_takes_all_slots = False  # whether `device` can only run every slot, in the order of its making
     wall_calls = 4  # of a block
+    tells_events = False  # whether the device itself takes the time of a block
     protocol_drifts = False  # whether what an exchange takes must be measured anew for every quad of `wall`
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +14,7 @@ from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
+from kernwright.judge.overhead import overhead_ns
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -33,7 +33,6 @@ MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge l
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
-EMPTY_BLOCKS = 5  # of which the middle one is what the protocol takes
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
 
 
@@ -85,14 +84,10 @@ class RowTiming:
     open_session: SessionOpener = Session
     shares_contents: bool = False
     stream_calls: int = 0  # at most, of a `stream` block; 0: as many as there are slots
-    empty_block_ns: float = 0.0
+    overhead_ns: float = 0.0
 
     def begin(self, metric: Metric) -> None:
-        """From here on quads are of this metric.
-
-        First comes what a block of no calls costs: waking, answering, stopping. It is taken off every side's blocks
-        alike, and measured on the baseline's twin, so that nothing that a candidate does can move it.
-        """
+        """From here on quads are of this metric. First comes what a block takes beside its calls."""
         for side, session in self.sessions.items():
             session.begin(metric)
             if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
@@ -100,11 +95,11 @@ class RowTiming:
                     warm_up(session, self.pool, metric, self._most_calls(metric))  # shows where its outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                     raise SideFault(side, fault) from fault
-        self._measure_protocol()
+        self._measure_overhead(metric)
 
-    def _measure_protocol(self) -> None:
+    def _measure_overhead(self, metric: Metric) -> None:
         try:
-            self.empty_block_ns = empty_block_ns(self.sessions["again"])
+            self.overhead_ns = overhead_ns(self.sessions["again"], metric, self._most_calls(metric))
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault("again", fault) from fault
 
@@ -123,7 +118,7 @@ class RowTiming:
         sides: list[SideName] = list(self.sessions)
         self.chance.shuffle(sides)
         if metric == "wall" and self.sessions["again"].protocol_drifts:
-            self._measure_protocol()
+            self._measure_overhead(metric)
         first, redone_first, busy_first = self._quiet_half(metric, sides)
         second, redone_second, busy_second = self._quiet_half(metric, sides[::-1])
         ns = {side: (first[side], second[side]) for side in sides}
@@ -145,7 +140,7 @@ class RowTiming:
             except OutputsMoved as moved:
                 if (moves := moves + 1) > MOST_MOVES:
                     raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
-                self._measure_protocol()  # there is more to read back now, for every side
+                self._measure_overhead(metric)  # there is more to read back now, for every side
 
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
         """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
@@ -280,12 +275,7 @@ class RowTiming:
 
     def _net(self, elapsed_ns: int, exchanges: int) -> float:
         """A block's time without the protocol's own: waking the worker, its answer, stopping it."""
-        return max(elapsed_ns - exchanges * self.empty_block_ns, elapsed_ns * 0.05)
-
-
-def empty_block_ns(session: Session) -> float:
-    """What a block of no calls costs this session's worker."""
-    return statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
+        return max(elapsed_ns - exchanges * self.overhead_ns, elapsed_ns * 0.05)
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:

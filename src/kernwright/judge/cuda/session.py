@@ -101,6 +101,7 @@ class CudaSession(Session):
     block_deadline_s = 30.0
     outputs_may_move = True
     loop_takes_all_slots = True
+    tells_events = True
     protocol_drifts = True
 
     def __init__(
