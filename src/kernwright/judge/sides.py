@@ -45,12 +45,17 @@ class Side:
     def preloads(self, device: str) -> tuple[str, ...]:
         """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
 
-        None that reads the environment when it is imported: a worker has its own, with folders of its own. Inductor
-        does, and so does Triton for a CPU, where the environment asks for its interpreter.
+        None that remembers from its import where it was: a worker has an environment and folders of its own. Triton for
+        a CPU remembers whether its interpreter was asked for, and all of torch's compiler imports it. Inductor
+        remembers a folder too, but only for what its kernels for a CPU include.
         """
-        found = ["torch.fx.experimental.symbolic_shapes"] if self.orders["kind"] == "compile" else []
-        with_triton = self.orders["kind"] in ("compile", "package") or self.orders.get("language") == "triton"
-        return (*found, *(["triton.language"] if with_triton and device != "cpu" else []))
+        compiles = self.orders["kind"] == "compile"
+        if device == "cpu":
+            return ("torch.fx.experimental.symbolic_shapes",) if compiles else ()
+        if compiles:
+            return "torch._dynamo", "torch._inductor.compile_fx", "triton.language"
+        with_triton = self.orders["kind"] == "package" or self.orders.get("language") == "triton"
+        return ("triton.language",) if with_triton else ()
 
 
 def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:
