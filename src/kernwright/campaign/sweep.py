@@ -13,9 +13,11 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.errors import KernwrightError
 from kernwright.judge.judge import Progress
 from kernwright.judge.party import Party
+from kernwright.judge.provision import provision
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.shipped import Shipped, find_contender
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -24,11 +26,12 @@ MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in
 
 @dataclass(frozen=True)
 class Leg:
-    """One contender (or the baseline itself) against one baseline on one task."""
+    """One contender (or the baseline itself, or the ops that ship) against one baseline on one task."""
 
     task: Task
     baseline: Baseline
-    contender: Baseline
+    contender: Baseline | Shipped
+    target: str = "none"  # what libraries of the ops that ship are built for, where they are the contender
 
     @property
     def is_against_itself(self) -> bool:
@@ -40,10 +43,21 @@ class Leg:
 
     def refuse_missing_packages(self, rows: Sequence[Workload], capability: Capability | None) -> None:
         """Before the first judgement: what is not fetched would fail on every row."""
-        for baseline in (self.baseline, self.contender):
-            party = Party.of_baseline(baseline)
+        for contender in (self.baseline, self.contender):
+            party = Party.of_contender(contender)
             if party.published and (ops := party.ops(self.task, rows, capability)):
                 party.published.orders(ops, Store())
+
+    def skipped(self, row: Workload) -> str | None:
+        """Why a row is nothing for this leg. What a baseline declines is no such row: its verdict says so."""
+        if not isinstance(self.contender, Shipped):
+            return None
+        if row.op not in self.contender.ops:
+            return f"kernwright ships no {row.op}"
+        return provision(self.contender.ops, self.target).skips(row.op)
+
+    def rows(self, wanted: str) -> list[Workload]:
+        return [row for row in self.task.select(wanted) if self.skipped(row) is None]
 
     def holds(self, verdict: Verdict) -> bool:
         """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
@@ -54,10 +68,10 @@ class Leg:
         )
 
 
-def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str]) -> Iterator[Leg]:
+def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
     for task in tasks:
         for contender in contenders:
-            yield Leg(task, find_baseline(task, baseline), find_baseline(task, contender))
+            yield Leg(task, find_baseline(task, baseline), find_contender(task, contender), target)
 
 
 @dataclass
@@ -76,7 +90,7 @@ class Sweep:
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
         done = {row.id for verdict in self.verdicts(leg) for row in verdict.rows}
-        return [row for row in leg.task.select(self.rows) if row.id not in done]
+        return [row for row in leg.rows(self.rows) if row.id not in done]
 
     def verdicts(self, leg: Leg) -> list[Verdict]:
         """What the ledger holds of a leg on this kind of device, and may be used as evidence."""
