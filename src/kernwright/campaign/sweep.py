@@ -17,7 +17,7 @@ from kernwright.judge.provision import provision
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Baseline, find_baseline
-from kernwright.tasks.shipped import Shipped, find_contender
+from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -69,6 +69,8 @@ class Leg:
 
 
 def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
+    if SHIPPED in contenders:  # all of their ops at once: to be asked takes a process seconds
+        provision(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
     for task in tasks:
         for contender in contenders:
             yield Leg(task, find_baseline(task, baseline), find_contender(task, contender), target)

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,22 @@ def target_of(device: str, capability: Capability | None) -> str:
     return "cpu" if device == "cpu" or capability is None else "sm_{}{}".format(*capability)
 
 
-@cache
-def provision(ops: tuple[str, ...], target: str = "none") -> Provision:
-    """`target`: a GPU's architecture, `cpu`, or none, where nothing needs to be built. Asked once in a process."""
+_asked: list[Provision] = []
+
+
+def provision(ops: Sequence[str], target: str) -> Provision:
+    """What these ops have on a target: a GPU's architecture, `cpu`, or `none`, where nothing is to be built.
+
+    Asked once in a process: who will judge many tasks asks for all of their ops at first.
+    """
+    known = next((found for found in _asked if found.target == target and set(ops) <= found.backends.keys()), None)
+    if known is None:
+        known = _survey(ops, target)
+        _asked.append(known)
+    return known
+
+
+def _survey(ops: Sequence[str], target: str) -> Provision:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_folders())}
     command = [sys.executable, "-P", "-s", "-m", "kernwright.runtime.survey", target, *ops]
     try:
