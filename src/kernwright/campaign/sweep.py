@@ -26,7 +26,7 @@ MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in
 
 @dataclass(frozen=True)
 class Leg:
-    """One contender (or the baseline itself, or the ops that ship) against one baseline on one task."""
+    """One contender (or the baseline itself, or a family of the ops that ship) against one baseline on one task."""
 
     task: Task
     baseline: Baseline
@@ -49,15 +49,16 @@ class Leg:
                 party.published.orders(ops, Store())
 
     def skipped(self, row: Workload) -> str | None:
-        """Why a row is nothing for this leg. What a baseline declines is no such row: its verdict says so."""
-        if not isinstance(self.contender, Shipped):
-            return None
-        if row.op not in self.contender.ops:
-            return f"kernwright ships no {row.op}"
-        return provision(self.contender.ops, self.target).skips(row.op)
+        """Why a row of its ops is left out. One that a baseline declines is not: its verdict says so."""
+        if isinstance(self.contender, Shipped) and row.op in self.contender.ops:
+            return provision(self.contender.ops, self.target).skips(row.op)
+        return None
 
     def rows(self, wanted: str) -> list[Workload]:
-        return [row for row in self.task.select(wanted) if self.skipped(row) is None]
+        rows = self.task.select(wanted)
+        if isinstance(self.contender, Shipped):
+            return [row for row in rows if row.op in self.contender.ops and self.skipped(row) is None]
+        return list(rows)
 
     def holds(self, verdict: Verdict) -> bool:
         """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
@@ -69,11 +70,14 @@ class Leg:
 
 
 def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
+    """A leg for each family of the ops that ship: a changed kernel leaves the records of the others standing."""
     if SHIPPED in contenders:  # all of their ops at once: to be asked takes a process seconds
         provision(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
     for task in tasks:
-        for contender in contenders:
-            yield Leg(task, find_baseline(task, baseline), find_contender(task, contender), target)
+        for name in contenders:
+            contender = find_contender(task, name)
+            for own in contender.by_family() if isinstance(contender, Shipped) else [contender]:
+                yield Leg(task, find_baseline(task, baseline), own, target)
 
 
 @dataclass

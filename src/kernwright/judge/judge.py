@@ -233,7 +233,6 @@ class Judgement:
         it has loaded so far: their names hold their digests."""
         session = self.device.open_session(worker, self.task.op_of(row), row, "returns", 1)
         try:
-            session.fill(0, self._pool(row).draw(session.op, row))
             ran = session.implementation()
         finally:
             session.close()

@@ -16,7 +16,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 COMPILED = "triton_"  # what Inductor's kernels are called on a GPU
-NATIVE = "kernwright::"  # the namespace of every CUDA kernel that ships
+NATIVE = "kernwright"  # the namespace of every CUDA kernel that ships; mangled or not, a name has it
 FOREIGN = ("at::", "Memcpy", "Memset")  # in the names of what is no Triton kernel
 
 

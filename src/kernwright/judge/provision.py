@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,15 @@ class Provision(BaseModel):
         folder.chmod(0o755)
         return folder
 
-    def about(self, ops: Sequence[str]) -> dict[str, Any]:
+    def about(self, ops: Iterable[str]) -> dict[str, Any]:
         """For the record. A library's name ends in the digest of all that it is made of."""
-        skipped = {op: why for op in ops if (why := self.skips(op))}
+        named = list(ops)
+        skipped = {op: why for op in named if (why := self.skips(op))}
         return {
             "package": "kernwright",
             "version": kernwright.__version__,
             "target": self.target,
-            "backends": {op: list(self.backends[op]) for op in ops if not self.skips(op)},
+            "backends": {op: list(self.backends[op]) for op in named if not self.skips(op)},
             "libraries": [path.name for path in self.libraries],
         } | {name: value for name, value in (("unbuilt", self.unbuilt), ("skipped", skipped)) if value}
 

@@ -67,10 +67,11 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     home, away = Party.of_baseline(baseline), contender or Party.of_candidate(_known(candidate))
     op = None if contender or candidate is None else candidate.file.op
     rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
-    ready = None
+    ready, chosen = None, rows
     if away.shipped:
         ready = provision(away.shipped.ops, target_of(device.name, device.capability))
         rows = _implemented(rows, ready)
+        away = Party.of_contender(away.shipped.only(row.op for row in rows))  # its digest is of what is judged
     refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
     ops, away_ops = (party.ops(task, rows, device.capability) for party in (home, away))
@@ -83,7 +84,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         policy=policy.model_dump(),
         sources=source_hashes(task, away.shipped or (None if contender else candidate)),
         baseline=home.about(ops),
-        contender=ready.about(list(task.ops)) if ready else away.about(away_ops),
+        contender=ready.about(dict.fromkeys(row.op for row in chosen)) if ready else away.about(away_ops),
         device=request.device,
     )
     with (

@@ -33,6 +33,7 @@ class Results:
     standings: dict[tuple[str, str, str], Standing] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
     hardware: dict[str, str] = field(default_factory=dict)
+    _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
 
     @classmethod
     def gathered(cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str) -> Results:
@@ -68,11 +69,10 @@ class Results:
 
     def is_current(self, standing: Standing) -> bool:
         """Whether the sources that it was judged with are those of today."""
-        return standing.run.candidate_digest == self._digests[standing.run.task]
-
-    @cached_property
-    def _digests(self) -> dict[str, str]:
-        return {task.name: Shipped.of(task).digest for task in self.tasks}
+        judged = tuple(sorted({row.op for row in standing.run.rows}))
+        if judged not in self._digests:
+            self._digests[judged] = Shipped(judged).digest
+        return standing.run.candidate_digest == self._digests[judged]
 
     # What there is
 

@@ -35,6 +35,14 @@ class Shipped:
         known = shipped_ops()
         return cls(tuple(sorted(op for op, own in task.ops.items() if op in known and own.digest == known[op].digest)))
 
+    def only(self, ops: Iterable[str]) -> Shipped:
+        wanted = set(ops)
+        return Shipped(tuple(op for op in self.ops if op in wanted))
+
+    def by_family(self) -> list[Shipped]:
+        families = sorted({FAMILIES[op] for op in self.ops})
+        return [self.only(op for op in self.ops if FAMILIES[op] == family) for family in families]
+
     @cached_property
     def sources(self) -> dict[str, bytes]:
         """By path in the package: the families' folders, kernels and host code, and all of `ops` and `runtime` that
