@@ -92,6 +92,7 @@ class Sweep:
     wait_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
     troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
+    _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
@@ -100,11 +101,19 @@ class Sweep:
 
     def verdicts(self, leg: Leg) -> list[Verdict]:
         """What the ledger holds of a leg on this kind of device, and may be used as evidence."""
-        if not self.ledger.exists():
-            return []
-        bodies = (record.body for record in Ledger(self.ledger).all_records() if record.kind == "verdict")
-        found = (Verdict.model_validate(body) for body in bodies if body.get("task") == leg.task.name)
+        found = (verdict for verdict in self._recorded() if verdict.task == leg.task.name)
         return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
+
+    def _recorded(self) -> list[Verdict]:
+        """Every verdict of the ledger. A run that has not grown is not read again: a large ledger takes seconds, and
+        every leg asks for it several times."""
+        book = Ledger(self.ledger)
+        for run in book.runs():
+            size = book.run_path(run).stat().st_size
+            if self._read.get(run, (-1, []))[0] != size:
+                bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
+                self._read[run] = size, [Verdict.model_validate(body) for body in bodies]
+        return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:
         """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""

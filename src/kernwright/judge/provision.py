@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import kernwright
 from kernwright.baselines.adapter import Capability
-from kernwright.errors import EnvironmentProblem
+from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.walls import import_folders
 from kernwright.runtime.library import checksum_file
+from kernwright.tasks.workload import Workload
 
 DEADLINE_S = 900.0  # every library of a family, on a machine with few processors
 
@@ -66,6 +67,14 @@ class Provision(BaseModel):
 
 def target_of(device: str, capability: Capability | None) -> str:
     return "cpu" if device == "cpu" or capability is None else "sm_{}{}".format(*capability)
+
+
+def implemented(rows: Sequence[Workload], ready: Provision) -> tuple[Workload, ...]:
+    """The rows that there is something to judge of."""
+    found = tuple(row for row in rows if ready.skips(row.op) is None)
+    if not found:
+        raise KernwrightError(str(ready.skips(rows[0].op)), "choose rows of another op with --rows, or another task")
+    return found
 
 
 _asked: list[Provision] = []

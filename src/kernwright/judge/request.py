@@ -21,7 +21,7 @@ from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.party import Party
 from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
-from kernwright.judge.provision import Provision, provision, target_of
+from kernwright.judge.provision import implemented, provision, target_of
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, baseline_side, candidate_side, shipped_side
 from kernwright.judge.timing import SideName
@@ -33,7 +33,6 @@ from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.shipped import find_contender
 from kernwright.tasks.task import Task
-from kernwright.tasks.workload import Workload
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
 
@@ -70,7 +69,7 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     ready, chosen = None, rows
     if away.shipped:
         ready = provision(away.shipped.ops, target_of(device.name, device.capability))
-        rows = _implemented(rows, ready)
+        rows = implemented(rows, ready)
         away = Party.of_contender(away.shipped.only(row.op for row in rows))  # its digest is of what is judged
     refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
@@ -176,13 +175,6 @@ def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Party |
     if request.against_itself:
         return Party.of_baseline(baseline)
     return Party.of_contender(find_contender(task, request.contender)) if request.contender is not None else None
-
-
-def _implemented(rows: tuple[Workload, ...], ready: Provision) -> tuple[Workload, ...]:
-    found = tuple(row for row in rows if ready.skips(row.op) is None)
-    if not found:
-        raise KernwrightError(str(ready.skips(rows[0].op)), "choose rows of another op with --rows, or another task")
-    return found
 
 
 def _known(candidate: Candidate | None) -> Candidate:
