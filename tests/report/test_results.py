@@ -225,6 +225,19 @@ def test_a_row_that_a_baseline_declines_is_no_fault_of_ours() -> None:
     assert made.bar("incorrect or failed").met is False
 
 
+def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
+    made = Made("fuse_scale_shift")
+    task, row = made.rows("scale_shift")[0]
+    made.add(task, row, "eager", metrics={"device": metric(1.1, 30.0)})
+    results = made.results
+    wrong = results.standings[task.name, row.id, "eager"].row.model_copy(update={"id": "g0", "verdict": "incorrect"})
+    assert next(bar for bar in bars_of(results) if "bits" in bar.figure).met
+    results.grid[task.name, "g0", "eager"] = Standing(wrong, made.run[task.name])
+    bits = next(bar for bar in bars_of(results) if "bits" in bar.figure)
+    assert bits.met is False and bits.measured == "1 rows, 1 of grids, 6 cases; not equal: g0"
+    assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[task.folder / "RESULTS.md"]
+
+
 def test_rows_that_lose_stay_visible() -> None:
     made = Made("fuse_scale_shift")
     task, row = made.rows("scale_shift")[0]

@@ -146,10 +146,15 @@ def _no_faults(results: Results, rows: Sequence[Row]) -> Bar:
 
 def _exact(results: Results, rows: Sequence[Row]) -> Bar:
     """The judge holds an op whose contract is exact to the eager chain's bits on every case of a row."""
-    seen = [standing.row for task, row in rows for standing in results.of_row(task, row).values() if standing.row.cases]
+    ops = {row.op for _, row in rows}
+    timed = [standing.row for task, row in rows for standing in results.of_row(task, row).values()]
+    grid = [standing.row for standing in results.grid.values() if standing.row.op in ops]
+    seen = [row for row in (*timed, *grid) if row.cases]
     unequal = sorted({row.id for row in seen if row.verdict == "incorrect"})
-    told = f"{len({row.id for row in seen}) - len(unequal)} of {len(rows)} rows, {sum(row.cases for row in seen)} cases"
-    return Bar("exact ops: the eager chain's bits on every row", "all equal", told, not unequal if seen else None)
+    told = f"{len({row.id for row in timed if row.cases})} rows, {len({row.id for row in grid})} of grids, "
+    told += f"{sum(row.cases for row in seen)} cases; not equal: {_few(unequal) or 'none'}"
+    figure = "exact ops: the eager chain's bits on every row and grid"
+    return Bar(figure, "all equal", told, not unequal if seen else None)
 
 
 def _few(words: Sequence[str], most: int = 4) -> str:

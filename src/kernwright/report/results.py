@@ -21,16 +21,18 @@ from kernwright.tasks.workload import Workload
 
 ORDER = ("sglang@0.5.23", "sglang@0.5.12.post1", "liger@0.8.5", "compile", "eager")
 THEIRS = "the baseline "  # how a reason begins that is no fault of ours
+Key = tuple[str, str, str]  # task, row, baseline
 
 
 @dataclass
 class Results:
-    """One standing for each task, row and baseline, on one kind of device."""
+    """One standing for each task, row and baseline, on one kind of device; those of grids, never timed, apart."""
 
     tasks: Sequence[Task]
     device: str
     rows: str
-    standings: dict[tuple[str, str, str], Standing] = field(default_factory=dict)
+    standings: dict[Key, Standing] = field(default_factory=dict)
+    grid: dict[Key, Standing] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
     hardware: dict[str, str] = field(default_factory=dict)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
@@ -39,7 +41,7 @@ class Results:
     def gathered(cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str) -> Results:
         found = cls(tasks, device, rows)
         by_name = {task.name: task for task in tasks}
-        outdated: dict[tuple[str, str, str], str] = {}
+        outdated: dict[Key, str] = {}
         for record in ledger.all_records():
             body = record.body
             if record.kind != "verdict" or body.get("candidate") != SHIPPED or not body.get("evidence"):
@@ -48,19 +50,27 @@ class Results:
             task = by_name.get(verdict.task)
             if task is None or verdict.provenance["device"].partition(":")[0] != device:
                 continue
-            keys = {(task.name, row.id, verdict.baseline): row for row in verdict.rows}
+            wanted, frozen = ({row.id for row in rows} for rows in (found.wanted(task), task.rows))
+            standings = {
+                (task.name, row.id, verdict.baseline): Standing(row, verdict)
+                for row in verdict.rows
+                if row.id in wanted or row.id not in frozen
+            }
             if verdict.task_digest != task.digest:
-                outdated |= dict.fromkeys(keys, verdict.provenance["finished"])
+                outdated |= dict.fromkeys(standings, verdict.provenance["finished"])
                 continue
             found._name(verdict)
-            for key, row in keys.items():
-                known = found.standings.get(key)
-                if known is None or found.is_current(Standing(row, verdict)) or not found.is_current(known):
-                    found.standings[key] = Standing(row, verdict)
+            for key, standing in standings.items():
+                found._keep(found.standings if standing.row.id in wanted else found.grid, key, standing)
         for key, finished in outdated.items():
-            if key not in found.standings:  # no later record has taken its place
+            if key not in found.standings and key not in found.grid:  # no later record has taken its place
                 found.stale.append("{}: {} against {}, {}".format(*key, finished))
         return found
+
+    def _keep(self, among: dict[Key, Standing], key: Key, standing: Standing) -> None:
+        known = among.get(key)
+        if known is None or self.is_current(standing) or not self.is_current(known):
+            among[key] = standing
 
     def _name(self, verdict: Verdict) -> None:
         about = verdict.provenance
@@ -93,7 +103,7 @@ class Results:
         return [task for task in self.tasks if self.baselines_of(task)]
 
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows)
+        return task.select(self.rows) if task.has(self.rows) else ()
 
     def judged(self, task: Task) -> list[Workload]:
         return [row for row in self.wanted(task) if self.of_row(task, row)]
