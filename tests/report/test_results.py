@@ -255,7 +255,7 @@ def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
     made.add(task, row, "sglang@0.5.12.post1", metrics={"stream": metric(3.0, 9.0)})
     files = files_of(made.results, Path("docs/results.md"), "made up")
     (line,) = (line for line in files[task.folder / "RESULTS.md"].splitlines() if "event_amplified |" in line)
-    assert "| 27.2 | 1.87x | stream | 9.0 | 3.00x (2.97–3.03) of sglang@0.5.12.post1 | – |" in line
+    assert "| 27.2 | 1.87x | stream | 9.00 | 3.00x (2.97–3.03) of sglang@0.5.12.post1 | – |" in line
     assert "| 1 | 1.87x | stream against sglang@0.5.12.post1 | 3.00x |" in files[Path("docs/results.md")]
 
 

@@ -143,13 +143,17 @@ def _ratio_cell(results: Results, standing: Standing | None, metric: Metric) -> 
     result = standing.result(metric)
     if result is None:
         return _verdict(standing) if not standing.row.metrics else "–"
-    return f"{result.baseline_us:.1f}, {result.candidate_us:.1f}, {_ratio(result)}{_age(results, standing)}"
+    return f"{_us(result.baseline_us)}, {_us(result.candidate_us)}, {_ratio(result)}{_age(results, standing)}"
 
 
 def _ratio(result: MetricResult) -> str:
     low, high = result.interval
     told = f"{result.ratio:.2f}x ({low:.2f}–{high:.2f})"
     return f"**{told}**" if high < 1 else told
+
+
+def _us(time: float) -> str:
+    return f"{time:.2f}" if time < 10 else f"{time:.1f}"
 
 
 def _verdict(standing: Standing) -> str:
@@ -169,7 +173,7 @@ def _losses(results: Results, tasks: Sequence[Task]) -> list[str]:
                 for metric in METRICS:
                     result = standing.result(metric)
                     if result and result.interval[1] < 1:
-                        times = f"{result.baseline_us:.1f} us, ours {result.candidate_us:.1f} us"
+                        times = f"{_us(result.baseline_us)} us, ours {_us(result.candidate_us)} us"
                         clear = ", clearly" if loses_clearly(result) else ""
                         what = f"{task.name}, {row.id}, {metric} against {name}"
                         found.append((result.ratio, f"- {what}: {times}, {_ratio(result)}{clear}"))
@@ -209,8 +213,8 @@ def _pilot_rows(results: Results, task: Task) -> list[str]:
         same, now = (results.result(task, own.row, name, metric) for name in (own.against, "sglang@0.5.23"))
         ours = same or now
         cells = [
-            own.row, f"{own.gpu}, {own.clock}", f"{own.us:.1f}" if own.us else "–", f"{own.ratio:.2f}x", metric,
-            f"{ours.candidate_us:.1f}" if ours else "–",
+            own.row, f"{own.gpu}, {own.clock}", _us(own.us) if own.us else "–", f"{own.ratio:.2f}x", metric,
+            _us(ours.candidate_us) if ours else "–",
             f"{_ratio(same)} of {own.against}" if same else "–", _ratio(now) if now else "–",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
