@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,10 @@ from kernwright.errors import KernwrightError
 from kernwright.judge.party import Party
 from kernwright.judge.provision import Provision
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.session import Session
 from kernwright.judge.sides import shipped_side
 from kernwright.judge.verdict import Ran, Verdict
+from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.tasks.shipped import Shipped, find_contender
 from kernwright.tasks.task import Task, load_task
 
@@ -96,6 +100,18 @@ def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
 ) -> None:
     party = Party.of_contender(Shipped.of(task))
     assert bool(party.ran_else("norm_scale_shift", kernels, backend)) is fails
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"backend": "cuda"}, {"backend": "cuda", "contract": "close", "refused": 3}, {"backend": "c" * 99}]
+)
+def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) -> None:
+    session = Session.__new__(Session)
+    session.worker = SimpleNamespace(request=lambda *_: answer)  # type: ignore[assignment]
+    with pytest.raises(WorkerCheated):
+        session.implementation()
+    answer |= {"backend": "cuda", "contract": "close", "refused": ["\x1b[31m" + "x" * 999]}
+    assert session.implementation().refused == ("?[31m" + "x" * 295,)
 
 
 def test_triton_in_the_place_of_cuda_is_said() -> None:
