@@ -191,6 +191,47 @@ def quiet() -> Quiet:
     return Quiet()
 
 
+SHIPPED_ADAPTERS = """
+def slow(op):
+    from kernwright.ops.registry import shipped_ops
+    reference = shipped_ops()[op].reference
+
+    def run(*tensors, **scalars):
+        for _ in range(4):
+            result = reference(*tensors, **scalars)
+        return result
+    return run
+"""
+
+
+@pytest.fixture(scope="session")
+def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], quiet: Quiet) -> Path:
+    """A real sweep of the ops that ship: one row that has a kernel on a CPU, against eager and a slow adapter, one that
+    runs its reference there, against eager, and one of an op that nobody has implemented."""
+    from kernwright.campaign.sweep import Sweep, legs_of
+    from kernwright.tasks.task import load_task
+
+    root = tmp_path_factory.mktemp("ops")
+    x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
+    sizes = {"axes": {"S": 24, "D": 256}}
+    given = {"x": x, "scale": modulation, "shift": modulation}
+    rows = [
+        row("normed", "norm_scale_shift", given, {"y": x}, **sizes),
+        row("scaled", "scale_shift", given, {"y": x}, **sizes),
+        row("copied", "copy_contiguous", {"a": ["S", "D"]}, {"out": ["S", "D"]}, **sizes),
+    ]
+    toml = TINY_TASK.replace('name = "tiny"', 'name = "ours"').replace('definitions = "definitions.py"\n', "")
+    folder = write_task(root / "tasks" / "ours", toml=toml, rows=rows)
+    (folder / "baselines.py").write_text(SHIPPED_ADAPTERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERNWRIGHT_LOCKS", str(root))
+        task = load_task(folder)
+        legs = [leg for name in ("eager", "slow") for leg in legs_of([task], name, ["kernwright"], "cpu")]
+        legs.pop(-2)  # of the reference against the slow one there is nothing to learn
+        list(Sweep(legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
+    return root
+
+
 # Wheels of a few bytes, as real as pip and an unpacker can tell.
 
 

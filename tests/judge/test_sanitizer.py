@@ -14,6 +14,7 @@ from kernwright.judge import sanitizer
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch
 from kernwright.tasks.candidate import load_candidate
+from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
 
 TOOL = """#!/bin/sh
@@ -65,7 +66,9 @@ def watched(
 def test_a_clean_candidate_is_called_on_its_row_and_on_odd_sizes(watched: Callable[..., SanitizerFinding]) -> None:
     found = watched(HONEST)
     assert (found.outcome, found.reason) == ("clean", "")
-    assert len(found.calls) >= 1 and len(set(found.calls)) == len(found.calls)
+    assert found.calls[0] == "axpy_small S=6 D=64", "the frozen size first"
+    assert {"axpy_small S=5 D=64", "axpy_small S=7 D=64", "axpy_small S=1 D=64"} <= set(found.calls)
+    assert len(set(found.calls)) == len(found.calls)
 
 
 def test_what_a_tool_found_is_said_in_its_first_words(watched: Callable[..., SanitizerFinding]) -> None:
@@ -89,6 +92,17 @@ def test_the_walls_stand_here_too(watched: Callable[..., SanitizerFinding]) -> N
     outside.unlink(missing_ok=True)
     found = watched(NOSY)
     assert found.outcome == "failed" and "Permission" in found.reason and not outside.exists()
+
+
+def test_the_ops_that_ship_are_called_and_a_reference_in_a_kernels_place_is_not_enough(
+    tool: str, swept_ops: Path, private_tmp: Path
+) -> None:
+    """On a CPU the first row has a kernel, the second none."""
+    task = load_task(swept_ops / "tasks" / "ours")
+    rows = [row for row in task.rows if row.id in ("normed", "scaled")]
+    found = watch(tool, "memcheck", task, Shipped.of(task), rows, CpuDevice(), 120.0)  # type: ignore[arg-type]
+    assert len(found.calls) > 1 and all(call.startswith("normed ") for call in found.calls)
+    assert found.outcome == "failed" and found.reason.endswith("leave strict off [scaled S=24 D=256]")
 
 
 def test_what_cannot_be_watched_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet: Any) -> None:

@@ -18,6 +18,7 @@ from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import Verdict
 from kernwright.report.field import Field
 from kernwright.report.field_plots import plots_of, speedup_plot
+from kernwright.tasks import catalog
 from kernwright.tasks.task import Task, load_task
 
 OPS = """
@@ -98,7 +99,7 @@ def results(swept: Path, page: Path, *words: str) -> Result:
 def test_a_page_that_says_something_else_is_found_out(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KERNWRIGHT_TASKS", str(swept / "tasks"))
+    monkeypatch.setattr(catalog, "task_roots", lambda: [swept / "tasks"])
     page = tmp_path / "field.md"
     assert results(swept, page, "--check").exit_code == 1, "there is none yet"
     assert results(swept, page).exit_code == 0
@@ -110,7 +111,7 @@ def test_a_page_that_says_something_else_is_found_out(
 def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_goes(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KERNWRIGHT_TASKS", str(swept / "tasks"))
+    monkeypatch.setattr(catalog, "task_roots", lambda: [swept / "tasks"])
     page, plots = tmp_path / "field.md", tmp_path / "field"
     plots.mkdir()
     (plots / "gone_speedup.svg").write_text("<svg/>")

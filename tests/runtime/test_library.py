@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,26 @@ def test_a_folder_that_cannot_be_written_is_named(sources: tuple[Path, ...], tmp
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         small(sources).build(CPU, tmp_path / "file" / "folder")
+
+
+def test_builds_for_one_architecture_run_side_by_side_and_those_for_another_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """tvm-ffi reads the architecture from the environment while it builds: nobody's may change under it."""
+    monkeypatch.setenv(module.ARCHITECTURE_VARIABLE, "7.5")
+    together = threading.Barrier(2, timeout=10)  # that two of the same never meet would break it
+    seen: list[tuple[str, str]] = []
+
+    def build(target: str) -> None:
+        with module._architecture(Target(target)):
+            if target == "sm_90":
+                together.wait()
+            seen.append((target, os.environ[module.ARCHITECTURE_VARIABLE]))
+
+    threads = [threading.Thread(target=build, args=(target,)) for target in ("sm_90", "sm_80", "sm_90", "sm_100")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(seen) == [("sm_100", "10.0"), ("sm_80", "8.0"), ("sm_90", "9.0"), ("sm_90", "9.0")]
+    assert os.environ[module.ARCHITECTURE_VARIABLE] == "7.5"

@@ -13,9 +13,11 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.errors import KernwrightError
 from kernwright.judge.judge import Progress
 from kernwright.judge.party import Party
+from kernwright.judge.provision import provision
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -24,11 +26,12 @@ MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in
 
 @dataclass(frozen=True)
 class Leg:
-    """One contender (or the baseline itself) against one baseline on one task."""
+    """One contender (or the baseline itself, or a family of the ops that ship) against one baseline on one task."""
 
     task: Task
     baseline: Baseline
-    contender: Baseline
+    contender: Baseline | Shipped
+    target: str = "none"  # what libraries of the ops that ship are built for, where they are the contender
 
     @property
     def is_against_itself(self) -> bool:
@@ -40,10 +43,22 @@ class Leg:
 
     def refuse_missing_packages(self, rows: Sequence[Workload], capability: Capability | None) -> None:
         """Before the first judgement: what is not fetched would fail on every row."""
-        for baseline in (self.baseline, self.contender):
-            party = Party.of_baseline(baseline)
+        for contender in (self.baseline, self.contender):
+            party = Party.of_contender(contender)
             if party.published and (ops := party.ops(self.task, rows, capability)):
                 party.published.orders(ops, Store())
+
+    def skipped(self, row: Workload) -> str | None:
+        """Why a row of its ops is left out. One that a baseline declines is not: its verdict says so."""
+        if isinstance(self.contender, Shipped) and row.op in self.contender.ops:
+            return provision(self.contender.ops, self.target).skips(row.op)
+        return None
+
+    def rows(self, wanted: str) -> list[Workload]:
+        rows = self.task.select(wanted)
+        if isinstance(self.contender, Shipped):
+            return [row for row in rows if row.op in self.contender.ops and self.skipped(row) is None]
+        return list(rows)
 
     def holds(self, verdict: Verdict) -> bool:
         """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
@@ -54,10 +69,15 @@ class Leg:
         )
 
 
-def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str]) -> Iterator[Leg]:
+def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
+    """A leg for each family of the ops that ship: a changed kernel leaves the records of the others standing."""
+    if SHIPPED in contenders:  # all of their ops at once: to be asked takes a process seconds
+        provision(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
     for task in tasks:
-        for contender in contenders:
-            yield Leg(task, find_baseline(task, baseline), find_baseline(task, contender))
+        for name in contenders:
+            contender = find_contender(task, name)
+            for own in contender.by_family() if isinstance(contender, Shipped) else [contender]:
+                yield Leg(task, find_baseline(task, baseline), own, target)
 
 
 @dataclass
@@ -72,19 +92,28 @@ class Sweep:
     wait_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
     troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
+    _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
         done = {row.id for verdict in self.verdicts(leg) for row in verdict.rows}
-        return [row for row in leg.task.select(self.rows) if row.id not in done]
+        return [row for row in leg.rows(self.rows) if row.id not in done]
 
     def verdicts(self, leg: Leg) -> list[Verdict]:
         """What the ledger holds of a leg on this kind of device, and may be used as evidence."""
-        if not self.ledger.exists():
-            return []
-        bodies = (record.body for record in Ledger(self.ledger).all_records() if record.kind == "verdict")
-        found = (Verdict.model_validate(body) for body in bodies if body.get("task") == leg.task.name)
+        found = (verdict for verdict in self._recorded() if verdict.task == leg.task.name)
         return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
+
+    def _recorded(self) -> list[Verdict]:
+        """Every verdict of the ledger. A run that has not grown is not read again: a large ledger takes seconds, and
+        every leg asks for it several times."""
+        book = Ledger(self.ledger)
+        for run in book.runs():
+            size = book.run_path(run).stat().st_size
+            if self._read.get(run, (-1, []))[0] != size:
+                bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
+                self._read[run] = size, [Verdict.model_validate(body) for body in bodies]
+        return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:
         """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""

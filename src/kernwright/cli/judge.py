@@ -13,7 +13,9 @@ from kernwright.cli.output import refuse_unwritable, write_whole
 
 def judge(
     task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
-    candidate: Annotated[Path | None, typer.Option(help="the candidate's folder")] = None,
+    candidate: Annotated[
+        str | None, typer.Option(help="the candidate's folder, or kernwright: the ops that this package ships")
+    ] = None,
     baseline: Annotated[
         str, typer.Option(help="what to beat: eager, compile, a published package, or one of the task's adapters")
     ] = "eager",
@@ -34,11 +36,15 @@ def judge(
     from kernwright.cli.console import Bar, out
     from kernwright.judge.request import JudgeRequest, judge
     from kernwright.report.table import verdict_table
+    from kernwright.tasks.shipped import SHIPPED
 
+    if candidate == SHIPPED and contender is None:  # a folder of that name is ./kernwright
+        candidate, contender = None, SHIPPED
     if json_file is not None:
         refuse_unwritable(json_file)
     request = JudgeRequest(
-        task=task, candidate=candidate, baseline=baseline, contender=contender, rows=rows, device=device, seed=seed,
+        task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
+        device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is

@@ -10,7 +10,9 @@ import typer
 
 def sanitize(
     task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
-    candidate: Annotated[Path, typer.Option(help="the candidate's folder")],
+    candidate: Annotated[
+        str, typer.Option(help="the candidate's folder, or kernwright: the ops that this package ships")
+    ],
     tool: Annotated[
         list[str] | None, typer.Option(help="memcheck, racecheck, initcheck or synccheck; the first two by default")
     ] = None,

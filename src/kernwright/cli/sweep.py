@@ -14,7 +14,10 @@ def sweep(
     tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
     baseline: Annotated[str, typer.Option(help="what all are compared with")] = "eager",
     contender: Annotated[
-        list[str] | None, typer.Option(help="a baseline to judge; may be given several times; compile by default")
+        list[str] | None,
+        typer.Option(
+            help="a baseline to judge, or kernwright: the ops that ship; may be given several times; compile by default"
+        ),
     ] = None,
     aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself, too")] = False,
     rows: Annotated[
@@ -30,6 +33,7 @@ def sweep(
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import Bar, out
     from kernwright.judge.device import find_device
+    from kernwright.judge.provision import target_of
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks
 
@@ -38,7 +42,7 @@ def sweep(
     loaded = [find_task(name) for name in tasks or list_tasks()]
     contenders = [*([baseline] if aa else []), *(contender or ["compile"])]
     work = Sweep(
-        legs=list(legs_of(loaded, baseline, contenders)),
+        legs=list(legs_of(loaded, baseline, contenders, target_of(found_device.name, found_device.capability))),
         rows=rows or ("smoke" if device == "cpu" else "production"),
         device=device,
         ledger=ledger or default_ledger_root(),

@@ -40,5 +40,6 @@ def refuse_other_kernels(states: Sequence[RowState], baseline: Party, candidate:
         for side, party in (("baseline", baseline), ("candidate", candidate)):
             seen = state.kernels.get(side)
             names = None if seen is None else [kernel.name for kernel in seen]
-            if state.fault is None and (why := party.ran_else(state.row.op, names)):
+            backend = state.ran.backend if state.ran and side == "candidate" else None
+            if state.fault is None and (why := party.ran_else(state.row.op, names, backend)):
                 state.fail(f"the {side} {why}")

@@ -40,9 +40,26 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
         from kernwright.baselines.loading import load_published
 
         return load_published(side)
+    if kind == "shipped":
+        from kernwright import ops
+
+        return getattr(ops, side["op"])  # type: ignore[no-any-return]
     if side["language"] in ("cpp", "cuda"):
         return _native_function(side)
     return _python_function(Path(side["folder"]) / side["file"], side["function"])
+
+
+def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[str, Any]) -> dict[str, Any]:
+    """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
+    from kernwright.runtime.catalog import explain
+
+    if side["kind"] != "shipped":
+        raise SideProblem("only the ops that ship can explain themselves")
+    found = explain(side["op"], *arguments, **scalars)
+    if found.chosen is None:
+        raise SideProblem(str(found))
+    refused = [str(a) for a in found.answers[: [a.implementation for a in found.answers].index(found.chosen)]]
+    return {"backend": found.chosen.backend, "contract": found.chosen.contract, "refused": refused}
 
 
 def _python_function(path: Path, name: str) -> Callable[..., Any]:

@@ -91,6 +91,9 @@ def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) 
     lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
+    fallen = [row.id for row in rows if row.ran and row.ran.fell_back]
+    if fallen:
+        lines.append(f"no kernel ran on {len(fallen)} of {len(rows)} rows, but the reference: {', '.join(fallen[:4])}")
     slower = [row.id for row in rows if row.verdict == "slower"]
     if slower and verdict != "slower":
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")

@@ -30,8 +30,9 @@ from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.sizing import block_sizes, first_call
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, warm_up
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.verdict import Ran, Verdict
 from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
+from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -216,12 +217,30 @@ class Judgement:
             )
         finally:
             runner.close()
+        if self.candidate.shipped:
+            state.ran = self._implementation(worker, state.row)
+            if state.ran.stands_in:
+                state.reasons.append(state.ran.stands_in)
         if state.report.problems:
             state.fault = "incorrect"
             state.reasons += state.report.problems
         elif not state.report.deterministic:
             state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
         state.decided = state.row.set == "grid"  # correctness was all that was asked of it
+
+    def _implementation(self, worker: WorkerProcess, row: Workload) -> Ran:
+        """Which of a shipped op's implementations the frozen row is for, and by the worker's own map the libraries that
+        it has loaded so far: their names hold their digests."""
+        session = self.device.open_session(worker, self.task.op_of(row), row, "returns", 1)
+        try:
+            ran = session.implementation()
+        finally:
+            session.close()
+        mapped = worker.memory.mappings()
+        known = self.provenance.contender.get("libraries", [])
+        loaded = self.provenance.contender.setdefault("loaded", [])
+        loaded += [name for name in known if name not in loaded and f"/{name}" in mapped]
+        return ran
 
     # Time
 

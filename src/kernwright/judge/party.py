@@ -1,4 +1,5 @@
-"""Party: what one side of a judgement runs, and how far it is trusted. A candidate, or a baseline in either place."""
+"""Party: what one side of a judgement runs, and how far it is trusted. A candidate, the ops that this package ships in
+a candidate's place, or a baseline in either place."""
 
 from __future__ import annotations
 
@@ -10,20 +11,24 @@ from kernwright.baselines.adapter import Capability
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate
+from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 COMPILED = "triton_"  # what Inductor's kernels are called on a GPU
+NATIVE = "kernwright"  # the namespace of every CUDA kernel that ships; mangled or not, a name has it
+FOREIGN = ("at::", "Memcpy", "Memset")  # in the names of what is no Triton kernel
 
 
 @dataclass(frozen=True)
 class Party:
     """Trusted code may round in its own way; a published package may decline rows. What claims to be more than eager
-    must launch its own kernels."""
+    must launch its own kernels. The ops that ship are trusted no more than any candidate."""
 
     name: str
     digest: str
     baseline: Baseline | None
+    shipped: Shipped | None = None
 
     @classmethod
     def of_baseline(cls, baseline: Baseline) -> Party:
@@ -32,6 +37,12 @@ class Party:
     @classmethod
     def of_candidate(cls, candidate: Candidate) -> Party:
         return cls(candidate.name, candidate.digest, None)
+
+    @classmethod
+    def of_contender(cls, contender: Baseline | Shipped) -> Party:
+        if isinstance(contender, Baseline):
+            return cls.of_baseline(contender)
+        return cls(contender.name, contender.digest, None, contender)
 
     @property
     def trusted(self) -> bool:
@@ -52,16 +63,17 @@ class Party:
         """Why it has no time on this row."""
         return self.published.declines(task.op_of(row), row, capability) if self.published else None
 
-    def ran_else(self, op: str, names: Sequence[str] | None) -> str | None:
-        """What is wrong with the kernels that a census shows of it."""
+    def ran_else(self, op: str, names: Sequence[str] | None, backend: str | None = None) -> str | None:
+        """What is wrong with the kernels that a census shows of it. `backend`: what it said that it would run on."""
         if self.published:
             return self.published.ran_else(op, names)
+        if self.shipped and names is not None and backend in ("cuda", "triton"):
+            return None if any(_is_own(name, backend) for name in names) else f"ran {_shown(names)}, {backend} it said"
         if self.baseline is None or self.baseline.kind != "compile" or names is None:
             return None
         if any(name.startswith(COMPILED) for name in names):
             return None
-        shown = ", ".join(name[:80] for name in names[:3]) or "nothing"
-        return f"ran {shown} instead of a kernel that torch.compile made"
+        return f"ran {_shown(names)} instead of a kernel that torch.compile made"
 
     def ops(self, task: Task, rows: Sequence[Workload], capability: Capability | None) -> list[str]:
         """The ops that a published package will be asked for: those of rows that it does not decline."""
@@ -72,3 +84,11 @@ class Party:
     def about(self, ops: Sequence[str]) -> dict[str, Any]:
         """For the record: where a published package's kernels come from."""
         return self.published.about(ops) if self.published else {}
+
+
+def _is_own(name: str, backend: str) -> bool:
+    return NATIVE in name if backend == "cuda" else not any(word in name for word in FOREIGN)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(name[:80] for name in names[:3]) or "nothing"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright import __version__
 from kernwright.tasks.candidate import Candidate
+from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 
 LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "scipy", "pydantic")
@@ -35,7 +36,10 @@ class Provenance(BaseModel):
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="of a published package: wheel, file and function per op, kernels to launch"
     )
-    contender: dict[str, Any] = Field(default_factory=dict, description="the same, of a package in a candidate's place")
+    contender: dict[str, Any] = Field(
+        default_factory=dict,
+        description="the same, of a package in a candidate's place; of the ops that ship: target, backends, libraries",
+    )
     device: str
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)
@@ -55,7 +59,7 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def source_hashes(task: Task, candidate: Candidate | None) -> dict[str, str]:
+def source_hashes(task: Task, candidate: Candidate | Shipped | None) -> dict[str, str]:
     ops = {f"op {name}": op.digest for name, op in task.ops.items()}
     files = candidate.sources if candidate else {}
     return ops | {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}

@@ -21,8 +21,9 @@ from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.party import Party
 from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
+from kernwright.judge.provision import implemented, provision, target_of
 from kernwright.judge.scratch import scratch_folder
-from kernwright.judge.sides import Side, baseline_side, candidate_side
+from kernwright.judge.sides import Side, baseline_side, candidate_side, shipped_side
 from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
@@ -30,6 +31,7 @@ from kernwright.judge.worker_process import DEVICE_DEADLINE_S, SPARE_PROCESSORS
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.shipped import find_contender
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
@@ -47,7 +49,7 @@ class JudgeRequest:
     seed: int | None = None
     quick: bool = False
     against_itself: bool = False
-    contender: str | None = None
+    contender: str | None = None  # a baseline by its name, or `kernwright`: the ops that ship
     ledger: Path | None = None
     wait_s: float = 0.0
     census: bool = True
@@ -64,6 +66,11 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     home, away = Party.of_baseline(baseline), contender or Party.of_candidate(_known(candidate))
     op = None if contender or candidate is None else candidate.file.op
     rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
+    ready, chosen = None, rows
+    if away.shipped:
+        ready = provision(away.shipped.ops, target_of(device.name, device.capability))
+        rows = implemented(rows, ready)
+        away = Party.of_contender(away.shipped.only(row.op for row in rows))  # its digest is of what is judged
     refuse_rows_too_large(rows, device)
     policy = task.policy.quick() if request.quick else task.policy
     ops, away_ops = (party.ops(task, rows, device.capability) for party in (home, away))
@@ -74,9 +81,9 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
         hardware=device.describe(),
         libraries=library_versions(),
         policy=policy.model_dump(),
-        sources=source_hashes(task, None if contender else candidate),
+        sources=source_hashes(task, away.shipped or (None if contender else candidate)),
         baseline=home.about(ops),
-        contender=away.about(away_ops),
+        contender=ready.about(dict.fromkeys(row.op for row in chosen)) if ready else away.about(away_ops),
         device=request.device,
     )
     with (
@@ -94,7 +101,9 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
             "baseline": baseline_side(baseline, task, scratch / "baseline", request.device, ops),
             "again": baseline_side(baseline, task, scratch / "again", request.device, ops),
             "candidate": (
-                baseline_side(away.baseline, task, scratch / "contender", request.device, away_ops)
+                shipped_side(ready, scratch / "candidate")
+                if ready
+                else baseline_side(away.baseline, task, scratch / "contender", request.device, away_ops)
                 if away.baseline
                 else candidate_side(_known(candidate), scratch / "candidate", request.device)
             ),
@@ -158,14 +167,14 @@ def machine_trouble() -> Iterator[None]:
 
 
 def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Party | None:
-    """A baseline in the candidate's place: another one, or the same."""
+    """A baseline in the candidate's place, another one or the same; or the ops that ship."""
     if request.against_itself and (request.contender is not None or request.candidate is not None):
         raise KernwrightError(
             "--aa judges the baseline against itself", "leave out --candidate and --contender, or --aa"
         )
     if request.against_itself:
         return Party.of_baseline(baseline)
-    return Party.of_baseline(find_baseline(task, request.contender)) if request.contender is not None else None
+    return Party.of_contender(find_contender(task, request.contender)) if request.contender is not None else None
 
 
 def _known(candidate: Candidate | None) -> Candidate:

@@ -14,7 +14,7 @@ from kernwright.judge.device import Device
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.statistics import Interval, signed_rank_interval
 from kernwright.judge.timing import Sample, WrongOutput
-from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import LEAST_QUADS, METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -43,6 +43,7 @@ class RowState:
     decided: bool = False
     awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
+    ran: Ran | None = None
 
     @property
     def pending(self) -> bool:
@@ -149,6 +150,7 @@ class RowState:
             cases=self.report.cases,
             deterministic=self.report.deterministic if self.report.cases else None,
             kernels=self.kernels,
+            ran=self.ran,
             bytes_min=self.row.bytes_min,
             copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
             samples=samples_blob,

@@ -31,20 +31,27 @@ def main() -> None:
     torch.set_grad_enabled(False)
     task = load_task(Path(orders["task"]))
     rows = {row.id: row for row in task.rows}
-    side = orders["side"]
-    function = load(side)
+    functions: dict[str, Any] = {}
     with Path(orders["log"]).open("a", encoding="utf-8") as log:
         log.write(json.dumps({"missing": isolation.missing}) + "\n")
         for name in orders["rows"]:
             op = task.op_of(rows[name])
+            side = orders["side"] | {"op": op.name}
+            if op.name not in functions:
+                functions[op.name] = load(side)
             # The row's own size, and the odd ones beside it: tails are where kernels run over.
-            sizes = {case.row.id: case.row for case in cases_for(op, rows[name], task.file.neighbours)}
-            for row in sizes.values():
-                log.write(json.dumps({"began": row.id}) + "\n")
+            sizes = {_call_name(case.row): case.row for case in cases_for(op, rows[name], task.file.neighbours)}
+            for call, row in sizes.items():
+                log.write(json.dumps({"began": call}) + "\n")
                 log.flush()
-                _call(side, function, op, row, orders["device"])
-                log.write(json.dumps({"ended": row.id}) + "\n")
+                _call(side, functions[op.name], op, row, orders["device"])
+                log.write(json.dumps({"ended": call}) + "\n")
                 log.flush()
+
+
+def _call_name(row: Any) -> str:
+    """A neighbour has its row's id, and sizes of its own."""
+    return " ".join([row.id, *(f"{axis}={size}" for axis, size in row.axes.items())])
 
 
 def _meet_the_tool(device: str) -> None:

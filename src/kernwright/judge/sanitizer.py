@@ -25,12 +25,15 @@ from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress
 from kernwright.judge.lock import device_lock
 from kernwright.judge.provenance import command_line, library_versions, source_hashes
+from kernwright.judge.provision import implemented, provision, target_of
 from kernwright.judge.scratch import scratch_folder
-from kernwright.judge.sides import candidate_side
+from kernwright.judge.sides import Side, candidate_side, shipped_side
 from kernwright.judge.walls import Walls
 from kernwright.judge.worker_environment import worker_environment
+from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -55,7 +58,7 @@ class SanitizerFinding:
 
 def sanitize(
     task_name: str,
-    folder: Path,
+    named: Path | str,
     rows: str | None,
     tools: Sequence[str],
     device_name: str,
@@ -64,14 +67,17 @@ def sanitize(
     wait_s: float = 0.0,
     deadline_s: float = 600.0,
 ) -> list[SanitizerFinding]:
-    """Runs every row of the candidate's op, and its odd neighbours, under each tool; the ledger keeps what was seen."""
+    """Runs every row of the candidate's op, and its odd neighbours, under each tool; the ledger keeps what was seen.
+
+    `named`: its folder, or `kernwright` for the ops that ship.
+    """
     if unknown := [tool for tool in tools if tool not in TOOLS]:
         raise KernwrightError(f"{PROGRAM} has no tool {unknown[0]!r}", f"the tools are: {', '.join(TOOLS)}")
     program = find_sanitizer()
-    device, task, candidate = find_device(device_name), find_task(task_name), load_candidate(folder)
+    device, task = find_device(device_name), find_task(task_name)
     if device.name == "cpu":
         raise KernwrightError(f"{PROGRAM} watches kernels of a GPU", "use --device cuda")
-    chosen = task.select(rows, candidate.file.op)
+    candidate, chosen = _chosen(task, named, rows, device)
     with device_lock(device.name, wait_s):
         found = []
         progress.phase(f"{PROGRAM} on {candidate.name}", len(tools))
@@ -94,6 +100,25 @@ def sanitize(
     return found
 
 
+def _chosen(
+    task: Task, named: Path | str, rows: str | None, device: Device
+) -> tuple[Candidate | Shipped, tuple[Workload, ...]]:
+    if named != SHIPPED:
+        candidate = load_candidate(Path(named))
+        return candidate, task.select(rows, candidate.file.op)
+    shipped = Shipped.of(task)
+    chosen = implemented(task.select(rows), provision(shipped.ops, target_of(device.name, device.capability)))
+    return shipped.only(row.op for row in chosen), chosen
+
+
+def _side(candidate: Candidate | Shipped, folder: Path, device: Device) -> Side:
+    if isinstance(candidate, Candidate):
+        return candidate_side(candidate, folder, device.name)
+    side = shipped_side(provision(candidate.ops, target_of(device.name, device.capability)), folder)
+    side.environment |= {STRICT_VARIABLE: "1"}  # a reference that is clean says nothing of a kernel
+    return side
+
+
 def find_sanitizer() -> str:
     places = [PROGRAM, "/usr/local/cuda/bin/compute-sanitizer"]
     found = next((path for place in places if (path := shutil.which(place))), None)
@@ -106,7 +131,7 @@ def watch(
     program: str,
     tool: str,
     task: Task,
-    candidate: Candidate,
+    candidate: Candidate | Shipped,
     rows: Sequence[Workload],
     device: Device,
     deadline_s: float,
@@ -114,7 +139,7 @@ def watch(
     """One tool over all rows, in one process: most of its time goes by before the first call."""
     start = time.monotonic()
     with scratch_folder() as scratch:
-        side = candidate_side(candidate, scratch / "candidate", device.name)
+        side = _side(candidate, scratch / "candidate", device)
         walls = Walls.around(side.scratch, [task.folder, *side.reads], for_gpu=device.name != "cpu")
         calls = side.scratch / "calls.jsonl"
         report = side.scratch.parent / f"{tool}.txt"  # the tool writes it, which is nobody's worker
@@ -122,7 +147,7 @@ def watch(
         orders.write_text(
             json.dumps(
                 {
-                    "side": side.orders | {"op": candidate.file.op}, "walls": walls.as_argument(), "log": str(calls),
+                    "side": side.orders, "walls": walls.as_argument(), "log": str(calls),
                     "task": str(task.folder.absolute()), "rows": [row.id for row in rows], "device": device.name,
                 }
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SOURCES = (".py", ".cc", ".cuh", ".toml", ".jsonl")
+SOURCES = (".py", ".cc", ".cu", ".cuh", ".h", ".toml", ".jsonl")
 
 
 @dataclass(frozen=True)

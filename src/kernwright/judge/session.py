@@ -16,8 +16,8 @@ from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout, lay_out, slot_bytes
-from kernwright.judge.verdict import Kernel
-from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.judge.verdict import Kernel, Ran
+from kernwright.judge.worker_faults import WorkerCheated, printable
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
@@ -26,6 +26,7 @@ from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
 MOST_KERNELS = 200
+MOST_REFUSAL = 300  # characters that one implementation has against a call
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
@@ -165,6 +166,15 @@ class Session:
             return [Kernel.model_validate(kernel) for kernel in answer["kernels"]][:MOST_KERNELS]
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("answered the census with what no honest worker sends") from None
+
+    def implementation(self, slot: int = 0) -> Ran:
+        """What a shipped op runs on a slot. Reported, never relied on."""
+        answer = self.worker.request({"do": "explain", "slot": slot}, BUILD_DEADLINE_S)
+        try:
+            refused = [printable(word)[:MOST_REFUSAL] for word in answer["refused"]]
+            return Ran.model_validate(answer | {"refused": refused})
+        except (KeyError, TypeError, ValueError):
+            raise WorkerCheated("explained itself as no honest worker does") from None
 
     def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """`wall`: one call after the other, each on contents that are written when the call before it is over and the

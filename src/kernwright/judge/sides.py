@@ -10,11 +10,13 @@ from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.device import Device
+from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
 from kernwright.judge.timing import SideFault, SideName
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.ops.definition import Op
+from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task
@@ -97,6 +99,13 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
         _interpreted(device) if candidate.file.language == "triton" else {},
         reads,
     )
+
+
+def shipped_side(provision: Provision, folder: Path) -> Side:
+    """The ops that ship, as a user calls them. What is built for them is read, and anything else of theirs is built in
+    the worker's scratch."""
+    builds = provision.laid_out(folder / "builds")
+    return Side(folder, {"kind": "shipped", "style": "returns"}, {BUILDS_VARIABLE: str(builds)}, [builds])
 
 
 def _interpreted(device: str) -> dict[str, str]:

@@ -44,6 +44,28 @@ class Kernel(BaseModel):
     count: int
 
 
+class Ran(BaseModel):
+    """The implementation of a shipped op that a row's calls end in, as the worker tells it, and why no better one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    backend: str = Field(max_length=20)
+    contract: str = Field(max_length=20)
+    refused: tuple[str, ...] = Field(default=(), max_length=20)
+
+    @property
+    def fell_back(self) -> bool:
+        return self.backend == "torch"
+
+    @property
+    def stands_in(self) -> str | None:
+        """What a reader must know of a row that another implementation ran than the one that is best where it ran."""
+        if self.fell_back:
+            return f"no kernel ran, but the reference: {'; '.join(self.refused) or 'there is nothing else'}"
+        cuda = next((answer for answer in self.refused if answer.startswith("cuda")), None)
+        return f"triton ran: {cuda}" if self.backend == "triton" and cuda else None
+
+
 class RowVerdict(BaseModel):
     """One row: its verdict, why, and the evidence that this verdict has."""
 
@@ -62,6 +84,7 @@ class RowVerdict(BaseModel):
     kernels: dict[str, list[Kernel]] = Field(
         default_factory=dict, description="per side, what a call launches: a pass of its own, as the worker saw it"
     )
+    ran: Ran | None = None
     bytes_min: int
     copy_us: float | None = Field(default=None, description="a copy of the same fewest bytes, in the same run")
     samples: str | None = Field(default=None, description="the blob that holds every block's time")

@@ -56,6 +56,7 @@ class Worker:
             "prepare": self.prepare,
             "check": self.check,
             "census": self.census,
+            "explain": self.explain,
             "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
@@ -141,6 +142,11 @@ class Worker:
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]])
         return found
+
+    def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        from kernwright.judge.entry import implementation_of
+
+        return implementation_of(self.side, self.slots[message["slot"]], self.row_call.scalars)
 
     def run(self, payload: bytes) -> None:
         """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.tasks.policy import METRICS, Metric
+from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -65,6 +66,8 @@ class Field:
             verdict = Verdict.model_validate(record.body)
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
+            if verdict.candidate == SHIPPED:  # no part of the field: it has pages of its own
+                continue
             if verdict.task_digest != digests[verdict.task]:
                 found.stale.append(f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}")
                 continue
@@ -85,8 +88,8 @@ class Field:
     def wanted(self, task: Task) -> tuple[Workload, ...]:
         return task.select(self.rows)
 
-    def standing(self, task: Task, row: Workload, contender: str) -> Standing | None:
-        found = self.standings.get((task.name, row.id, contender))
+    def standing(self, task: Task, row: Workload | str, contender: str) -> Standing | None:
+        found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
         return found[-1] if found else None
 
     def best(self, task: Task, row: Workload) -> Standing | None:

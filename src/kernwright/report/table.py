@@ -128,7 +128,7 @@ def sweep_table(sweep: Sweep) -> RenderableType:
     table.add_column("verdicts")
     for leg in sweep.legs:
         rows = {row.id: row.verdict for verdict in sweep.verdicts(leg) for row in verdict.rows}
-        wanted = [row.id for row in leg.task.select(sweep.rows)]
+        wanted = [row.id for row in leg.rows(sweep.rows)]
         found = Counter(rows[id_] for id_ in wanted if id_ in rows)
         told = Text(", ").join(Text(f"{count} {name}", style=COLOURS[name]) for name, count in found.most_common())
         judged = f"{sum(found.values())} of {len(wanted)}"
@@ -137,6 +137,9 @@ def sweep_table(sweep: Sweep) -> RenderableType:
     for (label, id_), why in sweep.troubles.items():
         causes.setdefault(why, []).append(f"{label}, {id_}")
     lines = [Text(f"{places[0]}{_and_more(places)}: {why}", style="red") for why, places in causes.items()]
+    left_out = [(leg.task.name, leg.skipped(row)) for leg in sweep.legs for row in leg.task.select(sweep.rows)]
+    counted = Counter((task, reason) for task, reason in left_out if reason)
+    lines += [Text(f"{task}: {count} rows left out: {reason}") for (task, reason), count in counted.items()]
     return Group(table, *lines)
 
 

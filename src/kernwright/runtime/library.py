@@ -28,11 +28,11 @@ from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.tasks.digest import digest_of
 
 BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
+ARCHITECTURE_VARIABLE = "TVM_FFI_CUDA_ARCH_LIST"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
 CUDA_FLAGS = ("-Xptxas=-O3",)
 CUDA_HOME = Path("/usr/local/cuda")
-_environment = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Library:
                 with (folder / ".lock").open("w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                     built.replace(whole)
-                    checksum.replace(_checksum_file(whole))
+                    checksum.replace(checksum_file(whole))
         except OSError as error:
             raise EnvironmentProblem(
                 f"{folder} cannot be written: {error.strerror or error}",
@@ -157,9 +157,14 @@ class Library:
             ) from error
 
 
+def checksum_file(path: Path) -> Path:
+    """What lies beside a library, and shows that it is whole."""
+    return path.with_name(path.name + ".sha256")
+
+
 def is_whole(path: Path) -> bool:
     try:
-        return _checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
+        return checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
     except OSError:
         return False
 
@@ -197,10 +202,6 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _checksum_file(path: Path) -> Path:
-    return path.with_name(path.name + ".sha256")
-
-
 @cache
 def _processor_features() -> str:
     """What -march=native looks at, in short. Without a list of features the processor's name must do."""
@@ -234,21 +235,47 @@ def _runtime_flags() -> list[str]:
     return [flag for folder in folders for flag in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
 
 
+class _Architectures:
+    """tvm-ffi takes the architecture from the environment alone, which all threads share: builds for one may run side
+    by side, those for another wait until they are over."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._builds = 0
+        self._value: str | None = None
+        self._before: str | None = None
+
+    def begin(self, value: str) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._builds == 0 or self._value == value)
+            if self._builds == 0:
+                self._before, self._value = os.environ.get(ARCHITECTURE_VARIABLE), value
+                os.environ[ARCHITECTURE_VARIABLE] = value
+            self._builds += 1
+
+    def end(self) -> None:
+        with self._turn:
+            self._builds -= 1
+            if self._builds:
+                return
+            if self._before is None:
+                os.environ.pop(ARCHITECTURE_VARIABLE, None)
+            else:
+                os.environ[ARCHITECTURE_VARIABLE] = self._before
+            self._turn.notify_all()
+
+
+_architectures = _Architectures()
+
+
 @contextmanager
 def _architecture(target: Target) -> Iterator[None]:
-    """tvm-ffi takes the architecture from the environment alone, which all threads share: one build at a time."""
     if not target.is_cuda:
         yield
         return
-    name = "TVM_FFI_CUDA_ARCH_LIST"
     digits = target.name.removeprefix("sm_")
-    with _environment:
-        before = os.environ.get(name)
-        os.environ[name] = f"{digits[:-1]}.{digits[-1]}"
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
+    _architectures.begin(f"{digits[:-1]}.{digits[-1]}")
+    try:
+        yield
+    finally:
+        _architectures.end()

@@ -37,3 +37,18 @@ def test_the_baseline_against_itself_is_neither_wrong_nor_different(
         wait_s=60.0, census=False,
     )  # fmt: skip
     assert judge(request, quiet).verdict in ("same", "inconclusive")
+
+
+def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    request = JudgeRequest(
+        task="norm_scale_shift", candidate=None, contender="kernwright", rows=ROW, device="cuda", ledger=tmp_path,
+        wait_s=60.0,
+    )  # fmt: skip
+    verdict = judge(request, quiet)
+    assert verdict.verdict == "faster", verdict.reasons
+    (row,) = verdict.rows
+    about = verdict.provenance["contender"]
+    assert row.ran is not None and row.ran.backend == ("cuda" if about["libraries"] else "triton")
+    if row.ran.backend == "cuda":
+        assert all("kernwright" in kernel.name for kernel in row.kernels["candidate"])
+        assert about["loaded"] and set(about["loaded"]) <= set(about["libraries"])

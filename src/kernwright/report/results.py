@@ -1,0 +1,165 @@
+"""Results: how the ops that ship stand against every baseline on the frozen rows, gathered from a ledger.
+
+Ratios are those of one run, where both sides were measured in turn. Of each row and baseline the newest record counts,
+one of the sources as they are now before any other. A record of another task digest is stale and enters nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.judge.verdict import MetricResult, Ran, Verdict
+from kernwright.report.field import Standing
+from kernwright.tasks.policy import Metric
+from kernwright.tasks.shipped import SHIPPED, Shipped
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+ORDER = ("sglang@0.5.23", "sglang@0.5.12.post1", "liger@0.8.5", "compile", "eager")
+THEIRS = "the baseline "  # how a reason begins that is no fault of ours
+Key = tuple[str, str, str]  # task, row, baseline
+
+
+@dataclass
+class Results:
+    """One standing for each task, row and baseline, on one kind of device; those of grids, never timed, apart."""
+
+    tasks: Sequence[Task]
+    device: str
+    rows: str
+    standings: dict[Key, Standing] = field(default_factory=dict)
+    grid: dict[Key, Standing] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+    hardware: dict[str, str] = field(default_factory=dict)
+    _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
+
+    @classmethod
+    def gathered(cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str) -> Results:
+        found = cls(tasks, device, rows)
+        by_name = {task.name: task for task in tasks}
+        outdated: dict[Key, str] = {}
+        for record in ledger.all_records():
+            body = record.body
+            if record.kind != "verdict" or body.get("candidate") != SHIPPED or not body.get("evidence"):
+                continue
+            verdict = Verdict.model_validate(body)
+            task = by_name.get(verdict.task)
+            if task is None or verdict.provenance["device"].partition(":")[0] != device:
+                continue
+            wanted, frozen = ({row.id for row in rows} for rows in (found.wanted(task), task.rows))
+            standings = {
+                (task.name, row.id, verdict.baseline): Standing(row, verdict)
+                for row in verdict.rows
+                if row.id in wanted or row.id not in frozen
+            }
+            if verdict.task_digest != task.digest:
+                outdated |= dict.fromkeys(standings, verdict.provenance["finished"])
+                continue
+            found._name(verdict)
+            for key, standing in standings.items():
+                found._keep(found.standings if standing.row.id in wanted else found.grid, key, standing)
+        for key, finished in outdated.items():
+            if key not in found.standings and key not in found.grid:  # no later record has taken its place
+                found.stale.append("{}: {} against {}, {}".format(*key, finished))
+        return found
+
+    def _keep(self, among: dict[Key, Standing], key: Key, standing: Standing) -> None:
+        known = among.get(key)
+        if known is None or self.is_current(standing) or not self.is_current(known):
+            among[key] = standing
+
+    def _name(self, verdict: Verdict) -> None:
+        about = verdict.provenance
+        libraries = ", ".join(f"{name} {version}" for name, version in about["libraries"].items())
+        self.hardware.setdefault(str(about["hardware"].get("model", about["hardware"]["kind"])), libraries)
+
+    def is_current(self, standing: Standing) -> bool:
+        """Whether the sources that it was judged with are those of today."""
+        judged = tuple(sorted({row.op for row in standing.run.rows}))
+        if judged not in self._digests:
+            self._digests[judged] = Shipped(judged).digest
+        return standing.run.candidate_digest == self._digests[judged]
+
+    # What there is
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        """Those that anything was judged against, what people run today first."""
+        return self._in_order(baseline for _, _, baseline in self.standings)
+
+    def baselines_of(self, task: Task) -> list[str]:
+        return self._in_order(baseline for name, _, baseline in self.standings if name == task.name)
+
+    @staticmethod
+    def _in_order(names: Iterable[str]) -> list[str]:
+        return sorted(set(names), key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+    @cached_property
+    def families(self) -> list[Task]:
+        return [task for task in self.tasks if self.baselines_of(task)]
+
+    def wanted(self, task: Task) -> tuple[Workload, ...]:
+        return task.select(self.rows) if task.has(self.rows) else ()
+
+    def judged(self, task: Task) -> list[Workload]:
+        return [row for row in self.wanted(task) if self.of_row(task, row)]
+
+    def every_row(self) -> Iterator[tuple[Task, Workload]]:
+        return ((task, row) for task in self.families for row in self.judged(task))
+
+    # One row
+
+    def standing(self, task: Task, row: Workload | str, baseline: str) -> Standing | None:
+        return self.standings.get((task.name, row if isinstance(row, str) else row.id, baseline))
+
+    def of_row(self, task: Task, row: Workload) -> dict[str, Standing]:
+        found = ((baseline, self.standing(task, row, baseline)) for baseline in self.baselines)
+        return {baseline: standing for baseline, standing in found if standing}
+
+    def result(self, task: Task, row: Workload | str, baseline: str, metric: Metric) -> MetricResult | None:
+        standing = self.standing(task, row, baseline)
+        return standing.result(metric) if standing else None
+
+    def best_peer(self, task: Task, row: Workload, metric: Metric) -> tuple[str, MetricResult] | None:
+        """The baseline that we gain least on."""
+        found = [(baseline, self.result(task, row, baseline, metric)) for baseline in self.baselines]
+        timed = [(baseline, result) for baseline, result in found if result]
+        return min(timed, key=lambda pair: pair[1].ratio, default=None)
+
+    def ran(self, task: Task, row: Workload) -> Ran | None:
+        return next((standing.row.ran for standing in self.of_row(task, row).values() if standing.row.ran), None)
+
+    def share_of_copy(self, task: Task, row: Workload) -> float | None:
+        """Of our kernels, in the first run that has both."""
+        shares = (standing.share_of_copy() for standing in self.of_row(task, row).values())
+        return next((share for share in shares if share), None)
+
+    def fault(self, task: Task, row: Workload) -> str | None:
+        """What is wrong with us on a row, whatever it was judged against."""
+        for baseline, standing in self.of_row(task, row).items():
+            if is_our_fault(standing):
+                return f"{standing.row.verdict} against {baseline}: {'; '.join(standing.row.reasons[:1])}"
+        return None
+
+
+def is_our_fault(standing: Standing) -> bool:
+    own = standing.row
+    if own.verdict == "failed":
+        return not any(reason.startswith(THEIRS) for reason in own.reasons)
+    return own.verdict in ("incorrect", "tampered")
+
+
+def geomean(ratios: Iterable[float]) -> tuple[float, int] | None:
+    """Each row alike; and how many there are."""
+    logs = [math.log(ratio) for ratio in ratios]
+    return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
+
+
+def tokens_of(row: Workload) -> int:
+    """Rows of channels that a call gives; of norms over heads every head of a token is one."""
+    first = next(iter(row.concrete_outputs().values()))
+    return math.prod(first.shape[:-1])

@@ -1,0 +1,262 @@
+"""The pages of the results: one over all families, and one in each family's task folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kernwright.judge.verdict import Kernel, MetricResult
+from kernwright.report.bars import bars_of, loses_clearly
+from kernwright.report.field import Standing
+from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
+from kernwright.report.results import Results, geomean, is_our_fault, tokens_of
+from kernwright.report.results_plots import plots_of
+from kernwright.tasks.policy import METRICS, Metric
+from kernwright.tasks.task import Task
+
+FAMILY_FILE = "RESULTS.md"
+KINDS = ("speedup", "wall", "copy")
+OLDER = "†"  # judged before the last change of its sources
+EXPLAINED = """\
+`kernwright.ops` judged as any candidate is, by its public calls, on every production row of every family that has an
+implementation: correct on all kinds of inputs and at odd sizes first, then timed. A ratio is a baseline's time over
+ours in the same run: over 1, ours is faster. Microseconds. Three times, never mixed: `wall` one call and a wait,
+`stream` calls back to back, `device` the kernels alone. `copy` is the share of a copy of the row's fewest bytes,
+measured in the same run. A row's contract is what it was held to: `exact` the bits of the eager chain, `close` no less
+accurate than it. The best peer of a row is the baseline that ours gains least on; tokens are rows of channels, so of a
+norm over heads every head counts. A baseline that declines a row has no time there, and is named. What is lost stays
+here, in bold. `kernwright results --check` finds a page that says something else than the ledger."""
+MEANS: dict[Metric, str] = {
+    "wall": "One call, asked for by itself and waited for, Python and dispatch included.",
+    "stream": "Calls back to back, Python included.",
+    "device": "The kernels alone: a replayed graph, caches cold.",
+}
+
+
+def files_of(results: Results, summary: Path, command: str) -> dict[Path, str]:
+    """Every page and plot, by where it lies."""
+    folder = summary.with_suffix("")
+    plots = {folder / name: text for name, text in plots_of(results).items()}
+    files = {summary: _summary_page(results, summary, command, plots)} | plots
+    for task in results.families:
+        files[task.folder / FAMILY_FILE] = _family_page(results, task, summary, command, plots)
+    return files
+
+
+def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Path, str]) -> str:
+    lines = ["# Results of kernwright.ops", "", *_opening(results, command), "", EXPLAINED, ""]
+    lines += ["## What is asked of the modulations and norms", ""]
+    lines += ["| figure | bar | measured | |", "|---|---|---|---|"]
+    lines += [f"| {bar.figure} | {bar.asked} | {bar.measured} | {bar.verdict} |" for bar in bars_of(results)]
+    lines += ["", "## Families", "", *_families(results)]
+    lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
+    lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
+    for task in results.families:
+        by_row = f"[Row by row]({_way(page, task.folder / FAMILY_FILE)})"
+        lines += ["", f"## {task.name}", "", f"{task.file.title}. {by_row}."]
+        lines += [line for kind in KINDS for line in _image(task, kind, page, plots)]
+    return "\n".join(lines) + "\n"
+
+
+def _family_page(results: Results, task: Task, summary: Path, command: str, plots: Mapping[Path, str]) -> str:
+    page = task.folder / FAMILY_FILE
+    lines = [f"# {task.name}: results", "", f"{task.file.title}.", "", *_opening(results, command)]
+    lines += ["", f"[What the figures mean, and all families]({_way(page, summary)}).", "", *_means(results, [task])]
+    for kind in KINDS:
+        lines += _image(task, kind, page, plots)
+    lines += ["", "## What ran", "", *_what_ran(results, task)]
+    for metric in METRICS:
+        lines += ["", f"## {metric}", "", f"{MEANS[metric]} Theirs, ours in the same run, the ratio and its interval."]
+        lines += ["", *_times(results, task, metric)]
+    lines += ["", "## Rows that lose", "", *_losses(results, [task])]
+    if pilot := _pilot_rows(results, task):
+        lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *pilot]
+    lines += ["", "## Without a time", "", *_untimed(results, task)]
+    return "\n".join(lines) + "\n"
+
+
+def _opening(results: Results, command: str) -> list[str]:
+    lines = [f"Generated from a ledger by `{command}`; no number is typed by hand.", ""]
+    lines += [f"- {model}: {libraries}" for model, libraries in sorted(results.hardware.items())]
+    older = sum(not results.is_current(standing) for standing in results.standings.values())
+    if older:
+        of = f"{older} of {len(results.standings)} records"
+        lines += ["", f"{OLDER} {of} were made before the last change of their sources."]
+    return lines
+
+
+def _families(results: Results) -> list[str]:
+    lines = [*_means(results, results.families), "", "Rows judged:", ""]
+    for task in results.families:
+        judged, wanted = results.judged(task), results.wanted(task)
+        missing = Counter(row.op for row in wanted if row not in judged)
+        told = ", ".join(f"{count} of {op}" for op, count in missing.items())
+        lines.append(f"- {task.name}: {len(judged)} of {len(wanted)}{f'; not judged: {told}' if told else ''}")
+    return lines
+
+
+def _means(results: Results, tasks: Sequence[Task]) -> list[str]:
+    lines = ["| family | against | rows | wall | stream | device | declined |", "|---|---|---|---|---|---|---|"]
+    for task in tasks:
+        for baseline in results.baselines_of(task):
+            found = [s for row in results.judged(task) if (s := results.standing(task, row, baseline))]
+            means = [geomean(result.ratio for s in found if (result := s.result(metric))) for metric in METRICS]
+            cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
+            timed = sum(s.result("stream") is not None for s in found)
+            declined = sum(s.row.verdict == "failed" and not is_our_fault(s) for s in found)
+            lines.append(f"| {task.name} | {baseline} | {timed} | {' | '.join(cells)} | {declined or ''} |")
+    return lines
+
+
+def _what_ran(results: Results, task: Task) -> list[str]:
+    lines = ["| row | tokens | MB | contract | ran | kernels | copy | verdicts |", "|---|---|---|---|---|---|---|---|"]
+    for row in results.judged(task):
+        ran, share = results.ran(task, row), results.share_of_copy(task, row)
+        standings = results.of_row(task, row)
+        census = next((s.row.kernels["candidate"] for s in standings.values() if s.row.kernels.get("candidate")), [])
+        verdicts = "; ".join(f"{name}: {_verdict(s)}{_age(results, s)}" for name, s in standings.items())
+        cells = [
+            row.id, str(tokens_of(row)), f"{row.bytes_min / 1e6:.1f}", task.op_of(row).contract,
+            f"{ran.backend} ({ran.contract})" if ran else "–", _census(census), f"{share:.0%}" if share else "–",
+            verdicts,
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    told = ((row.id, results.ran(task, row)) for row in results.judged(task))
+    notes = [f"- {row}: {ran.stands_in}" for row, ran in told if ran and ran.stands_in]
+    return [*lines, *([""] if notes else []), *notes]
+
+
+def _times(results: Results, task: Task, metric: Metric) -> list[str]:
+    names = results.baselines_of(task)
+    lines = [f"| row | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
+    for row in results.judged(task):
+        cells = [_ratio_cell(results, results.standing(task, row, name), metric) for name in names]
+        lines.append(f"| {row.id} | {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio_cell(results: Results, standing: Standing | None, metric: Metric) -> str:
+    if standing is None:
+        return "–"
+    result = standing.result(metric)
+    if result is None:
+        return _verdict(standing) if not standing.row.metrics else "–"
+    return f"{_us(result.baseline_us)}, {_us(result.candidate_us)}, {_ratio(result)}{_age(results, standing)}"
+
+
+def _ratio(result: MetricResult) -> str:
+    low, high = result.interval
+    told = f"{result.ratio:.2f}x ({low:.2f}–{high:.2f})"
+    return f"**{told}**" if high < 1 else told
+
+
+def _us(time: float) -> str:
+    return f"{time:.2f}" if time < 10 else f"{time:.1f}"
+
+
+def _verdict(standing: Standing) -> str:
+    return "declines" if standing.row.verdict == "failed" and not is_our_fault(standing) else standing.row.verdict
+
+
+def _age(results: Results, standing: Standing) -> str:
+    return "" if results.is_current(standing) else OLDER
+
+
+def _losses(results: Results, tasks: Sequence[Task]) -> list[str]:
+    """Every row whose whole interval lies below one, against whomever, in whichever time."""
+    found: list[tuple[float, str]] = []
+    for task in tasks:
+        for row in results.judged(task):
+            for name, standing in results.of_row(task, row).items():
+                for metric in METRICS:
+                    result = standing.result(metric)
+                    if result and result.interval[1] < 1:
+                        times = f"{_us(result.baseline_us)} us, ours {_us(result.candidate_us)} us"
+                        clear = ", clearly" if loses_clearly(result) else ""
+                        what = f"{task.name}, {row.id}, {metric} against {name}"
+                        found.append((result.ratio, f"- {what}: {times}, {_ratio(result)}{clear}"))
+    return [line for _, line in sorted(found)] or ["None: no interval lies below 1."]
+
+
+def _untimed(results: Results, task: Task) -> list[str]:
+    causes: dict[str, list[str]] = {}
+    for row in results.judged(task):
+        for name, standing in results.of_row(task, row).items():
+            if standing.result("stream") is None:
+                why = standing.row.reasons[0] if standing.row.reasons else "no reason was recorded"
+                causes.setdefault(f"{name}: {standing.row.verdict}: {why}", []).append(row.id)
+    return [f"- {cause} ({', '.join(rows)})" for cause, rows in causes.items()] or ["None."]
+
+
+# Beside KDA-Pilot
+
+
+def _pilot_words() -> list[str]:
+    pilot = kda_pilot()
+    clocks = "; ".join(f"`{name}` beside our `{clock.ours}`: {clock.means}" for name, clock in pilot.clocks.items())
+    return [f"{pilot.origin} Its ratios are against {pilot.against}. {clocks}."]
+
+
+def _pilot_rows(results: Results, task: Task) -> list[str]:
+    judged = {row.id: row for row in results.judged(task)}
+    rows = [own for own in kda_pilot().of(task.name) if own.row in judged]
+    if not rows:
+        return []
+    lines = [
+        "| row | its GPU and clock | its us | its ratio | ours | our us | against the same | against sglang@0.5.23 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for own in rows:
+        metric = kda_pilot().clocks[own.clock].ours
+        same, now = (results.result(task, own.row, name, metric) for name in (own.against, "sglang@0.5.23"))
+        ours = same or now
+        cells = [
+            own.row, f"{own.gpu}, {own.clock}", _us(own.us) if own.us else "–", f"{own.ratio:.2f}x", metric,
+            _us(ours.candidate_us) if ours else "–",
+            f"{_ratio(same)} of {own.against}" if same else "–", _ratio(now) if now else "–",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _pilot_families(results: Results) -> list[str]:
+    head = "| family | its GPU and clock | rows of both | its geomean | ours | our geomean |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    for task in results.families:
+        groups: dict[tuple[str, str], list[tuple[PilotRow, MetricResult]]] = {}
+        for own in kda_pilot().of(task.name):
+            metric = kda_pilot().clocks[own.clock].ours
+            if (result := results.result(task, own.row, own.against, metric)) is not None:
+                groups.setdefault((own.gpu, own.clock), []).append((own, result))
+        for (gpu, clock), pairs in groups.items():
+            its, ours = geomean(own.ratio for own, _ in pairs), geomean(result.ratio for _, result in pairs)
+            assert its is not None and ours is not None
+            against = ", ".join(sorted({own.against for own, _ in pairs}))
+            told = f"{kda_pilot().clocks[clock].ours} against {against}"
+            lines.append(f"| {task.name} | {gpu}, {clock} | {len(pairs)} | {its[0]:.2f}x | {told} | {ours[0]:.2f}x |")
+    return lines if len(lines) > 2 else [f"Nothing was judged against {STARTED_FROM} on its rows yet."]
+
+
+# Words
+
+
+def _census(kernels: Sequence[Kernel]) -> str:
+    names = Counter({_short(kernel.name): kernel.count for kernel in kernels})
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or "–"
+
+
+def _short(name: str) -> str:
+    """A kernel's name without its template's and its own arguments."""
+    bare = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    return bare.partition("<")[0].partition("(")[0].replace("|", "/")[:60]
+
+
+def _image(task: Task, kind: str, page: Path, plots: Mapping[Path, str]) -> list[str]:
+    place = next((path for path in plots if path.name == f"{task.name}_{kind}.svg"), None)
+    return ["", f"![{kind} of {task.name}]({_way(page, place)})"] if place else []
+
+
+def _way(page: Path, to: Path) -> str:
+    return Path(os.path.relpath(to.absolute(), page.absolute().parent)).as_posix()

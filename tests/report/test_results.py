@@ -1,0 +1,264 @@
+"""The results' pages: made of a ledger alone, found out when they say something else, and nothing lost is left out."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.cli.main import app
+from kernwright.errors import KernwrightError
+from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.report.bars import Bar, bars_of, loses_clearly
+from kernwright.report.field import Field, Standing
+from kernwright.report.kda_pilot import kda_pilot
+from kernwright.report.results import Results, tokens_of
+from kernwright.report.results_page import files_of
+from kernwright.tasks import catalog
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.shipped import Shipped
+from kernwright.tasks.task import Task, load_task
+from kernwright.tasks.workload import Workload
+
+PEER = "sglang@0.5.23"
+
+
+@pytest.fixture
+def swept(swept_ops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The swept tasks in a folder of their own: pages are written into it."""
+    shutil.copytree(swept_ops / "tasks", tmp_path / "tasks")
+    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(swept_ops: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["results", "--ledger", str(swept_ops / "ledger"), "--device", "cpu", *words])
+
+
+def test_pages_are_written_and_one_that_says_something_else_is_found_out(swept_ops: Path, swept: Path) -> None:
+    assert call(swept_ops, "--check").exit_code == 1, "there is none yet"
+    assert call(swept_ops).exit_code == 0
+    assert call(swept_ops, "--check").exit_code == 0
+    summary, family = swept / "docs" / "results.md", swept / "tasks" / "ours" / "RESULTS.md"
+    assert not (swept / "docs" / "field.md").exists(), "the ops that ship are no part of the field"
+    for page in (summary, family):
+        text = page.read_text()
+        page.write_text(text.replace("1", "2"))
+        found = call(swept_ops, "--check")
+        assert found.exit_code == 1 and f"{page.name} and the ledger disagree" in found.output.replace("\n", "")
+        page.write_text(text)
+    other = shutil.copytree(swept / "tasks" / "ours", swept / "tasks" / "theirs")
+    (other / "task.toml").write_text((other / "task.toml").read_text().replace('name = "ours"', 'name = "theirs"'))
+    assert "has no record in the ledger" in call(swept_ops, "--check").output.replace("\n", " ")
+
+
+def test_the_family_page_has_every_row_every_time_and_what_ran(swept_ops: Path, swept: Path) -> None:
+    assert call(swept_ops).exit_code == 0
+    text = (swept / "tasks" / "ours" / "RESULTS.md").read_text()
+    tables = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    normed = [[cell.strip() for cell in cells] for cells in tables if cells[0] == " normed "]
+    assert [cells[4] for cells in normed[:1]] == ["cpu (close)"]
+    assert normed[0][3] == "close" and "eager: " in normed[0][7] and "slow: " in normed[0][7]
+    _, stream, device = normed[1:]
+    assert all("x (" in cell for cell in stream[1:]) and device[1:] == ["–", "–"]
+    assert "- scaled: no kernel ran, but the reference: cuda (exact): x is on cpu" in text
+    assert "](../../docs/results.md)" in text and "](../../docs/results/ours_speedup.svg)" in text
+    assert "not judged: 1 of copy_contiguous" in (swept / "docs" / "results.md").read_text()
+    drawing = ElementTree.parse(swept / "docs" / "results" / "ours_speedup.svg")
+    told = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert sum(text.startswith(("normed, ", "scaled, ")) for text in told) == 3
+
+
+def test_the_field_has_no_part_in_it(swept_ops: Path) -> None:
+    task = load_task(swept_ops / "tasks" / "ours")
+    assert Field.gathered(Ledger(swept_ops / "ledger"), [task], "eager", "cpu", "smoke").standings == {}
+
+
+def test_a_record_of_another_task_is_stale(swept_ops: Path, swept: Path) -> None:
+    file = swept / "tasks" / "ours" / "task.toml"
+    file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
+    results = Results.gathered(Ledger(swept_ops / "ledger"), [load_task(file.parent)], "cpu", "smoke")
+    assert results.standings == {} and len(results.stale) == 3
+    assert call(swept_ops).exit_code == 0, "what there is to say can be written"
+    assert call(swept_ops, "--check").exit_code == 1, "and still it is stale"
+
+
+def test_a_changed_source_marks_its_records(swept_ops: Path, swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(swept_ops).exit_code == 0
+    assert "†" not in (swept / "docs" / "results.md").read_text()
+    monkeypatch.setattr(Shipped, "digest", "another")
+    assert call(swept_ops, "--check").exit_code == 1
+    assert call(swept_ops).exit_code == 0
+    assert "† 3 of 3 records" in (swept / "docs" / "results.md").read_text()
+    assert call(swept_ops, "--check").exit_code == 0
+
+
+def test_a_ledger_without_records_makes_no_page(tmp_path: Path, swept: Path) -> None:
+    result = CliRunner().invoke(app, ["results", "--ledger", str(tmp_path / "none"), "--device", "cpu"])
+    assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
+
+
+# Figures, of records that are made up
+
+
+def metric(ratio: float, us: float, spread: float = 0.01) -> MetricResult:
+    interval = (ratio * (1 - spread), ratio * (1 + spread))
+    return MetricResult(
+        ratio=ratio, interval=interval, noise_band=0.01, baseline_us=ratio * us, candidate_us=us, quads=8,
+        outcome="same",
+    )  # fmt: skip
+
+
+class Made:
+    """Results as a ledger would give them."""
+
+    def __init__(self, *names: str) -> None:
+        self.tasks = [find_task(name) for name in names]
+        self.run = {task.name: self._verdict(task) for task in self.tasks}
+        self.standings: dict[tuple[str, str, str], Standing] = {}
+
+    @property
+    def results(self) -> Results:
+        return Results(self.tasks, "cuda", "production", dict(self.standings))
+
+    def _verdict(self, task: Task) -> Verdict:
+        return Verdict.model_construct(task=task.name, candidate_digest=Shipped(()).digest, rows=())
+
+    def rows(self, *ops: str) -> list[tuple[Task, Workload]]:
+        return [(task, row) for task in self.tasks for row in task.select("production") if row.op in ops]
+
+    def add(self, task: Task, row: Workload, baseline: str, copy_us: float = 10.0, **more: Any) -> None:
+        own: dict[str, Any] = {"verdict": "same", "cases": 3, "copy_us": copy_us, "bytes_min": row.bytes_min, **more}
+        verdict = RowVerdict(id=row.id, op=row.op, **own)
+        self.standings[task.name, row.id, baseline] = Standing(verdict, self.run[task.name])
+
+    def bar(self, words: str, asked: str = "") -> Bar:
+        (found,) = (bar for bar in bars_of(self.results) if words in bar.figure and asked in bar.asked)
+        return found
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+@pytest.mark.parametrize(("factor", "met"), [(2.6, True), (2.4, False)])
+def test_small_rows_are_those_of_few_tokens_and_one_foreign_call_is_apart(factor: float, met: bool) -> None:
+    made = Made("norm_scale_shift", "residual_gate_add")
+    expected = []
+    for number, (task, row) in enumerate(made.rows("norm_scale_shift", "residual_gate", "residual_norm_scale_shift")):
+        ratio = factor * (1.1 if number % 2 else 1 / 1.1)
+        made.add(task, row, PEER, metrics={"wall": metric(ratio, 20.0)})
+        if row.op != "residual_gate" and math.prod(row.concrete_outputs()["y"].shape[:-1]) <= 200:
+            expected.append(ratio)
+    bar = made.bar("200 tokens or fewer")
+    assert bar.measured.startswith(f"{geomean(expected):.3f}x over {len(expected)} of {len(expected)} rows")
+    assert bar.met is (geomean(expected) >= 2.5) is met
+    direct = made.bar("one tvm-ffi call")
+    assert "over 1 of 1 rows" in direct.measured and "full_s126_c2048" in direct.measured and direct.met
+
+
+def test_the_best_peer_is_the_one_that_we_gain_least_on() -> None:
+    made = Made("fuse_scale_shift")
+    rows = made.rows("scale_shift")
+    for task, row in rows:
+        for baseline, ratio in ((PEER, 1.20), ("compile", 1.03), ("eager", 4.0)):
+            made.add(task, row, baseline, metrics={"device": metric(ratio, 30.0)})
+    each, together = (made.bar("elementwise", asked) for asked in ("every row", "geomean"))
+    assert each.met and together.met and together.measured == f"1.030x over {len(rows)} rows"
+    made.add(*rows[0], "liger@0.8.5", metrics={"device": metric(0.97, 30.0)})
+    assert made.bar("elementwise", "every row").met is False
+    assert rows[0][1].id in made.bar("elementwise", "every row").measured
+    assert made.bar("reduction").met is None, "nothing that reduces was judged"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "us", "spread", "clearly"),
+    [
+        (0.95, 30.0, 0.01, True),
+        (0.965, 30.0, 0.01, False),  # its interval reaches over the limit
+        (0.95, 9.0, 0.001, True),  # 0.45 us
+        (0.95, 5.0, 0.001, False),  # 0.25 us is the clock's
+        (1.2, 5.0, 0.01, False),
+    ],
+)
+def test_a_clear_loss_is_a_whole_interval_or_more_than_the_clocks_own(
+    ratio: float, us: float, spread: float, clearly: bool
+) -> None:
+    assert loses_clearly(metric(ratio, us, spread)) is clearly
+    made = Made("fuse_scale_shift")
+    made.add(*made.rows("scale_shift")[0], PEER, metrics={"stream": metric(ratio, us, spread)})
+    assert made.bar("whole interval").met is not clearly
+
+
+def test_shares_of_a_copy_are_those_of_large_rows() -> None:
+    made = Made("fuse_scale_shift")
+    shares = []
+    for number, (task, row) in enumerate(made.rows("scale_shift")):
+        share = 0.90 + 0.004 * number if row.bytes_min >= 100e6 else 0.1
+        made.add(task, row, PEER, metrics={"device": metric(1.0, 100.0)}, copy_us=100.0 * share)
+        shares += [share] if row.bytes_min >= 100e6 else []
+    middle, worst = made.bar("share of a copy", "median"), made.bar("share of a copy", "worst")
+    assert middle.measured.startswith(f"{statistics.median(shares):.1%} over {len(shares)}")
+    assert middle.met is (statistics.median(shares) >= 0.92)
+    assert worst.measured.startswith(f"{min(shares):.1%}") and worst.met
+
+
+def test_a_row_that_a_baseline_declines_is_no_fault_of_ours() -> None:
+    made = Made("fuse_scale_shift")
+    first, second, *_ = made.rows("scale_shift")
+    made.add(*first, PEER, verdict="failed", cases=0, reasons=("the baseline declines: too wide",))
+    made.add(*second, PEER, verdict="same", metrics={"device": metric(1.1, 30.0)})
+    assert made.bar("incorrect or failed").met and made.bar("bits").met
+    page = files_of(made.results, Path("docs/results.md"), "made up")[first[0].folder / "RESULTS.md"]
+    assert f"- {PEER}: failed: the baseline declines: too wide ({first[1].id})" in page
+    made.add(*second, "eager", verdict="incorrect", reasons=("y differs",))
+    assert made.bar("incorrect or failed").met is False and made.bar("bits").met is False
+    made.add(*second, "eager", verdict="failed", cases=0, reasons=("hung: no answer within 120 s",))
+    assert made.bar("incorrect or failed").met is False
+
+
+def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
+    made = Made("fuse_scale_shift")
+    task, row = made.rows("scale_shift")[0]
+    made.add(task, row, "eager", metrics={"device": metric(1.1, 30.0)})
+    results = made.results
+    wrong = results.standings[task.name, row.id, "eager"].row.model_copy(update={"id": "g0", "verdict": "incorrect"})
+    assert next(bar for bar in bars_of(results) if "bits" in bar.figure).met
+    results.grid[task.name, "g0", "eager"] = Standing(wrong, made.run[task.name])
+    bits = next(bar for bar in bars_of(results) if "bits" in bar.figure)
+    assert bits.met is False and bits.measured == "1 rows, 1 of grids, 6 cases; not equal: g0"
+    assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[task.folder / "RESULTS.md"]
+
+
+def test_rows_that_lose_stay_visible() -> None:
+    made = Made("fuse_scale_shift")
+    task, row = made.rows("scale_shift")[0]
+    made.add(task, row, PEER, metrics={"wall": metric(2.0, 30.0), "device": metric(0.9, 30.0)})
+    files = files_of(made.results, Path("docs/results.md"), "made up")
+    for path in (Path("docs/results.md"), task.folder / "RESULTS.md"):
+        assert f"{row.id}, device against {PEER}: 27.0 us, ours 30.0 us, **0.90x (0.89–0.91)**, clearly" in files[path]
+
+
+def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
+    known = {family: {row.id for row in find_task(family).rows} for family in {row.family for row in kda_pilot().rows}}
+    assert all(row.row in known[row.family] for row in kda_pilot().rows)
+    made = Made("norm_scale_shift")
+    task, row = next(pair for pair in made.rows("norm_scale_shift") if pair[1].id == "plain_s1004_d4096_row-bf16")
+    made.add(task, row, "sglang@0.5.12.post1", metrics={"stream": metric(3.0, 9.0)})
+    files = files_of(made.results, Path("docs/results.md"), "made up")
+    (line,) = (line for line in files[task.folder / "RESULTS.md"].splitlines() if "event_amplified |" in line)
+    assert "| 27.2 | 1.87x | stream | 9.00 | 3.00x (2.97–3.03) of sglang@0.5.12.post1 | – |" in line
+    assert "| 1 | 1.87x | stream against sglang@0.5.12.post1 | 3.00x |" in files[Path("docs/results.md")]
+
+
+def test_tokens_are_rows_of_channels() -> None:
+    rows = {row.id: row for row in find_task("norm_infer").rows}
+    assert tokens_of(rows["rms_hunyuan_1320x128"]) == 1320

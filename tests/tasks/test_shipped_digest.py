@@ -1,0 +1,81 @@
+"""A digest of the ops that ship changes with whatever a call of them runs, and with nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kernwright.tasks import shipped
+from kernwright.tasks.digest import code_text
+from kernwright.tasks.shipped import Shipped
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to change."""
+    copy = tmp_path / "kernwright"
+    for part in ("ops", "runtime"):
+        shutil.copytree(shipped.PACKAGE / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(shipped, "PACKAGE", copy)
+    return copy
+
+
+def digests() -> tuple[str, str, str]:
+    return tuple(Shipped((op,)).digest for op in ("norm_scale_shift", "rms_norm", "scale_shift"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("file", "added", "changes"),
+    [
+        ("ops/norm_modulation/cuda_kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
+        ("ops/norm_modulation/triton_kernel.py", "more = 1", (True, True, False)),
+        ("ops/norm_modulation/cpu_kernel.cc", "// measured later", (False, False, False)),
+        ("ops/plain_norm/calls.py", "more = 1", (False, True, False)),
+        ("ops/modulation/variant.h", "int more;", (False, False, True)),
+        ("ops/modulation/triton_kernel.py", "# measured later", (False, False, False)),
+        ("ops/native/elements.cuh", "int more;", (True, True, True)),
+        ("runtime/dispatch.py", "more = 1", (True, True, True)),
+        ("runtime/library.py", "more = 1", (True, True, True)),
+        ("runtime/ahead.py", "more = 1", (False, False, False)),
+        ("ops/__init__.py", "more = 1", (False, False, False)),
+    ],
+)
+def test_what_a_change_makes_stale(package: Path, file: str, added: str, changes: tuple[bool, ...]) -> None:
+    before = digests()
+    path = package / file
+    path.write_text(f"{path.read_text()}\n{added}\n")
+    assert tuple(a != b for a, b in zip(before, digests(), strict=True)) == changes
+
+
+def test_a_new_file_of_the_family_counts(package: Path) -> None:
+    before = digests()
+    (package / "ops" / "plain_norm" / "table.json").write_text("{}")
+    assert [a != b for a, b in zip(before, digests(), strict=True)] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("a.py", 'def f():\n    """Words."""\n    return "# kept"  # why\n', 'def f():\n    return "# kept"\n'),
+        ("a.py", '"""Of\nmany lines."""\n\nx = 1\n', "x = 1\n"),
+        ("a.cu", "int a = 1'000'000;  // why\n\n/* of\nmany */\nint b;\n", "int a = 1'000'000;\nint b;\n"),
+    ],
+)
+def test_words_are_no_code(name: str, one: str, other: str) -> None:
+    assert code_text(name, one) == code_text(name, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("a.py", 'x = "# one"\n', 'x = "# two"\n'),
+        ("a.py", 'x = """\none"""\n', 'x = """\ntwo"""\n'),
+        ("a.cc", 'auto a = "// one";\n', 'auto a = "// two";\n'),
+        ("a.cc", "char a = '\"'; int b; char c = '\"';\n", "char a = '\"'; int d; char c = '\"';\n"),
+        ("a.json", "// one", "// two"),
+    ],
+)
+def test_code_that_looks_like_words_counts(name: str, one: str, other: str) -> None:
+    assert code_text(name, one) != code_text(name, other)
