@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from kernwright.ops.definition import ops_in
+
 
 def round_to_bfloat16() -> None:
     """As a GPU does, to nearest and ties to even: the interpreter cuts off, and loses what is subnormal."""
@@ -54,7 +56,8 @@ def interpreted(family: str, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def main(family: str, *names: str) -> None:
-    if family == "modulation":  # held to bits, so to a GPU's rounding
+    defined = vars(importlib.import_module(f"kernwright.ops.{family}.definition"))
+    if any(op.contract == "exact" for op in ops_in(defined).values()):  # held to bits, so to a GPU's rounding
         round_to_bfloat16()
     cases = importlib.import_module(f"{family}_cases")
     kernels = importlib.import_module(f"kernwright.ops.{family}.triton_kernel")

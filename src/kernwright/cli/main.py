@@ -8,7 +8,7 @@ import sys
 import typer
 
 from kernwright import __version__
-from kernwright.cli import baseline, ledger, task
+from kernwright.cli import baseline, ledger, op, task
 from kernwright.cli.build import build
 from kernwright.cli.bundle import bundle
 from kernwright.cli.capture import SETTINGS, capture
@@ -42,6 +42,7 @@ app.command("sweep")(sweep)
 app.command("results")(results)
 app.command("sanitize")(sanitize)
 app.add_typer(task.app, name="task")
+app.add_typer(op.app, name="op")
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(ledger.app, name="ledger")
 

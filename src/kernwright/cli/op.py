@@ -1,0 +1,39 @@
+"""kernwright op: writes what a new op needs into a checkout of Kernwright."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="New ops: a family that works as written, to be made another one.")
+
+
+@app.callback()
+def op() -> None:
+    """Keeps `new` a word of its own, though it is the only command so far."""
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="the op's name: small letters, digits, _")],
+    family: Annotated[str, typer.Option(help="its family, a new one, named after what its ops will have in common")],
+    root: Annotated[Path, typer.Option(help="the root of a checkout of Kernwright")] = Path(),
+) -> None:
+    """Writes a new family of one op: its definition, a Triton and a CUDA kernel, and tests that pass as they are."""
+    from kernwright.cli.console import out
+    from kernwright.scaffold.checkout import INDEX, Checkout
+    from kernwright.scaffold.family import Family
+
+    own = Family.named(name, family)
+    for place in Checkout.at(root).add(own):
+        out.print(f"wrote   {root / place}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"changed {root / INDEX}", highlight=False, markup=False, soft_wrap=True)
+    out.print("Next, in the root of the checkout:", highlight=False)
+    for step in (
+        f"1. python -m pytest {own.test}  (all pass as they are; on a GPU both kernels run there too)",
+        f"2. write your op into {own.folder / 'definition.py'} and its calls into {own.cases}",
+        "3. then the Triton and the CUDA kernel, until the tests pass again: CONTRIBUTING.md, Add an implementation",
+    ):
+        out.print(f"  {step}", highlight=False, markup=False, soft_wrap=True)
