@@ -2,6 +2,7 @@
 process of their own: this file, as a program, prints every case's outcome as JSON.
 
 python interpreted_cases.py FAMILY CASE ...
+python interpreted_cases.py --families FAMILY ...
 """
 
 from __future__ import annotations
@@ -46,19 +47,32 @@ def outcome(cases: Any, kernels: Any, name: str) -> str | None:
 
 def interpreted(family: str, names: Sequence[str]) -> dict[str, str | None]:
     """The outcomes of cases: none where all is well."""
-    command = [sys.executable, __file__, family, *names]
+    return _answer(family, *names)  # type: ignore[no-any-return]
+
+
+def interpreted_families(families: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """The outcomes of all cases of several families, in one process: to start one takes longer than most cases."""
+    return _answer("--families", *families)  # type: ignore[no-any-return]
+
+
+def _answer(*arguments: str) -> Any:
+    command = [sys.executable, __file__, *arguments]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(family: str, *names: str) -> None:
-    if family == "modulation":  # held to bits, so to a GPU's rounding
-        round_to_bfloat16()
+def outcomes(family: str, names: Sequence[str] | None = None) -> dict[str, str | None]:
     cases = importlib.import_module(f"{family}_cases")
-    kernels = importlib.import_module(f"kernwright.ops.{family}.triton_kernel")
-    print(json.dumps({name: outcome(cases, kernels, name) for name in names}))
+    kernels = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton_kernel")
+    return {name: outcome(cases, kernels, name) for name in names or cases.CASES}
+
+
+def main(first: str, *others: str) -> None:
+    if first in ("modulation", "--families"):  # held to a GPU's rounding
+        round_to_bfloat16()
+    print(json.dumps({own: outcomes(own) for own in others} if first == "--families" else outcomes(first, others)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from kernwright.ops.modulation.calls import residual_gate as residual_gate
     from kernwright.ops.modulation.calls import scale_shift as scale_shift
     from kernwright.ops.norm_modulation.calls import norm_scale_shift as norm_scale_shift
+    from kernwright.ops.norm_modulation.calls import norm_scale_shift_select as norm_scale_shift_select
     from kernwright.ops.norm_modulation.calls import residual_norm_scale_shift as residual_norm_scale_shift
+    from kernwright.ops.norm_modulation.calls import (
+        residual_norm_scale_shift_select as residual_norm_scale_shift_select,
+    )
     from kernwright.ops.plain_norm.calls import layer_norm as layer_norm
     from kernwright.ops.plain_norm.calls import rms_norm as rms_norm
 

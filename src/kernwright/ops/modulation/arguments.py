@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernwright.ops.argument_checks import broadcast_shape, check_broadcasts, check_floating
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
 
@@ -19,29 +20,15 @@ WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
 
 def check(call: Call) -> None:
-    for name, tensor in call.tensors.items():
-        if not tensor.is_floating_point():
-            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
+    check_floating(call)
     if call.op.name == "scale_shift":
         for name in ("scale", "shift"):
             check_modulation(name, call.tensors[name], call.tensors["x"])
     elif call.op.name == "residual_gate":
         check_modulation("gate", call.tensors["gate"], call.tensors["update"], "update")
-        _check_broadcast("update", call.tensors["update"], "residual", call.tensors["residual"])
+        check_broadcasts("update", call.tensors["update"], call.tensors["residual"], "residual")
     else:
-        _check_broadcast("b", call.tensors["b"], "a", call.tensors["a"])
-
-
-def _check_broadcast(name: str, own: Tensor, other_name: str, other: Tensor) -> None:
-    pairs = zip(reversed(own.shape), reversed(other.shape), strict=False)
-    if any(one != two and 1 not in (one, two) for one, two in pairs):
-        raise BadArgument(
-            name, f"is {list(own.shape)}, which does not broadcast with {other_name}, {list(other.shape)}"
-        )
-
-
-def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:
-    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+        check_broadcasts("b", call.tensors["b"], call.tensors["a"], "a")
 
 
 def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:

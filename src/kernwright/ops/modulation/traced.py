@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.ops.argument_checks import broadcast_shape
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition
-from kernwright.ops.modulation.arguments import broadcast_shape, result_like
+from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS
 from kernwright.runtime.call import Call
 

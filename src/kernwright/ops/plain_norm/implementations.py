@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_modulation.implementations import DTYPES, WIDEST
 from kernwright.ops.norm_modulation.native import outputs_like
 from kernwright.ops.plain_norm import definition, native
 from kernwright.ops.plain_norm.arguments import check
+from kernwright.ops.token_requirements import DTYPES, WIDEST
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
