@@ -158,6 +158,9 @@ TOKEN_ROWS = [
     TokenRow("select_s195_d3072", ops.norm_scale_shift_select, 195, 3072, f"t{SELECT}", (BF16,) * 2),
     TokenRow("select_s8424_d3072", ops.norm_scale_shift_select, 8424, 3072, f"t{SELECT}", (BF16,) * 2),
     TokenRow("res_select_s8424_d3072", ops.residual_norm_scale_shift_select, 8424, 3072, f"ttt{SELECT}", (BF16,) * 3),
+    TokenRow("tanh_s195_d3840", ops.norm_tanh_mul_add, 195, 3840, "trtw"),
+    TokenRow("tanh_s4128_d3840", ops.norm_tanh_mul_add, 4128, 3840, "trtw"),
+    TokenRow("tanh_twice_s4128_d3840", ops.norm_tanh_mul_add_norm_scale, 4128, 3840, "trtrw", (BF16,) * 2),
 ]
 
 RESIDUAL = ("token", BF16)

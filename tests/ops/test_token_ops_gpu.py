@@ -21,6 +21,8 @@ GIB = 2**30
 ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "norm_scale_shift_select": lambda x, row: [x, *[row] * 6, halves(x)],
     "residual_norm_scale_shift_select": lambda x, row: [x, x, row, *[row] * 6, halves(x)],
+    "norm_tanh_mul_add": lambda x, row: [x, row, x, row[0]],
+    "norm_tanh_mul_add_norm_scale": lambda x, row: [x, row, x, row, row[0]],
 }
 
 

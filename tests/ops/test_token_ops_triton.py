@@ -4,15 +4,16 @@ rule, and compiled for an H200 without one."""
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+import torch
 from compiled_kernels import narrow_accesses, ptx_of
 from interpreted_cases import interpreted_families
 from token_cases import FAMILIES, arguments, every_case
+
+import kernwright
+from kernwright import ops
 
 pytest.importorskip("triton")
 
@@ -31,6 +32,8 @@ def test_every_case_is_close(family: str, name: str, outcomes: dict[str, dict[st
 COMPILED = [
     ("norm_select", "norm_modulate", "residual width 3072"),
     ("norm_select", "norm_modulate", "residual width 65536"),
+    ("norm_tanh", "gated_norm", "twice width 3840"),
+    ("norm_tanh", "gated_norm", "twice width 65536"),
 ]
 
 
@@ -46,17 +49,23 @@ def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str
     assert not narrow and not narrow_accesses(ptx, "st.global")  # 16 bytes at a time
 
 
-def test_what_the_kernels_do_not_take_runs_the_reference_and_says_why() -> None:
-    code = (
-        "import torch, kernwright; from kernwright import ops\n"
-        "x, row, index = torch.randn(2, 4, 32), torch.randn(2, 32), torch.ones(2, 4, dtype=torch.int32)\n"
-        "with kernwright.prefer('triton'):\n"
-        "    print(kernwright.explain('norm_scale_shift_select', x, *[row] * 6, index).chosen)\n"
-        "    y, gate = ops.norm_scale_shift_select(x, *[row] * 6, index)\n"
-        "    print(torch.equal(gate, row[:, None].expand(2, 4, 32)))\n"
-        "print(kernwright.explain('norm_scale_shift_select', x, *[row] * 6, index[:, :1]))\n"
-    )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split("\n")[:3] == ["triton (close)", "True", "norm_scale_shift_select: torch (exact)"]
-    assert "the chosen gate is [2, 1, 32], x is [2, 4, 32]" in done.stdout
+X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
+REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
+    ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX[:, :1]], "the chosen gate is [2, 1, 32], x is [2, 4, 32]"),
+    ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX.to(torch.uint16)], "index is torch.uint16"),
+    ("norm_scale_shift_select", [X, *[ROW.double()] * 6, INDEX], "scale0 is torch.float64"),
+    ("residual_norm_scale_shift_select", [X, X.half(), ROW, *[ROW] * 6, INDEX], "residual is torch.float16, x is"),
+    ("norm_tanh_mul_add", [torch.zeros(1, 1, 65537), ROW[0, 0], ROW[0, 0]], "x is 65537 wide, over 65536"),
+    ("norm_tanh_mul_add", [X, X.mT.contiguous().mT, X], "scale has a last axis with gaps"),
+]
+
+
+@pytest.mark.parametrize(("op", "given", "why"), REFUSED)
+def test_what_the_kernels_do_not_take_runs_the_reference(
+    op: str, given: list[torch.Tensor], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    found = kernwright.explain(op, *given)
+    assert found.chosen is not None and found.chosen.backend == "torch"
+    assert why in str(found.answers[0].refusal)
+    assert all(isinstance(own, torch.Tensor) for own in getattr(ops, op)(*given, backend="torch"))

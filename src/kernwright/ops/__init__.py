@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kernwright.ops.norm_modulation.calls import (
         residual_norm_scale_shift_select as residual_norm_scale_shift_select,
     )
+    from kernwright.ops.norm_tanh.calls import norm_tanh_mul_add as norm_tanh_mul_add
+    from kernwright.ops.norm_tanh.calls import norm_tanh_mul_add_norm_scale as norm_tanh_mul_add_norm_scale
     from kernwright.ops.plain_norm.calls import layer_norm as layer_norm
     from kernwright.ops.plain_norm.calls import rms_norm as rms_norm
 
