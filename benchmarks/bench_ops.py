@@ -161,6 +161,11 @@ TOKEN_ROWS = [
     TokenRow("tanh_s195_d3840", ops.norm_tanh_mul_add, 195, 3840, "trtw"),
     TokenRow("tanh_s4128_d3840", ops.norm_tanh_mul_add, 4128, 3840, "trtw"),
     TokenRow("tanh_twice_s4128_d3840", ops.norm_tanh_mul_add_norm_scale, 4128, 3840, "trtrw", (BF16,) * 2),
+    TokenRow("rms_mod_s126_d2048_token", ops.rms_modulate, 126, 2048, "ttt", (FP32,), batch=2),
+    TokenRow("rms_mod_s32640_d4096_token", ops.rms_modulate, 32640, 4096, "ttt", (FP32,)),
+    TokenRow("dual_mod_s126_d2048", ops.dual_modulate, 126, 2048, "trrrr", (FP32,) * 2, batch=2),
+    TokenRow("dual_mod_s32640_d4096", ops.dual_modulate, 32640, 4096, "trrrr", (FP32,) * 2),
+    TokenRow("dual_table_s32640_d4096", ops.dual_modulate_from_table, 32640, 4096, "tmT", (FP32,) * 2),
 ]
 
 RESIDUAL = ("token", BF16)

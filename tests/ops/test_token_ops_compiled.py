@@ -16,12 +16,16 @@ from kernwright import ops
 from kernwright.errors import KernwrightError
 from kernwright.ops.registry import shipped_ops
 
+TABLE = "table torch.bfloat16 torch.float32"
 # A family's cases, and the name of one for each of its ops.
 CALLS = [
     ("norm_select", "mixed"),
     ("norm_select", "residual gaps"),
     ("norm_tanh", "layer torch.float16 weight"),
     ("norm_tanh", "twice frame modulation"),
+    ("ltx2_modulate", "mixed"),
+    ("ltx2_modulate", "dual gaps"),
+    ("ltx2_modulate", TABLE),
 ]
 
 
@@ -136,6 +140,18 @@ WRONG: list[tuple[str, str, dict[str, Tensor], str]] = [
     ("norm_tanh", "twice gaps", {"scale2": zeros(3, 1, 96)}, r"scale2: is \[3, 1, 96\], which does not broadcast"),
     ("norm_tanh", "twice gaps", {"weight2": zeros(95)}, r"weight2: is \[95\], it must be \[96\]"),
     ("norm_tanh", "twice gaps odd", {"bias2": zeros(97)}, "bias2: comes only with a weight2"),
+    (
+        "ltx2_modulate",
+        "mixed",
+        {"scale": zeros(63)},
+        r"scale: is \[63\], which does not broadcast with x, \[2, 6, 64\]",
+    ),
+    ("ltx2_modulate", "mixed", {"scale": zeros(5, 1, 1, 64), "shift": zeros(3, 1, 1, 64)}, "shift: is .* x and scale"),
+    ("ltx2_modulate", "mixed", {"x": zeros(2, 6, 64, dtype=torch.int64)}, "x: is torch.int64, not floating point"),
+    ("ltx2_modulate", "dual gaps", {"shift1": zeros(2, 5, 96)}, r"shift1: is \[2, 5, 96\], which does not broadcast"),
+    ("ltx2_modulate", TABLE, {"scale_shift_table": zeros(3, 64)}, r"scale_shift_table: is \[3, 64\], it must be"),
+    ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(2, 1, 64)}, r"temb_scale_shift: is \[2, 1, 64\], it must be"),
+    ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(3, 1, 256)}, "temb_scale_shift: .* rows do not broadcast"),
 ]
 
 

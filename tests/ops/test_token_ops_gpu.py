@@ -23,6 +23,9 @@ ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "residual_norm_scale_shift_select": lambda x, row: [x, x, row, *[row] * 6, halves(x)],
     "norm_tanh_mul_add": lambda x, row: [x, row, x, row[0]],
     "norm_tanh_mul_add_norm_scale": lambda x, row: [x, row, x, row, row[0]],
+    "rms_modulate": lambda x, row: [x, row, row],
+    "dual_modulate": lambda x, row: [x, *[row] * 4],
+    "dual_modulate_from_table": lambda x, row: [x, row[None].repeat(1, 1, 4), row.repeat(4, 1)],
 }
 
 

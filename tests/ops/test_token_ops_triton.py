@@ -31,9 +31,11 @@ def test_every_case_is_close(family: str, name: str, outcomes: dict[str, dict[st
 # A kernel's name, and a case for each way through it: tokens held whole, and in pieces.
 COMPILED = [
     ("norm_select", "norm_modulate", "residual width 3072"),
-    ("norm_select", "norm_modulate", "residual width 65536"),
+    ("norm_select", "norm_modulate", "residual width 16400"),
     ("norm_tanh", "gated_norm", "twice width 3840"),
     ("norm_tanh", "gated_norm", "twice width 65536"),
+    ("ltx2_modulate", "rms_modulated", "dual width 2048"),
+    ("ltx2_modulate", "rms_modulated", "table width 65536"),
 ]
 
 
@@ -57,6 +59,9 @@ REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
     ("residual_norm_scale_shift_select", [X, X.half(), ROW, *[ROW] * 6, INDEX], "residual is torch.float16, x is"),
     ("norm_tanh_mul_add", [torch.zeros(1, 1, 65537), ROW[0, 0], ROW[0, 0]], "x is 65537 wide, over 65536"),
     ("norm_tanh_mul_add", [X, X.mT.contiguous().mT, X], "scale has a last axis with gaps"),
+    ("rms_modulate", [X[:1], X[:, :1], X[0]], "y is [2, 4, 32], x is [1, 4, 32]"),
+    ("rms_modulate", [X[0], X[:1], X[0]], "y is [1, 4, 32], x is [4, 32]"),
+    ("dual_modulate_from_table", [X, X[:, :1].repeat(1, 1, 4).double(), X[0]], "temb_scale_shift is torch.float64"),
 ]
 
 

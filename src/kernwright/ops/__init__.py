@@ -12,6 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernwright.ops.ltx2_modulate.calls import dual_modulate as dual_modulate
+    from kernwright.ops.ltx2_modulate.calls import dual_modulate_from_table as dual_modulate_from_table
+    from kernwright.ops.ltx2_modulate.calls import rms_modulate as rms_modulate
     from kernwright.ops.modulation.calls import broadcast_add as broadcast_add
     from kernwright.ops.modulation.calls import residual_gate as residual_gate
     from kernwright.ops.modulation.calls import scale_shift as scale_shift

@@ -48,11 +48,16 @@ def check_same_shape(name: str, own: Tensor, x: Tensor, x_name: str = "x") -> No
         raise BadArgument(name, f"is {list(own.shape)}, {x_name} is {list(x.shape)}")
 
 
-def check_broadcasts(name: str, own: Tensor, x: Tensor, x_name: str = "x") -> None:
-    """As torch broadcasts: the last axes against the last ones."""
-    pairs = zip(reversed(own.shape), reversed(x.shape), strict=False)
-    if any(one != two and 1 not in (one, two) for one, two in pairs):
-        raise BadArgument(name, f"is {list(own.shape)}, which does not broadcast with {x_name}, {list(x.shape)}")
+def joint_shape(call: Call, names: Sequence[str]) -> torch.Size:
+    """That of several tensors broadcast together; the first that does not fit those before it is named."""
+    first, *others = names
+    shape, so_far = call.tensors[first].shape, first
+    for name in others:
+        own = call.tensors[name]
+        if any(one != two and 1 not in (one, two) for one, two in zip(own.shape[::-1], shape[::-1], strict=False)):
+            raise BadArgument(name, f"is {list(own.shape)}, which does not broadcast with {so_far}, {list(shape)}")
+        shape, so_far = broadcast_shape(shape, own.shape), f"{so_far} and {name}"
+    return shape
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:

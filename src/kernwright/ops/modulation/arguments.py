@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernwright.ops.argument_checks import broadcast_shape, check_broadcasts, check_floating
+from kernwright.ops.argument_checks import broadcast_shape, check_floating, joint_shape
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
 
@@ -26,9 +26,9 @@ def check(call: Call) -> None:
             check_modulation(name, call.tensors[name], call.tensors["x"])
     elif call.op.name == "residual_gate":
         check_modulation("gate", call.tensors["gate"], call.tensors["update"], "update")
-        check_broadcasts("update", call.tensors["update"], call.tensors["residual"], "residual")
+        joint_shape(call, ("residual", "update"))
     else:
-        check_broadcasts("b", call.tensors["b"], call.tensors["a"], "a")
+        joint_shape(call, ("a", "b"))
 
 
 def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
