@@ -166,6 +166,9 @@ TOKEN_ROWS = [
     TokenRow("dual_mod_s126_d2048", ops.dual_modulate, 126, 2048, "trrrr", (FP32,) * 2, batch=2),
     TokenRow("dual_mod_s32640_d4096", ops.dual_modulate, 32640, 4096, "trrrr", (FP32,) * 2),
     TokenRow("dual_table_s32640_d4096", ops.dual_modulate_from_table, 32640, 4096, "tmT", (FP32,) * 2),
+    TokenRow("ernie_norm_s4096_d4096", ops.ernie_norm_modulate, 4096, 4096, "twrr"),
+    TokenRow("ernie_res_norm_s4096_d4096", ops.ernie_residual_norm_modulate, 4096, 4096, "ttrwrr", (BF16,) * 2),
+    TokenRow("ernie_gate_s4096_d4096", ops.ernie_residual_gate, 4096, 4096, "ttr"),
 ]
 
 RESIDUAL = ("token", BF16)

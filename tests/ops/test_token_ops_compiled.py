@@ -26,6 +26,9 @@ CALLS = [
     ("ltx2_modulate", "mixed"),
     ("ltx2_modulate", "dual gaps"),
     ("ltx2_modulate", TABLE),
+    ("ernie", "norm torch.float16"),
+    ("ernie", "residual gaps"),
+    ("ernie", "gate mixed"),
 ]
 
 
@@ -152,6 +155,10 @@ WRONG: list[tuple[str, str, dict[str, Tensor], str]] = [
     ("ltx2_modulate", TABLE, {"scale_shift_table": zeros(3, 64)}, r"scale_shift_table: is \[3, 64\], it must be"),
     ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(2, 1, 64)}, r"temb_scale_shift: is \[2, 1, 64\], it must be"),
     ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(3, 1, 256)}, "temb_scale_shift: .* rows do not broadcast"),
+    ("ernie", "norm gaps", {"weight": zeros(95)}, r"weight: is \[95\], which does not broadcast with x, \[2, 6, 96\]"),
+    ("ernie", "residual gaps", {"update": zeros(2, 5, 96)}, r"update: is \[2, 5, 96\], .* residual, \[2, 6, 96\]"),
+    ("ernie", "residual gaps", {"shift": zeros(3, 1, 96)}, r"shift: is \[3, 1, 96\], which does not broadcast with"),
+    ("ernie", "gate mixed", {"gate": zeros(64, dtype=torch.int32)}, "gate: is torch.int32, not floating point"),
 ]
 
 

@@ -25,6 +25,9 @@ ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "norm_tanh_mul_add_norm_scale": lambda x, row: [x, row, x, row, row[0]],
     "rms_modulate": lambda x, row: [x, row, row],
     "dual_modulate": lambda x, row: [x, *[row] * 4],
+    "ernie_norm_modulate": lambda x, row: [x, row[0], row, row],
+    "ernie_residual_norm_modulate": lambda x, row: [x, x, row, row[0], row, row],
+    "ernie_residual_gate": lambda x, row: [x, x, row],
     "dual_modulate_from_table": lambda x, row: [x, row[None].repeat(1, 1, 4), row.repeat(4, 1)],
 }
 

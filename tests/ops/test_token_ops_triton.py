@@ -4,6 +4,7 @@ rule, and compiled for an H200 without one."""
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def test_every_case_is_close(family: str, name: str, outcomes: dict[str, dict[st
     assert outcomes[family][name] is None
 
 
+SHARED = {"norm_modulate": "norm_modulation", "modulate": "modulation"}  # kernels of one family that others run
 # A kernel's name, and a case for each way through it: tokens held whole, and in pieces.
 COMPILED = [
     ("norm_select", "norm_modulate", "residual width 3072"),
@@ -36,6 +38,8 @@ COMPILED = [
     ("norm_tanh", "gated_norm", "twice width 65536"),
     ("ltx2_modulate", "rms_modulated", "dual width 2048"),
     ("ltx2_modulate", "rms_modulated", "table width 65536"),
+    ("ernie", "norm_modulate", "residual width 4096"),
+    ("ernie", "modulate", "gate width 4096"),
 ]
 
 
@@ -43,12 +47,15 @@ COMPILED = [
 def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str) -> None:
     cases: Any = importlib.import_module(f"{family}_cases")
     own = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton_kernel")
+    where = importlib.import_module(f"kernwright.ops.{SHARED.get(kernel, own.__name__.split('.')[-2])}.triton_kernel")
     case = cases.CASES[name]
-    ptx = ptx_of(own, kernel, lambda: getattr(own, case.op)(*arguments(case), **case.scalars))
+    ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **case.scalars))
     narrow = narrow_accesses(ptx, "ld.global")
     if family == "norm_select":  # its index is a number a token
         narrow = [line for line in narrow if ".b32" not in line or ".v2" in line]
     assert not narrow and not narrow_accesses(ptx, "st.global")  # 16 bytes at a time
+    if kernel == "modulate":  # an exact one: no product is fused into a sum
+        assert not re.search(r"\bfma\.", ptx)
 
 
 X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
@@ -62,6 +69,10 @@ REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
     ("rms_modulate", [X[:1], X[:, :1], X[0]], "y is [2, 4, 32], x is [1, 4, 32]"),
     ("rms_modulate", [X[0], X[:1], X[0]], "y is [1, 4, 32], x is [4, 32]"),
     ("dual_modulate_from_table", [X, X[:, :1].repeat(1, 1, 4).double(), X[0]], "temb_scale_shift is torch.float64"),
+    ("ernie_norm_modulate", [X, ROW[:, None, None], ROW[0], ROW[0]], "y is [2, 2, 4, 32], x is [2, 4, 32]"),
+    ("ernie_norm_modulate", [X, ROW[:1], ROW[0], ROW[0]], "weight is [1, 32], not [32]"),
+    ("ernie_residual_gate", [X, X[:, :1], ROW[0]], "update is [2, 1, 32], residual is [2, 4, 32]"),
+    ("ernie_residual_gate", [X, X.bfloat16(), ROW[0]], "Triton's interpreter does not round bfloat16"),
 ]
 
 

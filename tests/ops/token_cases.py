@@ -103,7 +103,12 @@ def arguments(case: Case, device: str = "cpu") -> list[Tensor | None]:
     return [tensors[parameter.name] for parameter in shipped_ops()[case.op].tensor_parameters]
 
 
-FAMILIES = ("norm_select", "norm_tanh", "ltx2_modulate")  # of cases whose ops have Triton kernels and no others
+FAMILIES = (
+    "norm_select",
+    "norm_tanh",
+    "ltx2_modulate",
+    "ernie",
+)  # of cases whose ops have Triton kernels and no others
 
 
 def every_case() -> list[tuple[str, str]]:

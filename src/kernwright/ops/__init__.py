@@ -12,6 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernwright.ops.ernie.calls import ernie_norm_modulate as ernie_norm_modulate
+    from kernwright.ops.ernie.calls import ernie_residual_gate as ernie_residual_gate
+    from kernwright.ops.ernie.calls import ernie_residual_norm_modulate as ernie_residual_norm_modulate
     from kernwright.ops.ltx2_modulate.calls import dual_modulate as dual_modulate
     from kernwright.ops.ltx2_modulate.calls import dual_modulate_from_table as dual_modulate_from_table
     from kernwright.ops.ltx2_modulate.calls import rms_modulate as rms_modulate

@@ -37,3 +37,9 @@ def tokens_fit(
             if own.shape != x.shape:
                 return f"{name} is {list(own.shape)}, {x_name} is {list(x.shape)}"
     return None
+
+
+def rounds_to_nearest(call: Call) -> str | None:
+    """Triton's interpreter cuts off what a GPU rounds."""
+    interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
+    return "Triton's interpreter does not round bfloat16" if interpreted else None

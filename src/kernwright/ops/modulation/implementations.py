@@ -12,13 +12,13 @@ from torch import Tensor
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition, native
 from kernwright.ops.modulation.arguments import WIDEST, check, folded, result_like, takes_out
+from kernwright.ops.token_requirements import DTYPES, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.requirements import on_cuda, triton_there
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MODULATIONS = ("scale", "shift", "gate")
 
 
@@ -58,12 +58,6 @@ def _sum_fits(call: Call) -> str | None:
             "in the result's dtype"
         )
     return None
-
-
-def rounds_to_nearest(call: Call) -> str | None:
-    """Triton's interpreter cuts off what a GPU rounds."""
-    interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
-    return "Triton's interpreter does not round bfloat16" if interpreted else None
 
 
 def cuda_library_there(call: Call) -> str | None:

@@ -101,13 +101,14 @@ def shape_for(tokens: int, width: int, elements: int) -> Shape:
 def _launch(
     x: Tensor, scale: Tensor | None, shift: Tensor, y: Tensor, sizes: tuple[int, int, int], constant: float | None,
     between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout,
+    rounds_once: bool = False,
 ) -> None:  # fmt: skip
-    """The roundings follow from dtypes and axes, as `problem.h` has them."""
+    """The roundings follow from dtypes and axes, as `problem.h` has them; or there is none but the last one."""
     batches, tokens, width = sizes
     if batches * tokens * width == 0:
         return
     shape = shape_for(tokens, width, batches * tokens * width)
-    is_half = x.dtype != torch.float32
+    is_half = x.dtype != torch.float32 and not rounds_once
     number = is_half and scale is not None and scale.ndim == 0
     rounds = is_half and scale is not None and (scale.ndim == 0 or scale.dtype == x.dtype)
     grid = (triton.cdiv(width, shape.block) * triton.cdiv(tokens, shape.rows) * batches,)
@@ -125,22 +126,24 @@ def _launch(
         )  # fmt: skip
 
 
-def _modulated(x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor) -> Tensor:
+def modulated(
+    x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor, rounds_once: bool = False
+) -> Tensor:
+    """x * (constant + scale) + shift; without a constant x * scale + shift."""
     sizes = (x.shape[0] if x.ndim == 3 else 1, x.shape[-2], x.shape[-1])
-    _launch(
-        x, scale, shift, y, sizes, constant, (*steps(x), *steps(y)), layout(scale, x), layout(shift, x)
-    )  # fmt: skip
+    between = (*steps(x), *steps(y))
+    _launch(x, scale, shift, y, sizes, constant, between, layout(scale, x), layout(shift, x), rounds_once)
     return y
 
 
 def scale_shift(
     x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: float = 1.0, out: Tensor | None = None
 ) -> Tensor:
-    return _modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
+    return modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
 
 
 def residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
-    return _modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
+    return modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
 
 
 def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:

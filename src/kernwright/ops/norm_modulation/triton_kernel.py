@@ -38,15 +38,16 @@ from kernwright.ops.triton_tokens import (
 
 @triton.jit
 def _value(given, column, mask):
-    """What is normed, rounded as it is returned, and widened again."""
-    x, residual, gate = given
+    """What is normed; rounded as it is returned, and widened again, unless ROUNDS is off."""
+    x, residual, gate, ROUNDS = given
     own = tl.load(x + column, mask, 0.0)
     value = own.to(tl.float32)
     if residual is not None:
         if gate is not None:
             value *= read(gate, column, mask)
         value += wide(residual, column, mask)
-        value = value.to(own.dtype).to(tl.float32)
+        if ROUNDS:
+            value = value.to(own.dtype).to(tl.float32)
     return value
 
 
@@ -81,14 +82,15 @@ def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, t
 def norm_modulate(
     x, residual, gate, scale, shift, weight, bias, scale1, shift1, gate0, gate1, index, y, total, gate_out,
     rows, tokens, width, eps,
-    RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
+    RMS: tl.constexpr, ROUNDS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
     """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK.
 
+    ROUNDS: what is normed is the sum as it is returned, in x's dtype, not as it was in float32.
     `scale1`, `shift1`, `gate0`, `gate1`, `index` and `gate_out` come together: any index but 0 picks the second set.
     """
     batch, token, there = places(rows, tokens, ROWS)
-    given = (token_start(x, batch, token), token_start(residual, batch, token), row_start(gate, batch, token))
+    given = (token_start(x, batch, token), token_start(residual, batch, token), row_start(gate, batch, token), ROUNDS)
     outputs = (token_start(y, batch, token), token_start(total, batch, token), token_start(gate_out, batch, token))
     sets = (
         row_start(scale, batch, token), row_start(shift, batch, token), row_start(scale1, batch, token),
@@ -112,10 +114,11 @@ def norm_modulate(
             _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width)
 
 
-def _launch(
+def launch(
     x: Tensor, residual: Tensor | None, gate: Tensor | None, scale: Tensor, shift: Tensor, weight: Tensor | None,
     bias: Tensor | None, norm_type: str, eps: float, y: Tensor, total: Tensor | None = None,
     second: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None, gate_out: Tensor | None = None,
+    rounds: bool = True,
 ) -> None:  # fmt: skip
     """`second`: the second set's scale and shift, both gates, and the index."""
     if x.numel() == 0:
@@ -130,7 +133,7 @@ def _launch(
         norm_modulate[(triton.cdiv(rows, shape.rows),)](
             tokens_of(x), tokens_of(residual), rows_of(gate, x), rows_of(scale, x), rows_of(shift, x), weight, bias,
             *choice, tokens_of(y), tokens_of(total), tokens_of(gate_out), rows, tokens, width, eps,
-            RMS=norm_type == "rms", **shape.options,
+            RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
         )  # fmt: skip
 
 
@@ -139,7 +142,7 @@ def norm_scale_shift(
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x) if out is None else out
-    _launch(x, None, None, scale, shift, weight, bias, norm_type, eps, y)
+    launch(x, None, None, scale, shift, weight, bias, norm_type, eps, y)
     return y
 
 
@@ -149,7 +152,7 @@ def residual_norm_scale_shift(
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
-    _launch(x, residual, gate, scale, shift, weight, bias, norm_type, eps, y, total)
+    launch(x, residual, gate, scale, shift, weight, bias, norm_type, eps, y, total)
     return y, total
 
 
@@ -159,7 +162,7 @@ def norm_scale_shift_select(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y, gate_out = out or (torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    _launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
+    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
     return y, gate_out
 
 
@@ -170,5 +173,5 @@ def residual_norm_scale_shift_select(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     y, total, gate_out = out or (torch.empty_like(x), torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    _launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
+    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
     return y, total, gate_out
