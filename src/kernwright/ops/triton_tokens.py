@@ -130,14 +130,14 @@ def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
 def streamed_statistics(
     value_of: tl.constexpr, given, there, width, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The same of tokens in pieces of BLOCK; `value_of(given, column, mask)` is a piece, formed anew in each pass."""
+    """The same of tokens in pieces of BLOCK; `value_of(given, column, mask)` is a piece, formed anew in each pass and 0
+    outside its mask."""
     mean = tl.zeros([ROWS, 1], tl.float32)
     if not RMS:
         sums = tl.zeros([ROWS, BLOCK], tl.float32)
         for start in range(0, width, BLOCK):
             column = start + tl.arange(0, BLOCK)[None, :]
-            mask = there & (column < width)
-            sums += tl.where(mask, value_of(given, column, mask), 0.0)
+            sums += value_of(given, column, there & (column < width))
         mean = tl.sum(sums, 1, keep_dims=True) / width
     squares = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in range(0, width, BLOCK):

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.argument_checks import broadcast_shape, check_floating, joint_shape
+from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.outputs import Promise
 
 WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
@@ -41,6 +43,17 @@ def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
     if larger.shape == shape:
         return torch.empty_like(larger, dtype=dtype)
     return torch.empty(shape, dtype=dtype, device=a.device)
+
+
+def promise_of(op: Op) -> Promise:
+    def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
+        given = [own if device is None else own.to(device) for own in tensors if own is not None]
+        if op.name != "residual_gate" or given[0].shape == given[1].shape:
+            return (result_like(op.name, given),)
+        shape = broadcast_shape(given[0].shape, given[1].shape)
+        return (torch.empty(shape, dtype=given[0].dtype, device=given[0].device),)
+
+    return promise
 
 
 def takes_out(op: str, tensors: Sequence[Tensor], out: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition, native
-from kernwright.ops.modulation.arguments import WIDEST, check, folded, result_like, takes_out
+from kernwright.ops.modulation.arguments import WIDEST, check, folded, promise_of, result_like, takes_out
 from kernwright.ops.token_requirements import DTYPES, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
@@ -20,6 +20,8 @@ from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.requirements import on_cuda, triton_there
 
 MODULATIONS = ("scale", "shift", "gate")
+OPS = (definition.scale_shift, definition.residual_gate, definition.broadcast_add)
+PROMISES = {op.name: promise_of(op) for op in OPS}
 
 
 def tensors_fit(call: Call) -> str | None:
@@ -94,7 +96,4 @@ def _implementations(op: Op) -> list[Implementation]:
     ]
 
 
-DISPATCHERS = {
-    op.name: Dispatcher(op, _implementations(op), check)
-    for op in (definition.scale_shift, definition.residual_gate, definition.broadcast_add)
-}
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

@@ -48,11 +48,12 @@ def _tanh(value):
 
 @triton.jit
 def _gated(value, mean, inverse, gated, column, mask, width):
-    """norm(x) * tanh(scale) + shift, rounded as it is returned, and widened again."""
+    """norm(x) * tanh(scale) + shift, rounded as it is returned, and widened again: 0 where there is no channel, as
+    scale and shift are read as 0 there."""
     x, weight, bias, scale, shift = gated
     normed = affine((value - mean) * inverse, weight, bias, column, column < width)
     y = normed * _tanh(read(scale, column, mask)) + read(shift, column, mask)
-    return tl.where(mask, y.to(x.dtype.element_ty).to(tl.float32), 0.0)
+    return y.to(x.dtype.element_ty).to(tl.float32)
 
 
 @triton.jit
