@@ -136,6 +136,20 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(op: str) -> None:
     assert not finite[17] and finite.sum() == 39
 
 
+@pytest.mark.parametrize("width", [2048, 4096])
+def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) -> None:
+    """And the chain's own where torch sums otherwise: an address off 16 bytes, a width that is no multiple of 4."""
+    x, row = drawn(2, 33, width), drawn(2, 1, width)
+    assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "triton (exact)"
+    whole = drawn(33 * width + 1, dtype=FP32)
+    for tokens in (x, whole[:-1].view(1, 33, width), whole[1:].view(1, 33, width), drawn(1, 33, width + 1)):
+        rows = drawn(1, 1, tokens.shape[-1])
+        found, wanted = (
+            ops.rms_modulate(tokens, rows, rows, contract="exact", backend=backend) for backend in (None, "torch")
+        )
+        assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("op", ROWS)
 def test_compiled_by_inductor_it_is_one_graph(op: str) -> None:
     given = ROWS[op](drawn(1, 195, 3072), drawn(1, 3072))

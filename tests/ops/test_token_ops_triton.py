@@ -15,6 +15,7 @@ from token_cases import FAMILIES, arguments, every_case
 
 import kernwright
 from kernwright import ops
+from kernwright.ops.registry import shipped_ops
 
 pytest.importorskip("triton")
 
@@ -38,6 +39,7 @@ COMPILED = [
     ("norm_tanh", "gated_norm", "twice width 65536"),
     ("ltx2_modulate", "rms_modulated", "dual width 2048"),
     ("ltx2_modulate", "rms_modulated", "table width 65536"),
+    ("ltx2_exact", "rms_modulated_exactly", "width 2048"),
     ("ernie", "norm_modulate", "residual width 4096"),
     ("ernie", "modulate", "gate width 4096"),
 ]
@@ -49,13 +51,18 @@ def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str
     own = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton_kernel")
     where = importlib.import_module(f"kernwright.ops.{SHARED.get(kernel, own.__name__.split('.')[-2])}.triton_kernel")
     case = cases.CASES[name]
-    ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **case.scalars))
+    scalars = {**case.scalars, "exact": True} if kernel.endswith("exactly") else case.scalars
+    ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **scalars))
     narrow = narrow_accesses(ptx, "ld.global")
+    if family == "ltx2_exact":  # torch's order is of four channels a thread: 8 bytes
+        narrow = [line for line in narrow if ".v2.b32" not in line]
     if family == "norm_select":  # its index is a number a token
         narrow = [line for line in narrow if ".b32" not in line or ".v2" in line]
     assert not narrow and not narrow_accesses(ptx, "st.global")  # 16 bytes at a time
-    if kernel == "modulate":  # an exact one: no product is fused into a sum
-        assert not re.search(r"\bfma\.", ptx)
+    if kernel in ("modulate", "rms_modulated_exactly"):  # exact ones: no product is fused but where the kernel says so
+        fused = re.findall(r"\bfma\.\S*", ptx)
+        assert fused == ["fma.rn.f32"] * (4 if kernel == "rms_modulated_exactly" else 0)
+        assert not re.search(r"\b(mul|add)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
 
 
 X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
@@ -85,3 +92,33 @@ def test_what_the_kernels_do_not_take_runs_the_reference(
     assert found.chosen is not None and found.chosen.backend == "torch"
     assert why in str(found.answers[0].refusal)
     assert all(isinstance(own, torch.Tensor) for own in getattr(ops, op)(*given, backend="torch"))
+
+
+def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernwright.ops.ltx2_modulate import exactness
+    from kernwright.runtime.call import Call
+
+    def refusal(width: int = 32, shows: bool = True, **scalars: float) -> str:
+        monkeypatch.setattr(exactness, "shown", lambda device, own: shows)
+        x = torch.zeros(1, 4, width)
+        return str(exactness.sums_as_torch(Call.of(shipped_ops()["rms_modulate"], (x, x, x), scalars)))
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert refusal() == "None"
+    assert "no multiple of 4" in refusal(width=30)
+    assert "eps is no normal number" in refusal(eps=0.0)
+    assert "in another order on cpu" in refusal(shows=False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert "a graph is being captured" in refusal()
+
+
+def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:
+    from kernwright.ops.ltx2_modulate import exactness
+    from kernwright.ops.ltx2_modulate.implementations import PROMISES
+
+    op = shipped_ops()["rms_modulate"]
+    run = exactness.exact_function(op, PROMISES[op.name])
+    x, out = torch.randn(4 * 64 + 1)[1:].view(1, 4, 64), torch.empty(1, 4, 64)
+    assert x.data_ptr() % 16 == 4
+    assert run(x, x, x, eps=1e-6, out=out) is out
+    assert torch.equal(out, op.call({"x": x, "scale": x, "shift": x}, {})[0])
