@@ -24,13 +24,9 @@ from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module, like_first
 from kernwright.runtime.requirements import on_cpu, on_cuda, triton_there
 
-PROMISES = {
-    **{op.name: like_first(op) for op in (definition.norm_scale_shift, definition.residual_norm_scale_shift)},
-    **{
-        op.name: select_promise(op)
-        for op in (definition.norm_scale_shift_select, definition.residual_norm_scale_shift_select)
-    },
-}
+PLAIN = (definition.norm_scale_shift, definition.residual_norm_scale_shift)
+SELECT = (definition.norm_scale_shift_select, definition.residual_norm_scale_shift_select)
+PROMISES = {op.name: like_first(op) for op in PLAIN} | {op.name: select_promise(op) for op in SELECT}
 INDEX_DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -72,17 +68,10 @@ def _implementations(op: Op) -> list[Implementation]:
     ]
 
 
-DISPATCHERS = {
-    **{
-        op.name: Dispatcher(op, _implementations(op), check)
-        for op in (definition.norm_scale_shift, definition.residual_norm_scale_shift)
-    },
-    **{
-        op.name: Dispatcher(
-            op,
-            [Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit))],
-            check_select,
-        )
-        for op in (definition.norm_scale_shift_select, definition.residual_norm_scale_shift_select)
-    },
+def _select_implementations(op: Op) -> list[Implementation]:
+    return [Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit))]
+
+
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in PLAIN} | {
+    op.name: Dispatcher(op, _select_implementations(op), check_select) for op in SELECT
 }
