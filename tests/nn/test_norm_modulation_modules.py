@@ -11,8 +11,10 @@ from torch import Tensor, nn
 import kernwright
 from kernwright.nn import (
     LayerNormScaleShift,
+    LayerNormScaleShiftSelect,
     RMSNormScaleShift,
     ScaleResidualLayerNormScaleShift,
+    ScaleResidualLayerNormScaleShiftSelect,
     ScaleResidualRMSNormScaleShift,
 )
 
@@ -63,6 +65,30 @@ def test_behind_a_residual(own: Any, gate: Any) -> None:
         expected = residual + (1 if gate is None else gate) * x
         torch.testing.assert_close(r, expected)
         torch.testing.assert_close(y, eager(expected, shift, scale), atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_each_token_has_the_set_that_it_picked(affine: bool) -> None:
+    eager = drawn(Eager(nn.LayerNorm(D, eps=1e-6, elementwise_affine=affine)))
+    plain, behind = (
+        own(D, elementwise_affine=affine) for own in (LayerNormScaleShiftSelect, ScaleResidualLayerNormScaleShiftSelect)
+    )
+    residual, x, gate = (torch.randn(2, 6, D) for _ in range(3))
+    first, second = ([torch.randn(2, D) for _ in range(3)] for _ in range(2))
+    index = torch.randint(0, 2, (2, 6))
+    shift, scale, wanted = (
+        torch.where(index.bool()[..., None], two[:, None], one[:, None]) for one, two in zip(first, second, strict=True)
+    )
+    for fused in (plain, behind):
+        fused.load_state_dict(eager.state_dict())
+    with torch.no_grad():
+        y, picked = plain(x, *first, *second, index)
+        torch.testing.assert_close(y, eager(x, shift, scale), atol=2e-5, rtol=2e-5)
+        assert torch.equal(picked, wanted)
+        y, r, picked = behind(residual, x, gate, *first, *second, index)
+        torch.testing.assert_close(r, residual + gate * x)
+        torch.testing.assert_close(y, eager(r, shift, scale), atol=2e-5, rtol=2e-5)
+        assert torch.equal(picked, wanted)
 
 
 def test_a_gate_that_is_another_number_is_refused() -> None:

@@ -2,6 +2,7 @@
 process of their own: this file, as a program, prints every case's outcome as JSON.
 
 python interpreted_cases.py FAMILY CASE ...
+python interpreted_cases.py --families FAMILY ...
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kernwright.ops.definition import ops_in
@@ -37,10 +39,27 @@ def round_to_bfloat16() -> None:
     interpreter._convert_float = convert
 
 
-def outcome(cases: Any, kernels: Any, name: str) -> str | None:
-    case = cases.CASES[name]
+def patch_once() -> None:
+    """A launch patches Triton's language, and each call of a jitted function within it does so again, which is half of
+    the time. Once is enough for those of Triton's own library, which see the language from another module."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    patched = False
+
+    def call(own: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal patched
+        if not patched and tl not in own.fn.__globals__.values():
+            interpreter._patch_lang(own.fn)
+            patched = True
+        return own.rewrite()(*arguments, **named)
+
+    interpreter.InterpretedFunction.__call__ = call
+
+
+def outcome(cases: Any, name: str, run: Callable[..., Any]) -> str | None:
     try:
-        cases.verify(case, getattr(kernels, case.op))
+        cases.verify(cases.CASES[name], run)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -48,20 +67,52 @@ def outcome(cases: Any, kernels: Any, name: str) -> str | None:
 
 def interpreted(family: str, names: Sequence[str]) -> dict[str, str | None]:
     """The outcomes of cases: none where all is well."""
-    command = [sys.executable, __file__, family, *names]
+    return _answer(family, *names)  # type: ignore[no-any-return]
+
+
+def interpreted_families(families: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """The outcomes of all cases of several families, in one process: to start one costs more than most cases."""
+    return _answer("--families", *families)  # type: ignore[no-any-return]
+
+
+def _answer(*arguments: str) -> Any:
+    command = [sys.executable, __file__, *arguments]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(family: str, *names: str) -> None:
-    defined = vars(importlib.import_module(f"kernwright.ops.{family}.definition"))
-    if any(op.contract == "exact" for op in ops_in(defined).values()):  # held to bits, so to a GPU's rounding
-        round_to_bfloat16()
+def outcomes(family: str, names: Sequence[str]) -> dict[str, str | None]:
     cases = importlib.import_module(f"{family}_cases")
     kernels = importlib.import_module(f"kernwright.ops.{family}.triton_kernel")
-    print(json.dumps({name: outcome(cases, kernels, name) for name in names}))
+    return {name: outcome(cases, name, getattr(kernels, cases.CASES[name].op)) for name in names}
+
+
+def public_outcomes(family: str) -> dict[str, str | None]:
+    """Of all cases, through the public calls."""
+    from kernwright import ops
+    from kernwright.ops import token_requirements
+
+    token_requirements.rounds_to_nearest = lambda call: None  # of the interpreter, which does here
+    cases = importlib.import_module(f"{family}_cases")
+    calls = {name: partial(getattr(ops, case.op), backend="triton") for name, case in cases.CASES.items()}
+    return {name: outcome(cases, name, call) for name, call in calls.items()}
+
+
+def is_exact(family: str) -> bool:
+    defined = vars(importlib.import_module(f"kernwright.ops.{family}.definition"))
+    return any(op.contract == "exact" for op in ops_in(defined).values())
+
+
+def main(first: str, *others: str) -> None:
+    patch_once()
+    if first == "--families" or is_exact(first):  # held to a GPU's rounding
+        round_to_bfloat16()
+    if first == "--families":
+        print(json.dumps({family: public_outcomes(family) for family in others}))
+    else:
+        print(json.dumps(outcomes(first, others)))
 
 
 if __name__ == "__main__":

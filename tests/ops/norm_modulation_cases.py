@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from token_cases import BF16, FP16, FP32, Drawing, How, hold
 from torch import Tensor
-
-from kernwright.judge.contract import Expected, compare
-from kernwright.ops.registry import shipped_ops
-from kernwright.tasks.task import Tolerance
-
-BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
-TOLERANCES = {BF16: 0.05, FP16: 0.05, FP32: 1e-5}
 
 
 @dataclass(frozen=True)
@@ -28,9 +22,9 @@ class Case:
     frames: int = 3
     dtype: torch.dtype = BF16
     norm_type: str = "layer"
-    scale: tuple[str, torch.dtype] = ("batch", BF16)
-    shift: tuple[str, torch.dtype] = ("batch", BF16)
-    gate: tuple[str, torch.dtype] | None = None
+    scale: How = ("batch", BF16)
+    shift: How = ("batch", BF16)
+    gate: How | None = None
     weight: torch.dtype | None = None
     bias: torch.dtype | None = None
     residual: bool = False
@@ -44,42 +38,16 @@ class Case:
         return "residual_norm_scale_shift" if self.residual else "norm_scale_shift"
 
     def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
-        """Drawn on the CPU, so that every device sees the same numbers."""
-        generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
-
-        def draw(*sizes: int) -> Tensor:
-            return torch.randn(sizes, generator=generator)
-
-        def tokens() -> Tensor:
-            if self.flat:
-                return (draw(self.tokens, self.width) * 2 + self.offset).to(self.dtype).to(device)
-            if self.gaps:  # [S, B, D + 5] turned around and cut
-                wide = (draw(self.tokens, self.batch, self.width + 5) * 2 + self.offset).to(self.dtype).to(device)
-                return wide.transpose(0, 1)[..., 2 : 2 + self.width]
-            return (draw(self.batch, self.tokens, self.width) * 2 + self.offset).to(self.dtype).to(device)
-
-        def modulation(how: tuple[str, torch.dtype]) -> Tensor:
-            layout, dtype = how
-            b, s, d = self.batch, self.tokens, self.width
-            if layout == "expanded":
-                return (draw(1) / 4).to(dtype).to(device).expand(d)
-            if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection: rows far apart
-                return (draw(b, 6 * d) / 4).to(dtype).to(device).chunk(6, dim=-1)[1][:, None, :]
-            sizes: tuple[int, ...] = {
-                "number": (), "one": (1,), "channel": (d,), "batch": (b, d), "row": (b, 1, d), "single": (1, 1, d),
-                "token": (b, s, d), "tokens of one": (1, s, d), "frame": (b, self.frames, 1, d),
-                "frame of one": (1, self.frames, 1, d), "column": (b, s, 1), "flat tokens": (s, d),
-            }[layout]  # fmt: skip
-            return (draw(*sizes) / 4).to(dtype).to(device)
-
-        given: dict[str, Tensor | None] = {"x": tokens()}
+        own = Drawing(
+            self.name, self.batch, self.tokens, self.width, self.frames, self.dtype, device=device, offset=self.offset,
+            gaps=self.gaps, flat=self.flat,
+        )  # fmt: skip
+        given: dict[str, Tensor | None] = {"x": own.tokens()}
         if self.residual:
-            given["residual"] = tokens()
-            given["gate"] = None if self.gate is None else modulation(self.gate)
-        given |= {"scale": modulation(self.scale), "shift": modulation(self.shift)}
-        for name, dtype in (("weight", self.weight), ("bias", self.bias)):
-            given[name] = None if dtype is None else (draw(self.width) / 4 + (name == "weight")).to(dtype).to(device)
-        return given
+            given["residual"] = own.tokens()
+            given["gate"] = None if self.gate is None else own.modulation(self.gate)
+        given |= {"scale": own.modulation(self.scale), "shift": own.modulation(self.shift)}
+        return given | {"weight": own.affine(self.weight, 1), "bias": own.affine(self.bias, 0)}
 
     @property
     def scalars(self) -> dict[str, Any]:
@@ -124,20 +92,4 @@ CASES = {case.name: case for case in cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Held to the contract `close`, as the judge holds a candidate to it, and to x's layout."""
-    tensors = case.tensors(device)
-    op = shipped_ops()[case.op]
-    kept = {name: None if tensor is None else tensor.clone() for name, tensor in tensors.items()}
-    oracles, eagers = op.oracle(tensors, case.scalars), op.call(tensors, case.scalars)
-    result = run(*(tensors[parameter.name] for parameter in op.tensor_parameters), **case.scalars)
-    results = (result,) if isinstance(result, Tensor) else tuple(result)
-    assert len(results) == len(op.outputs)
-    limit = TOLERANCES[case.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
-    for name, own, oracle, eager in zip(op.outputs, results, oracles, eagers, strict=True):
-        assert (own.shape, own.dtype, own.device) == (eager.shape, eager.dtype, eager.device), name
-        if own.numel():
-            expected = Expected.of(oracle.cpu(), eager.cpu())
-            finding = compare(own.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
-            assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
-    for name, tensor in tensors.items():
-        assert tensor is None or torch.equal(tensor, kept[name]), f"{name} was changed"
+    hold(case, run, device)

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 import torch
+from compiled_kernels import narrow_accesses, ptx_of
 from interpreted_cases import interpreted
-from norm_modulation_cases import CASES
+from norm_modulation_cases import BF16, CASES, Case
+from token_cases import arguments
 
 from kernwright.errors import KernwrightError
 
@@ -28,7 +30,7 @@ def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None
 
 
 def test_a_widths_shape_covers_it() -> None:
-    from kernwright.ops.norm_modulation.triton_kernel import HELD, shape_for
+    from kernwright.ops.triton_tokens import HELD, shape_for
 
     for width in (1, 16, 17, 511, 512, 513, 3072, HELD, HELD + 1, 65536):
         shape = shape_for(width)
@@ -37,45 +39,16 @@ def test_a_widths_shape_covers_it() -> None:
         assert shape.rows * shape.block <= 32 * 32 * 16 * 2  # at most 32 values a thread of 16 warps
 
 
-def compiled_for_h200(width: int, residual: bool) -> str:
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    from kernwright.ops.norm_modulation.triton_kernel import norm_modulate, shape_for
-
-    shape = shape_for(width)
-    constants = {
-        "RMS": False, "WEIGHT": True, "BIAS": True, "RESIDUAL": residual, "GATE": residual, "ROWS": shape.rows,
-        "BLOCK": shape.block, "HELD_WHOLE": shape.held_whole,
-    }  # fmt: skip
-    tensors = {"x", "residual", "scale", "shift", "gate", "weight", "bias", "y", "total"}
-    signature = {
-        name: "constexpr" if name in constants else "*bf16" if name in tensors else "fp32" if name == "eps" else "i64"
-        for name in norm_modulate.arg_names
-    }
-    # As a launch finds it for dense tensors: everything a multiple of 16, and channels one apart.
-    constants |= dict.fromkeys(("scale_step", "shift_step", "gate_step"), 1)
-    signature |= dict.fromkeys(constants, "constexpr")
-    aligned = {
-        (number,): [["tt.divisibility", 16]]
-        for number, name in enumerate(norm_modulate.arg_names)
-        if signature[name] in ("*bf16", "i64") and not name.endswith("_per")
-    }
-    source = ASTSource(norm_modulate, signature, constants, aligned)
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": shape.warps})
-    return str(built.asm["ptx"])
-
-
 @pytest.mark.parametrize(("width", "residual"), [(3072, False), (3072, True), (128, True), (65536, True)])
 def test_it_compiles_for_an_h200_without_one(width: int, residual: bool) -> None:
-    ptx = compiled_for_h200(width, residual)
-    assert ".target sm_90" in ptx
-    for access in ("ld.global", "st.global"):
-        lines = [line for line in ptx.splitlines() if access in line]
-        narrow = [line for line in lines if ".v4." not in line]
-        # 16 bytes at a time, but for a weight and a bias that a program's several small tokens share.
-        assert lines and (not narrow or (width == 128 and access == "ld.global" and len(narrow) <= 2)), narrow
+    from kernwright.ops.norm_modulation import triton_kernel
+
+    case = Case(f"width {width}", width=width, weight=BF16, bias=BF16, residual=residual, gate=("batch", BF16))
+    call = getattr(triton_kernel, case.op)
+    ptx = ptx_of(triton_kernel, "norm_modulate", lambda: call(*arguments(case), **case.scalars))
+    loads, stores = (narrow_accesses(ptx, access) for access in ("ld.global", "st.global"))
+    # 16 bytes at a time, but for a weight and a bias that a program's several small tokens share.
+    assert not stores and (not loads or (width == 128 and len(loads) <= 2)), loads
 
 
 def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 import torch
+from compiled_kernels import narrow_accesses, ptx_of
 from interpreted_cases import interpreted
-from plain_norm_cases import CASES
+from plain_norm_cases import CASES, Case
 
 pytest.importorskip("triton")
 INTERPRETED = [name for name in CASES if not name.startswith("many")]  # a program costs milliseconds there
@@ -27,35 +28,14 @@ def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None
 
 @pytest.mark.parametrize(("width", "rms"), [(3072, False), (128, True), (65536, False)])
 def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    from kernwright.ops.plain_norm import triton_kernel
 
-    from kernwright.ops.norm_modulation.triton_kernel import shape_for
-    from kernwright.ops.plain_norm.triton_kernel import norm_rows
-
-    shape = shape_for(width)
-    constants = {
-        "RMS": rms, "WEIGHT": True, "BIAS": not rms, "ROWS": shape.rows, "BLOCK": shape.block,
-        "HELD_WHOLE": shape.held_whole,
-    }  # fmt: skip
-    kinds = {"x": "*bf16", "weight": "*bf16", "bias": "*bf16", "y": "*bf16", "eps": "fp32"}
-    signature = {name: "constexpr" if name in constants else kinds.get(name, "i64") for name in norm_rows.arg_names}
-    # As a launch finds it for dense tensors: everything a multiple of 16.
-    aligned = {
-        (number,): [["tt.divisibility", 16]]
-        for number, name in enumerate(norm_rows.arg_names)
-        if signature[name] in ("*bf16", "i64")
-    }
-    source = ASTSource(norm_rows, signature, constants, aligned)
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": shape.warps})
-    ptx = str(built.asm["ptx"])
-    assert ".target sm_90" in ptx
-    for access in ("ld.global", "st.global"):
-        lines = [line for line in ptx.splitlines() if access in line]
-        narrow = [line for line in lines if ".v4." not in line]
-        # 16 bytes at a time, but for a weight that a program's several small rows share.
-        assert lines and (not narrow or (width == 128 and access == "ld.global" and len(narrow) <= 2)), narrow
+    bf16 = torch.bfloat16
+    case = Case("width", "rms" if rms else "layer", (2, width), weight=bf16, bias=None if rms else bf16)
+    ptx = ptx_of(triton_kernel, "norm_rows", lambda: getattr(triton_kernel, case.op)(*case.arguments()))
+    loads, stores = (narrow_accesses(ptx, access) for access in ("ld.global", "st.global"))
+    # 16 bytes at a time, but for a weight that a program's several small rows share.
+    assert not stores and (not loads or (width == 128 and len(loads) <= 2)), loads
 
 
 def test_rows_merge() -> None:

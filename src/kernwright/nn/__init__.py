@@ -3,8 +3,10 @@
 from kernwright.nn.modulation import MulAdd
 from kernwright.nn.norm_modulation import (
     LayerNormScaleShift,
+    LayerNormScaleShiftSelect,
     RMSNormScaleShift,
     ScaleResidualLayerNormScaleShift,
+    ScaleResidualLayerNormScaleShiftSelect,
     ScaleResidualRMSNormScaleShift,
 )
 from kernwright.nn.plain_norm import LayerNorm, RMSNorm
@@ -12,9 +14,11 @@ from kernwright.nn.plain_norm import LayerNorm, RMSNorm
 __all__ = [
     "LayerNorm",
     "LayerNormScaleShift",
+    "LayerNormScaleShiftSelect",
     "MulAdd",
     "RMSNorm",
     "RMSNormScaleShift",
     "ScaleResidualLayerNormScaleShift",
+    "ScaleResidualLayerNormScaleShiftSelect",
     "ScaleResidualRMSNormScaleShift",
 ]

@@ -67,6 +67,53 @@ class _BehindResidual(_NormScaleShift):
         )
 
 
+class LayerNormScaleShiftSelect(_NormScaleShift):
+    """LayerNorm(x) * (1 + scale) + shift and a gate, each token with the one of two sets that its index picks"""
+
+    norm_type = "layer"
+
+    def forward(
+        self,
+        x: Tensor,
+        shift0: Tensor,
+        scale0: Tensor,
+        gate0: Tensor,
+        shift1: Tensor,
+        scale1: Tensor,
+        gate1: Tensor,
+        index: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """In each set shift comes first, as models cut it from their projection; index 0 picks the first set"""
+        return ops.norm_scale_shift_select(
+            x, scale0, shift0, gate0, scale1, shift1, gate1, index, self.norm.weight, self.norm.bias, eps=self.eps
+        )
+
+
+class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
+    """r = residual + gate * x; then LayerNormScaleShiftSelect of r, which is returned too"""
+
+    norm_type = "layer"
+
+    def forward(
+        self,
+        residual: Tensor,
+        x: Tensor,
+        gate: Tensor,
+        shift0: Tensor,
+        scale0: Tensor,
+        gate0: Tensor,
+        shift1: Tensor,
+        scale1: Tensor,
+        gate1: Tensor,
+        index: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns y, r, and the gate that each token picked"""
+        sets = (scale0, shift0, gate0, scale1, shift1, gate1)
+        return ops.residual_norm_scale_shift_select(
+            x, residual, gate, *sets, index, self.norm.weight, self.norm.bias, eps=self.eps
+        )
+
+
 class LayerNormScaleShift(_Plain):
     """LayerNorm(x) * (1 + scale) + shift"""
 

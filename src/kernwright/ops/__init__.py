@@ -12,11 +12,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernwright.ops.ernie.calls import ernie_norm_modulate as ernie_norm_modulate
+    from kernwright.ops.ernie.calls import ernie_residual_gate as ernie_residual_gate
+    from kernwright.ops.ernie.calls import ernie_residual_norm_modulate as ernie_residual_norm_modulate
+    from kernwright.ops.ltx2_modulate.calls import dual_modulate as dual_modulate
+    from kernwright.ops.ltx2_modulate.calls import dual_modulate_from_table as dual_modulate_from_table
+    from kernwright.ops.ltx2_modulate.calls import rms_modulate as rms_modulate
     from kernwright.ops.modulation.calls import broadcast_add as broadcast_add
     from kernwright.ops.modulation.calls import residual_gate as residual_gate
     from kernwright.ops.modulation.calls import scale_shift as scale_shift
     from kernwright.ops.norm_modulation.calls import norm_scale_shift as norm_scale_shift
+    from kernwright.ops.norm_modulation.calls import norm_scale_shift_select as norm_scale_shift_select
     from kernwright.ops.norm_modulation.calls import residual_norm_scale_shift as residual_norm_scale_shift
+    from kernwright.ops.norm_modulation.calls import (
+        residual_norm_scale_shift_select as residual_norm_scale_shift_select,
+    )
+    from kernwright.ops.norm_tanh.calls import norm_tanh_mul_add as norm_tanh_mul_add
+    from kernwright.ops.norm_tanh.calls import norm_tanh_mul_add_norm_scale as norm_tanh_mul_add_norm_scale
     from kernwright.ops.plain_norm.calls import layer_norm as layer_norm
     from kernwright.ops.plain_norm.calls import rms_norm as rms_norm
 

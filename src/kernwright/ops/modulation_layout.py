@@ -54,3 +54,8 @@ def layout(modulation: Tensor, x: Tensor) -> ModulationLayout:
     if modulation.ndim == 2:
         return ModulationLayout(steps[0], 0, 1, channel) if x.ndim == 3 else ModulationLayout(0, steps[0], 1, channel)
     return ModulationLayout(channel_step=channel)
+
+
+def aligned(tensor: Tensor, ndim: int) -> Tensor:
+    """With axes of size 1 before its own, as broadcasting reads it: so `[S, D]` over `[B, S, D]` is a row per token."""
+    return tensor[(None,) * (ndim - tensor.ndim)]

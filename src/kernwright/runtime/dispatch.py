@@ -69,7 +69,7 @@ class Dispatcher:
         self, op: Op, implementations: Sequence[Implementation] = (), check: Callable[[Call], None] | None = None
     ) -> None:
         self.op = op
-        self.implementations = (*implementations, Implementation("torch", "exact", lambda: _writing(op)))
+        self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
         self._check = check
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
@@ -223,7 +223,7 @@ def _described(tensor: Tensor) -> str:
     return f"{tensor.dtype} {list(tensor.shape)}"
 
 
-def _writing(op: Op) -> Callable[..., Any]:
+def reference_function(op: Op) -> Callable[..., Any]:
     """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
 
     def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:

@@ -38,6 +38,19 @@ class LongWay:
     def __init__(self, dispatcher: Dispatcher, traced: Callable[..., Any]) -> None:
         self._dispatcher, self._traced = dispatcher, traced
 
+    def call(
+        self,
+        given: Given,
+        scalars: Mapping[str, Any],
+        backend: Backend | None,
+        contract: Contract | None,
+        out: Out,
+    ) -> Any:
+        """All of a public call, where the op has no foreign function."""
+        if is_compiling() or type(given[0]) is not Tensor or modes():
+            return self.watched(given, scalars, backend, contract, out)
+        return self.run(given, scalars, backend, contract, out)
+
     def run(
         self,
         given: Given,

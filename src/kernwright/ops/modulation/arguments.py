@@ -12,36 +12,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernwright.ops.argument_checks import broadcast_shape, check_floating, joint_shape
+from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.outputs import Promise
 
 WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
 
 def check(call: Call) -> None:
-    for name, tensor in call.tensors.items():
-        if not tensor.is_floating_point():
-            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
+    check_floating(call)
     if call.op.name == "scale_shift":
         for name in ("scale", "shift"):
             check_modulation(name, call.tensors[name], call.tensors["x"])
     elif call.op.name == "residual_gate":
         check_modulation("gate", call.tensors["gate"], call.tensors["update"], "update")
-        _check_broadcast("update", call.tensors["update"], "residual", call.tensors["residual"])
+        joint_shape(call, ("residual", "update"))
     else:
-        _check_broadcast("b", call.tensors["b"], "a", call.tensors["a"])
-
-
-def _check_broadcast(name: str, own: Tensor, other_name: str, other: Tensor) -> None:
-    pairs = zip(reversed(own.shape), reversed(other.shape), strict=False)
-    if any(one != two and 1 not in (one, two) for one, two in pairs):
-        raise BadArgument(
-            name, f"is {list(own.shape)}, which does not broadcast with {other_name}, {list(other.shape)}"
-        )
-
-
-def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:
-    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]
+        joint_shape(call, ("a", "b"))
 
 
 def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
@@ -54,6 +43,17 @@ def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
     if larger.shape == shape:
         return torch.empty_like(larger, dtype=dtype)
     return torch.empty(shape, dtype=dtype, device=a.device)
+
+
+def promise_of(op: Op) -> Promise:
+    def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
+        given = [own if device is None else own.to(device) for own in tensors if own is not None]
+        if op.name != "residual_gate" or given[0].shape == given[1].shape:
+            return (result_like(op.name, given),)
+        shape = broadcast_shape(given[0].shape, given[1].shape)
+        return (torch.empty(shape, dtype=given[0].dtype, device=given[0].device),)
+
+    return promise
 
 
 def takes_out(op: str, tensors: Sequence[Tensor], out: Tensor) -> Tensor:

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.ops.modulation import traced
 from kernwright.ops.modulation.implementations import DISPATCHERS
+from kernwright.ops.modulation.traced import OPS
 from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
 _scale_shift = DISPATCHERS["scale_shift"]
 _residual_gate = DISPATCHERS["residual_gate"]
 _broadcast_add = DISPATCHERS["broadcast_add"]
-_scale_shift_otherwise = LongWay(_scale_shift, traced.scale_shift)
-_residual_gate_otherwise = LongWay(_residual_gate, traced.residual_gate)
-_broadcast_add_otherwise = LongWay(_broadcast_add, traced.broadcast_add)
+_scale_shift_otherwise = LongWay(_scale_shift, OPS["scale_shift"])
+_residual_gate_otherwise = LongWay(_residual_gate, OPS["residual_gate"])
+_broadcast_add_otherwise = LongWay(_broadcast_add, OPS["broadcast_add"])
 
 
 def scale_shift(

@@ -11,15 +11,17 @@ from torch import Tensor
 
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition, native
-from kernwright.ops.modulation.arguments import WIDEST, check, folded, result_like, takes_out
+from kernwright.ops.modulation.arguments import WIDEST, check, folded, promise_of, result_like, takes_out
+from kernwright.ops.token_requirements import DTYPES, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.requirements import on_cuda, triton_there
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 MODULATIONS = ("scale", "shift", "gate")
+OPS = (definition.scale_shift, definition.residual_gate, definition.broadcast_add)
+PROMISES = {op.name: promise_of(op) for op in OPS}
 
 
 def tensors_fit(call: Call) -> str | None:
@@ -60,12 +62,6 @@ def _sum_fits(call: Call) -> str | None:
     return None
 
 
-def rounds_to_nearest(call: Call) -> str | None:
-    """Triton's interpreter cuts off what a GPU rounds."""
-    interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
-    return "Triton's interpreter does not round bfloat16" if interpreted else None
-
-
 def cuda_library_there(call: Call) -> str | None:
     x, result = {
         "scale_shift": lambda: (call.first.dtype, call.first.dtype),
@@ -100,7 +96,4 @@ def _implementations(op: Op) -> list[Implementation]:
     ]
 
 
-DISPATCHERS = {
-    op.name: Dispatcher(op, _implementations(op), check)
-    for op in (definition.scale_shift, definition.residual_gate, definition.broadcast_add)
-}
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

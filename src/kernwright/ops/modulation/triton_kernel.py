@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kernwright.ops.modulation.arguments import folded, result_like
 from kernwright.ops.modulation_layout import ModulationLayout, layout
+from kernwright.ops.triton_tokens import steps
 
 TILE, SMALL_TILE = 4096, 1024  # elements a program of four warps: 32 a thread, or 8 where there are few
 FEW = 2**20  # elements, below which more programs are better than longer ones
@@ -99,21 +100,22 @@ def shape_for(tokens: int, width: int, elements: int) -> Shape:
 
 def _launch(
     x: Tensor, scale: Tensor | None, shift: Tensor, y: Tensor, sizes: tuple[int, int, int], constant: float | None,
-    steps: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout,
+    between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout,
+    rounds_once: bool = False,
 ) -> None:  # fmt: skip
-    """The roundings follow from dtypes and axes, as `problem.h` has them."""
+    """The roundings follow from dtypes and axes, as `problem.h` has them; or there is none but the last one."""
     batches, tokens, width = sizes
     if batches * tokens * width == 0:
         return
     shape = shape_for(tokens, width, batches * tokens * width)
-    is_half = x.dtype != torch.float32
+    is_half = x.dtype != torch.float32 and not rounds_once
     number = is_half and scale is not None and scale.ndim == 0
     rounds = is_half and scale is not None and (scale.ndim == 0 or scale.dtype == x.dtype)
     grid = (triton.cdiv(width, shape.block) * triton.cdiv(tokens, shape.rows) * batches,)
     with torch.cuda.device_of(x):
         modulate[grid](
             x, shift if scale is None else scale, shift, y, tokens, width, 0.0 if constant is None else constant,
-            *steps,
+            *between,
             scale_rows.batch_step, scale_rows.token_step, scale_rows.tokens_per_row, scale_rows.channel_step,
             shift_rows.batch_step, shift_rows.token_step, shift_rows.tokens_per_row, shift_rows.channel_step,
             SCALE=scale is not None, CONSTANT=constant is not None,
@@ -124,26 +126,24 @@ def _launch(
         )  # fmt: skip
 
 
-def _steps(tensor: Tensor) -> tuple[int, int]:
-    return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
-
-
-def _modulated(x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor) -> Tensor:
+def modulated(
+    x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor, rounds_once: bool = False
+) -> Tensor:
+    """x * (constant + scale) + shift; without a constant x * scale + shift."""
     sizes = (x.shape[0] if x.ndim == 3 else 1, x.shape[-2], x.shape[-1])
-    _launch(
-        x, scale, shift, y, sizes, constant, (*_steps(x), *_steps(y)), layout(scale, x), layout(shift, x)
-    )  # fmt: skip
+    between = (*steps(x), *steps(y))
+    _launch(x, scale, shift, y, sizes, constant, between, layout(scale, x), layout(shift, x), rounds_once)
     return y
 
 
 def scale_shift(
     x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: float = 1.0, out: Tensor | None = None
 ) -> Tensor:
-    return _modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
+    return modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
 
 
 def residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
-    return _modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
+    return modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
 
 
 def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -153,7 +153,7 @@ def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     own = folded(a, b, y.stride())
     assert own is not None  # as the requirements, and the check of `out`, have it
     sizes = (own.batch.size, own.token.size, own.last.size)
-    steps = (own.batch.x, own.token.x, own.batch.y, own.token.y)
+    between = (own.batch.x, own.token.x, own.batch.y, own.token.y)
     rows = ModulationLayout(own.batch.shift, own.token.shift, 1, own.last.shift)
-    _launch(own.x, None, own.shift, y, sizes, None, steps, ModulationLayout(), rows)
+    _launch(own.x, None, own.shift, y, sizes, None, between, ModulationLayout(), rows)
     return y

@@ -1,34 +1,102 @@
-"""Arguments of norm_scale_shift and residual_norm_scale_shift: what is wrong for every implementation.
+"""Arguments of the family: what is wrong for every implementation, and what a choice of modulations looks like.
 
 `arguments.h` says the same for the native kernels, which check for themselves.
 """
 
 from __future__ import annotations
 
-from kernwright.ops.modulation_layout import check_modulation
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.argument_checks import (
+    broadcast_shape,
+    check_affine,
+    check_bias,
+    check_floating,
+    check_norm_type,
+    check_same_shape,
+    check_width,
+)
+from kernwright.ops.definition import Op
+from kernwright.ops.modulation_layout import aligned, check_modulation
 from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.outputs import Promise
+
+SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 
 
 def check(call: Call) -> None:
-    x = call.tensors["x"]
-    for name, tensor in call.tensors.items():
-        if not tensor.is_floating_point():
-            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
-    if x.ndim == 0:
-        raise BadArgument("x", "has no dimension to norm over")
-    residual = call.tensors.get("residual")
-    if residual is not None and residual.shape != x.shape:
-        raise BadArgument("residual", f"is {list(residual.shape)}, x is {list(x.shape)}")
+    """Of norm_scale_shift and residual_norm_scale_shift."""
+    x = _checked_tokens(call)
     for name in ("scale", "shift", "gate"):
         if (modulation := call.tensors.get(name)) is not None:
             check_modulation(name, modulation, x)
-    for name in ("weight", "bias"):
-        if (affine := call.tensors.get(name)) is not None and affine.shape != x.shape[-1:]:
-            raise BadArgument(name, f"is {list(affine.shape)}, it must be {list(x.shape[-1:])}, the width of x")
-    norm_type = call.arguments["norm_type"]
-    if norm_type not in ("layer", "rms"):
-        raise BadArgument("norm_type", f"is 'layer' or 'rms', not {norm_type!r}")
-    if "bias" in call.tensors and norm_type == "rms":
-        raise BadArgument("bias", "an RMS norm has no bias")
-    if "bias" in call.tensors and "weight" not in call.tensors:
-        raise BadArgument("bias", "comes only with a weight", "pass a weight of ones")
+    check_affine(call, x)
+    check_bias(call, is_rms=check_norm_type(call))
+
+
+def check_select(call: Call) -> None:
+    """Of the pair with a choice: six rows `[B, D]`, and an index `[B, S]`, each with any axis 1."""
+    x, index = _checked_tokens(call), call.tensors["index"]
+    if x.ndim != 3:
+        raise BadArgument("x", f"is {list(x.shape)}, it must be [B, S, D]")
+    batches, tokens, width = x.shape
+    for name in SETS:
+        if not _broadcasts(own := call.tensors[name], (batches, width)) or own.ndim != 2:
+            raise BadArgument(
+                name, f"is {list(own.shape)}, it must be [{batches}, {width}], a row per batch entry of x"
+            )
+    if index.is_floating_point() or index.is_complex():
+        raise BadArgument("index", f"is {index.dtype}, it must be integers or booleans")
+    if not _broadcasts(index, (batches, tokens)):
+        raise BadArgument("index", f"is {list(index.shape)}, it must be [{batches}, {tokens}], a number per token of x")
+    if (gate := call.tensors.get("residual_gate")) is not None:
+        check_modulation("residual_gate", gate, x)
+    check_affine(call, x)
+    check_bias(call, is_rms=False)
+
+
+def _checked_tokens(call: Call) -> Tensor:
+    x = call.tensors["x"]
+    check_floating(call, but=("index",))
+    check_width(x)
+    if (residual := call.tensors.get("residual")) is not None:
+        check_same_shape("residual", residual, x)
+    return x
+
+
+def _broadcasts(own: Tensor, sizes: tuple[int, ...]) -> bool:
+    return own.ndim <= len(sizes) and all(
+        size in (1, whole) for size, whole in zip(reversed(own.shape), reversed(sizes), strict=False)
+    )
+
+
+def over_places(index: Tensor) -> Tensor:
+    """The index as a modulation of one channel, `[B, S, 1]`."""
+    return aligned(index, 2)[..., None]
+
+
+def chosen_gate_like(x: Tensor, gate0: Tensor, gate1: Tensor) -> Tensor:
+    """A row per token, in the dtype that holds both gates."""
+    return torch.empty_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
+
+
+def chosen_gate_shape(index: Tensor, gate0: Tensor, gate1: Tensor) -> torch.Size:
+    """As the definition has it, where x has no part in it."""
+    return broadcast_shape(over_places(index).shape, *(gate[:, None, :].shape for gate in (gate0, gate1)))
+
+
+def select_promise(op: Op) -> Promise:
+    def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
+        given = dict(zip((own.name for own in op.tensor_parameters), tensors, strict=True))
+        x, index, gate0, gate1 = (given[name] for name in ("x", "index", "gate0", "gate1"))
+        assert x is not None and index is not None and gate0 is not None and gate1 is not None
+        shape, dtype = chosen_gate_shape(index, gate0, gate1), torch.promote_types(gate0.dtype, gate1.dtype)
+        like_x = [torch.empty_like(x, device=device) for _ in op.outputs[:-1]]
+        if shape == x.shape:
+            return *like_x, torch.empty_like(x, dtype=dtype, device=device)
+        return *like_x, torch.empty(shape, dtype=dtype, device=device or x.device)
+
+    return promise

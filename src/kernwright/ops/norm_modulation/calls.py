@@ -12,15 +12,18 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.ops.norm_modulation import traced
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS
+from kernwright.ops.norm_modulation.traced import OPS
 from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
 _plain = DISPATCHERS["norm_scale_shift"]
 _behind_residual = DISPATCHERS["residual_norm_scale_shift"]
-_norm_scale_shift_otherwise = LongWay(_plain, traced.norm_scale_shift)
-_residual_norm_scale_shift_otherwise = LongWay(_behind_residual, traced.residual_norm_scale_shift)
+_norm_scale_shift_otherwise = LongWay(_plain, OPS["norm_scale_shift"])
+_residual_norm_scale_shift_otherwise = LongWay(_behind_residual, OPS["residual_norm_scale_shift"])
+_select, _residual_select = (
+    LongWay(DISPATCHERS[name], OPS[name]) for name in ("norm_scale_shift_select", "residual_norm_scale_shift_select")
+)
 
 
 def norm_scale_shift(
@@ -93,3 +96,58 @@ def residual_norm_scale_shift(
                 raise
     scalars = {"norm_type": norm_type, "eps": eps}
     return _residual_norm_scale_shift_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
+
+
+def norm_scale_shift_select(
+    x: Tensor,
+    scale0: Tensor,
+    shift0: Tensor,
+    gate0: Tensor,
+    scale1: Tensor,
+    shift1: Tensor,
+    gate1: Tensor,
+    index: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    eps: float = 1e-6,
+    backend: Backend | None = None,
+    contract: Contract | None = None,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """LN(x) * (1 + scale) + shift and the gate, `[B, S, D]` both, each token with the set that its index picks.
+
+    The sets are rows `[B, D]`, the index `[B, S]` of integers or booleans: 0 picks the first set, any other number the
+    second, so that no number leads outside them. All else as in norm_scale_shift.
+    """
+    given = (x, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias)
+    return _select.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+
+
+def residual_norm_scale_shift_select(
+    x: Tensor,
+    residual: Tensor,
+    residual_gate: Tensor,
+    scale0: Tensor,
+    shift0: Tensor,
+    gate0: Tensor,
+    scale1: Tensor,
+    shift1: Tensor,
+    gate1: Tensor,
+    index: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    eps: float = 1e-6,
+    backend: Backend | None = None,
+    contract: Contract | None = None,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """r = residual + residual_gate * x; then norm_scale_shift_select of r. Returns y, r and the chosen gate.
+
+    residual_gate has the layouts of scale and shift in norm_scale_shift.
+    """
+    given = (
+        x, residual, residual_gate, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias
+    )  # fmt: skip
+    return _residual_select.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

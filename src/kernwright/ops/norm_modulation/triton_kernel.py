@@ -1,16 +1,17 @@
-"""Norm, scale and shift in Triton, plain and behind a gated residual: what runs on a GPU where there is no nvcc.
+"""Norm, scale and shift in Triton: plain, behind a gated residual, and with a choice of two modulations per token. It
+runs on a GPU where there is no nvcc; the choice has no other kernel yet.
 
 Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
 are squared; then one chain in float32 and one rounding, where the eager chain rounds after each step.
-Bytes a token: x (and residual) read once, y (and their sum) written once, up to a width of HELD; a wider token is read
-three times, the second and third time out of the cache. Modulations that tokens share stay in the cache.
+Bytes a token: x (and residual) read once, y (their sum, the chosen gate) written once, up to a width of HELD; a wider
+token is read three times, the second and third time out of the cache. Modulations that tokens share stay in the cache,
+and of two sets a token reads the one that it picked.
 Share of a copy's bandwidth: not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,162 +19,121 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.modulation_layout import ModulationLayout, layout
-
-HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
+from kernwright.ops.norm_modulation.arguments import chosen_gate_like, over_places
+from kernwright.ops.triton_tokens import (
+    affine,
+    held_statistics,
+    places,
+    read,
+    row_start,
+    rows_of,
+    shape_for,
+    streamed_statistics,
+    token_start,
+    tokens_of,
+    wide,
+    write,
+)
 
 
 @triton.jit
-def _row(start, batch_step, token_step, tokens_per_row, batch, token):
-    """Where each token's row of a modulation begins."""
-    return start + batch * batch_step + token // tokens_per_row * token_step
-
-
-@triton.jit
-def _value(x, residual, gate, column, mask, gate_step, RESIDUAL: tl.constexpr, GATE: tl.constexpr):
-    """What is normed, rounded as it is returned, and widened again."""
+def _value(given, column, mask):
+    """What is normed; rounded as it is returned, and widened again, unless ROUNDS is off."""
+    x, residual, gate, ROUNDS = given
     own = tl.load(x + column, mask, 0.0)
     value = own.to(tl.float32)
-    if RESIDUAL:
-        if GATE:
-            value *= tl.load(gate + column * gate_step, mask, 0.0).to(tl.float32)
-        value += tl.load(residual + column, mask, 0.0).to(tl.float32)
-        value = value.to(own.dtype).to(tl.float32)
+    if residual is not None:
+        if gate is not None:
+            value *= read(gate, column, mask)
+        value += wide(residual, column, mask)
+        if ROUNDS:
+            value = value.to(own.dtype).to(tl.float32)
     return value
 
 
 @triton.jit
-def _modulated(
-    normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr,
-):  # fmt: skip
+def _of_choice(first, second, picked, column, mask):
+    """The first set's value; where there is a second one, that of the set which the token picked."""
+    if second is None:
+        value = read(first, column, mask)
+    else:
+        value = tl.where(picked, read(second, column, mask & picked), read(first, column, mask & (picked == 0)))
+    return value
+
+
+@triton.jit
+def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width):
+    """Of one piece: norm, modulate, and store all that is returned."""
+    scale, shift, scale1, shift1, gate0, gate1 = sets
+    y, total, gate_out = outputs
     inside = column < width
-    if WEIGHT:
-        normed *= tl.load(weight + column, inside, 0.0).to(tl.float32)
-    if BIAS:
-        normed += tl.load(bias + column, inside, 0.0).to(tl.float32)
-    by = tl.load(scale + column * scale_step, there & inside, 0.0).to(tl.float32)
-    to = tl.load(shift + column * shift_step, there & inside, 0.0).to(tl.float32)
-    return normed * (1.0 + by) + to
+    mask = there & inside
+    if total is not None:
+        write(total, column, value, mask)
+    normed = affine((value - mean) * inverse, weight, bias, column, inside)
+    by = _of_choice(scale, scale1, picked, column, mask)
+    to = _of_choice(shift, shift1, picked, column, mask)
+    write(y, column, normed * (1.0 + by) + to, mask)
+    if gate_out is not None:
+        write(gate_out, column, _of_choice(gate0, gate1, picked, column, mask), mask)
 
 
 @triton.jit
 def norm_modulate(
-    x, residual, scale, shift, gate, weight, bias, y, total,
+    x, residual, gate, scale, shift, weight, bias, scale1, shift1, gate0, gate1, index, y, total, gate_out,
     rows, tokens, width, eps,
-    x_batch, x_token, residual_batch, residual_token, y_batch, y_token, total_batch, total_token,
-    scale_batch, scale_token, scale_per, scale_step,
-    shift_batch, shift_token, shift_per, shift_step,
-    gate_batch, gate_token, gate_per, gate_step,
-    RMS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, GATE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
+    RMS: tl.constexpr, ROUNDS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    there = row < rows
-    batch, token = row // tokens, row % tokens
-    x += batch * x_batch + token * x_token
-    y += batch * y_batch + token * y_token
-    scale = _row(scale, scale_batch, scale_token, scale_per, batch, token)
-    shift = _row(shift, shift_batch, shift_token, shift_per, batch, token)
-    if RESIDUAL:
-        residual += batch * residual_batch + token * residual_token
-        total += batch * total_batch + token * total_token
-        if GATE:
-            gate = _row(gate, gate_batch, gate_token, gate_per, batch, token)
+    """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK.
+
+    ROUNDS: what is normed is the sum as it is returned, in x's dtype, not as it was in float32.
+    `scale1`, `shift1`, `gate0`, `gate1`, `index` and `gate_out` come together: any index but 0 picks the second set.
+    """
+    batch, token, there = places(rows, tokens, ROWS)
+    given = (token_start(x, batch, token), token_start(residual, batch, token), row_start(gate, batch, token), ROUNDS)
+    outputs = (token_start(y, batch, token), token_start(total, batch, token), token_start(gate_out, batch, token))
+    sets = (
+        row_start(scale, batch, token), row_start(shift, batch, token), row_start(scale1, batch, token),
+        row_start(shift1, batch, token), row_start(gate0, batch, token), row_start(gate1, batch, token),
+    )  # fmt: skip
+    picked = there
+    if index is not None:
+        picked = tl.load(row_start(index, batch, token)[0], there, 0) != 0
     if HELD_WHOLE:
         column = tl.arange(0, BLOCK)[None, :]
         mask = there & (column < width)
-        value = _value(x, residual, gate, column, mask, gate_step, RESIDUAL, GATE)
-        if RESIDUAL:
-            tl.store(total + column, value.to(total.dtype.element_ty), mask)
-        if not RMS:
-            value -= tl.sum(value, 1, keep_dims=True) / width
-            value = tl.where(mask, value, 0.0)
-        normed = value * tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / width + eps)
-        normed = _modulated(
-            normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step, WEIGHT, BIAS
-        )
-        tl.store(y + column, normed.to(y.dtype.element_ty), mask)
+        value = _value(given, column, mask)
+        mean, inverse = held_statistics(value, mask, width, eps, RMS)
+        _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width)
     else:
-        mean = tl.zeros([ROWS, 1], tl.float32)
-        if not RMS:
-            sums = tl.zeros([ROWS, BLOCK], tl.float32)
-            for start in range(0, width, BLOCK):
-                column = start + tl.arange(0, BLOCK)[None, :]
-                sums += _value(x, residual, gate, column, there & (column < width), gate_step, RESIDUAL, GATE)
-            mean = tl.sum(sums, 1, keep_dims=True) / width
-        squares = tl.zeros([ROWS, BLOCK], tl.float32)
+        mean, inverse = streamed_statistics(_value, given, there, width, eps, RMS, ROWS, BLOCK)
         for start in range(0, width, BLOCK):
             column = start + tl.arange(0, BLOCK)[None, :]
-            mask = there & (column < width)
-            value = _value(x, residual, gate, column, mask, gate_step, RESIDUAL, GATE)
-            if RESIDUAL:
-                tl.store(total + column, value.to(total.dtype.element_ty), mask)
-            value = tl.where(mask, value - mean, 0.0)
-            squares += value * value
-        inverse = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / width + eps)
-        for start in range(0, width, BLOCK):
-            column = start + tl.arange(0, BLOCK)[None, :]
-            mask = there & (column < width)
             # Formed anew rather than read back: what another thread stored is not this thread's to read.
-            value = _value(x, residual, gate, column, mask, gate_step, RESIDUAL, GATE)
-            normed = (value - mean) * inverse
-            normed = _modulated(
-                normed, scale, shift, weight, bias, column, there, width, scale_step, shift_step, WEIGHT, BIAS
-            )
-            tl.store(y + column, normed.to(y.dtype.element_ty), mask)
+            value = _value(given, column, there & (column < width))
+            _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How a width is laid out: tokens a program, columns a piece, warps."""
-
-    rows: int
-    block: int
-    warps: int
-    held_whole: bool
-
-
-def shape_for(width: int) -> Shape:
-    """A table rather than a search: a memory-bound kernel has one good shape a width, and a search costs seconds."""
-    block = triton.next_power_of_2(max(width, 16))
-    if block > HELD:
-        return Shape(1, 4096, 8, False)
-    if block <= 512:  # small tokens: several a program, so that each thread has some 8 values
-        return Shape(max(1, 1024 // block), block, 4, True)
-    return Shape(1, block, {1024: 4, 2048: 4, 4096: 8, 8192: 16}.get(block, 16), True)
-
-
-def _steps(tensor: Tensor) -> tuple[int, int]:
-    return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
-
-
-def _rows_of(modulation: Tensor | None, x: Tensor) -> tuple[int, int, int, int]:
-    own = ModulationLayout() if modulation is None else layout(modulation, x)
-    return own.batch_step, own.token_step, own.tokens_per_row, own.channel_step
-
-
-def _launch(
-    x: Tensor, residual: Tensor | None, scale: Tensor, shift: Tensor, gate: Tensor | None, weight: Tensor | None,
-    bias: Tensor | None, norm_type: str, eps: float, y: Tensor, total: Tensor | None,
+def launch(
+    x: Tensor, residual: Tensor | None, gate: Tensor | None, scale: Tensor, shift: Tensor, weight: Tensor | None,
+    bias: Tensor | None, norm_type: str, eps: float, y: Tensor, total: Tensor | None = None,
+    second: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None, gate_out: Tensor | None = None,
+    rounds: bool = True,
 ) -> None:  # fmt: skip
+    """`second`: the second set's scale and shift, both gates, and the index."""
     if x.numel() == 0:
         return
     width, tokens = x.shape[-1], x.shape[-2]
     rows, shape = x.numel() // width, shape_for(width)
-    grid = (triton.cdiv(rows, shape.rows),)
+    choice: tuple[Any, ...] = (None,) * 5
+    if second is not None:
+        *sets, index = second
+        choice = (*(rows_of(own, x) for own in sets), rows_of(over_places(index), x))
     with torch.cuda.device_of(x):
-        norm_modulate[grid](
-            x, x if residual is None else residual, scale, shift, scale if gate is None else gate,
-            x if weight is None else weight, x if bias is None else bias, y, y if total is None else total,
-            rows, tokens, width, eps,
-            *_steps(x), *(_steps(x) if residual is None else _steps(residual)), *_steps(y),
-            *(_steps(y) if total is None else _steps(total)),
-            *_rows_of(scale, x), *_rows_of(shift, x), *_rows_of(gate, x),
-            RMS=norm_type == "rms", WEIGHT=weight is not None, BIAS=bias is not None, RESIDUAL=residual is not None,
-            GATE=gate is not None, ROWS=shape.rows, BLOCK=shape.block, HELD_WHOLE=shape.held_whole,
-            num_warps=shape.warps,
+        norm_modulate[(triton.cdiv(rows, shape.rows),)](
+            tokens_of(x), tokens_of(residual), rows_of(gate, x), rows_of(scale, x), rows_of(shift, x), weight, bias,
+            *choice, tokens_of(y), tokens_of(total), tokens_of(gate_out), rows, tokens, width, eps,
+            RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
         )  # fmt: skip
 
 
@@ -182,7 +142,7 @@ def norm_scale_shift(
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> Tensor:  # fmt: skip
     y = torch.empty_like(x) if out is None else out
-    _launch(x, None, scale, shift, None, weight, bias, norm_type, eps, y, None)
+    launch(x, None, None, scale, shift, weight, bias, norm_type, eps, y)
     return y
 
 
@@ -192,5 +152,26 @@ def residual_norm_scale_shift(
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
-    _launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total)
+    launch(x, residual, gate, scale, shift, weight, bias, norm_type, eps, y, total)
     return y, total
+
+
+def norm_scale_shift_select(
+    x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
+    index: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    y, gate_out = out or (torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
+    second = (scale1, shift1, gate0, gate1, index)
+    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
+    return y, gate_out
+
+
+def residual_norm_scale_shift_select(
+    x: Tensor, residual: Tensor, residual_gate: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor,
+    scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None = None,
+    bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    y, total, gate_out = out or (torch.empty_like(x), torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
+    second = (scale1, shift1, gate0, gate1, index)
+    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
+    return y, total, gate_out

@@ -3,16 +3,12 @@ kernels, which check for themselves."""
 
 from __future__ import annotations
 
-from kernwright.runtime.call import BadArgument, Call
+from kernwright.ops.argument_checks import check_affine, check_floating, check_width
+from kernwright.runtime.call import Call
 
 
 def check(call: Call) -> None:
     x = call.tensors["x"]
-    for name, tensor in call.tensors.items():
-        if not tensor.is_floating_point():
-            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
-    if x.ndim == 0:
-        raise BadArgument("x", "has no dimension to norm over")
-    for name in ("weight", "bias"):
-        if (affine := call.tensors.get(name)) is not None and affine.shape != x.shape[-1:]:
-            raise BadArgument(name, f"is {list(affine.shape)}, it must be {list(x.shape[-1:])}, the width of x")
+    check_floating(call)
+    check_width(x)
+    check_affine(call, x)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.ops.plain_norm import traced
 from kernwright.ops.plain_norm.implementations import DISPATCHERS
+from kernwright.ops.plain_norm.traced import OPS
 from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
 _layer, _rms = DISPATCHERS["layer_norm"], DISPATCHERS["rms_norm"]
-_layer_norm_otherwise = LongWay(_layer, traced.layer_norm)
-_rms_norm_otherwise = LongWay(_rms, traced.rms_norm)
+_layer_norm_otherwise = LongWay(_layer, OPS["layer_norm"])
+_rms_norm_otherwise = LongWay(_rms, OPS["rms_norm"])
 
 
 def layer_norm(

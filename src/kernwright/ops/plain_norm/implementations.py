@@ -6,21 +6,21 @@ which are fused there, are what runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_modulation.implementations import DTYPES, WIDEST
-from kernwright.ops.norm_modulation.native import outputs_like
 from kernwright.ops.plain_norm import definition, native
 from kernwright.ops.plain_norm.arguments import check
+from kernwright.ops.token_requirements import DTYPES, WIDEST
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.outputs import from_module, like_first
 from kernwright.runtime.requirements import on_cuda, triton_there
 
+OPS = (definition.layer_norm, definition.rms_norm)
+PROMISES = {op.name: like_first(op) for op in OPS}
 MOST_AXES = 15  # before the last one
 
 
@@ -43,26 +43,13 @@ def cuda_library_there(call: Call) -> str | None:
     return native.cuda_library(call.first.dtype).unavailable(architecture(call.first.device))
 
 
-def _triton(name: str) -> Callable[..., Any]:
-    from kernwright.ops.plain_norm import triton_kernel
-
-    own = getattr(triton_kernel, name)
-
-    def run(*arguments: Any, out: Any = None, **scalars: Any) -> Any:
-        (y,) = outputs_like(arguments[0], 1, out)
-        return own(*arguments, **scalars, out=y)
-
-    return run
-
-
 def _implementations(op: Op) -> list[Implementation]:
     load, launch = partial(native.function, op.name), partial(native.shortcut, op.name)
+    triton = partial(from_module, "kernwright.ops.plain_norm.triton_kernel", op, PROMISES[op.name])
     return [
         Implementation("cuda", "close", load, (on_cuda, rows_fit, cuda_library_there), launch),
-        Implementation("triton", "close", partial(_triton, op.name), (triton_there, rows_fit)),
+        Implementation("triton", "close", triton, (triton_there, rows_fit)),
     ]
 
 
-DISPATCHERS = {
-    op.name: Dispatcher(op, _implementations(op), check) for op in (definition.layer_norm, definition.rms_norm)
-}
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

@@ -14,61 +14,46 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.norm_modulation.triton_kernel import shape_for
 from kernwright.ops.plain_norm.rows import batches
+from kernwright.ops.triton_tokens import (
+    affine,
+    held_statistics,
+    places,
+    shape_for,
+    streamed_statistics,
+    token_start,
+    tokens_of,
+    wide,
+    write,
+)
 
 
 @triton.jit
-def _store(y, normed, weight, bias, column, mask, width, WEIGHT: tl.constexpr, BIAS: tl.constexpr):
+def _finish(value, mean, inverse, weight, bias, y, column, there, width):
     inside = column < width
-    if WEIGHT:
-        normed *= tl.load(weight + column, inside, 0.0).to(tl.float32)
-    if BIAS:
-        normed += tl.load(bias + column, inside, 0.0).to(tl.float32)
-    tl.store(y + column, normed.to(y.dtype.element_ty), mask)
+    write(y, column, affine((value - mean) * inverse, weight, bias, column, inside), there & inside)
 
 
 @triton.jit
 def norm_rows(
-    x, weight, bias, y,
-    rows, tokens, width, eps, x_batch, x_token, y_batch, y_token,
-    RMS: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
+    x, weight, bias, y, rows, tokens, width, eps,
+    RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows a program. `HELD_WHOLE`: a row fits BLOCK; otherwise it is walked through in pieces of BLOCK."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    there = row < rows
-    batch, token = row // tokens, row % tokens
-    x += batch * x_batch + token * x_token
-    y += batch * y_batch + token * y_token
+    batch, token, there = places(rows, tokens, ROWS)
+    own, to = token_start(x, batch, token), token_start(y, batch, token)
     if HELD_WHOLE:
         column = tl.arange(0, BLOCK)[None, :]
         mask = there & (column < width)
-        value = tl.load(x + column, mask, 0.0).to(tl.float32)
-        if not RMS:
-            value = tl.where(mask, value - tl.sum(value, 1, keep_dims=True) / width, 0.0)
-        normed = value * tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / width + eps)
-        _store(y, normed, weight, bias, column, mask, width, WEIGHT, BIAS)
+        value = wide(own, column, mask)
+        mean, inverse = held_statistics(value, mask, width, eps, RMS)
+        _finish(value, mean, inverse, weight, bias, to, column, there, width)
     else:
-        mean = tl.zeros([ROWS, 1], tl.float32)
-        if not RMS:
-            sums = tl.zeros([ROWS, BLOCK], tl.float32)
-            for start in range(0, width, BLOCK):
-                column = start + tl.arange(0, BLOCK)[None, :]
-                sums += tl.load(x + column, there & (column < width), 0.0).to(tl.float32)
-            mean = tl.sum(sums, 1, keep_dims=True) / width
-        squares = tl.zeros([ROWS, BLOCK], tl.float32)
+        mean, inverse = streamed_statistics(wide, own, there, width, eps, RMS, ROWS, BLOCK)
         for start in range(0, width, BLOCK):
             column = start + tl.arange(0, BLOCK)[None, :]
-            mask = there & (column < width)
-            value = tl.where(mask, tl.load(x + column, mask, 0.0).to(tl.float32) - mean, 0.0)
-            squares += value * value
-        inverse = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / width + eps)
-        for start in range(0, width, BLOCK):
-            column = start + tl.arange(0, BLOCK)[None, :]
-            mask = there & (column < width)
-            normed = (tl.load(x + column, mask, 0.0).to(tl.float32) - mean) * inverse
-            _store(y, normed, weight, bias, column, mask, width, WEIGHT, BIAS)
+            value = wide(own, column, there & (column < width))
+            _finish(value, mean, inverse, weight, bias, to, column, there, width)
 
 
 def _launch(x: Tensor, weight: Tensor | None, bias: Tensor | None, rms: bool, eps: float, y: Tensor) -> None:
@@ -78,11 +63,8 @@ def _launch(x: Tensor, weight: Tensor | None, bias: Tensor | None, rms: bool, ep
         for own, to in batches(x, y):
             rows = own.shape[0] * own.shape[1]
             norm_rows[(triton.cdiv(rows, shape.rows),)](
-                own, own if weight is None else weight, own if bias is None else bias, to,
-                rows, own.shape[1], width, eps, own.stride(0), own.stride(1), to.stride(0), to.stride(1),
-                RMS=rms, WEIGHT=weight is not None, BIAS=bias is not None,
-                ROWS=shape.rows, BLOCK=shape.block, HELD_WHOLE=shape.held_whole, num_warps=shape.warps,
-            )  # fmt: skip
+                tokens_of(own), weight, bias, tokens_of(to), rows, own.shape[1], width, eps, RMS=rms, **shape.options
+            )
 
 
 def layer_norm(

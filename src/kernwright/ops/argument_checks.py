@@ -1,0 +1,64 @@
+"""Checks that several families share: what is wrong for every implementation, by the argument's name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from kernwright.runtime.call import BadArgument, Call
+
+
+def check_floating(call: Call, but: Collection[str] = ()) -> None:
+    for name, tensor in call.tensors.items():
+        if name not in but and not tensor.is_floating_point():
+            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
+
+
+def check_width(x: Tensor, name: str = "x") -> None:
+    if x.ndim == 0:
+        raise BadArgument(name, "has no dimension to norm over")
+
+
+def check_affine(call: Call, x: Tensor, names: Iterable[str] = ("weight", "bias")) -> None:
+    for name in names:
+        if (affine := call.tensors.get(name)) is not None and affine.shape != x.shape[-1:]:
+            raise BadArgument(name, f"is {list(affine.shape)}, it must be {list(x.shape[-1:])}, the width of x")
+
+
+def check_bias(call: Call, is_rms: bool, bias: str = "bias", weight: str = "weight") -> None:
+    """Only a LayerNorm with a weight has one."""
+    if bias in call.tensors and is_rms:
+        raise BadArgument(bias, "an RMS norm has no bias")
+    if bias in call.tensors and weight not in call.tensors:
+        raise BadArgument(bias, f"comes only with a {weight}", f"pass a {weight} of ones")
+
+
+def check_norm_type(call: Call) -> bool:
+    """Whether it is an RMS norm."""
+    norm_type = call.arguments["norm_type"]
+    if norm_type not in ("layer", "rms"):
+        raise BadArgument("norm_type", f"is 'layer' or 'rms', not {norm_type!r}")
+    return bool(norm_type == "rms")
+
+
+def check_same_shape(name: str, own: Tensor, x: Tensor, x_name: str = "x") -> None:
+    if own.shape != x.shape:
+        raise BadArgument(name, f"is {list(own.shape)}, {x_name} is {list(x.shape)}")
+
+
+def joint_shape(call: Call, names: Sequence[str]) -> torch.Size:
+    """That of several tensors broadcast together; the first that does not fit those before it is named."""
+    first, *others = names
+    shape, so_far = call.tensors[first].shape, first
+    for name in others:
+        own = call.tensors[name]
+        if any(one != two and 1 not in (one, two) for one, two in zip(own.shape[::-1], shape[::-1], strict=False)):
+            raise BadArgument(name, f"is {list(own.shape)}, which does not broadcast with {so_far}, {list(shape)}")
+        shape, so_far = broadcast_shape(shape, own.shape), f"{so_far} and {name}"
+    return shape
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:
+    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call, no-any-return]

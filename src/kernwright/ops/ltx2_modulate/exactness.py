@@ -1,0 +1,78 @@
+"""Whether the exact kernel has the bits of the chain: in what order torch sums a token on a GPU, and how a device is
+asked whether it does.
+
+All of the chain is elementwise but F.rms_norm of x in float32. The order in which that sums a token is no part of
+torch's interface, and may change with any version. By its sources, as far as they were read, a row of N channels, N a
+multiple of 4 up to 2 ** 24 and its start aligned to 16 bytes, is summed so:
+
+- a block of 4 warps (128 threads) a row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
+- within a thread `sum = fma(v, v, sum)` over its channels in their order, from 0: the compiler contracts the product;
+- within a warp by shuffles down, 16, 8, 4, 2, 1 lanes apart: lane 0 has ((0 + 16) + (8 + 24)) + ...;
+- between the warps (0 + 2) + (1 + 3), through shared memory;
+- then one division by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is an approximation;
+- each value is `rsqrt * x`, rounded to float32, before the modulation: products and sums there round one by one, with
+  `1 + scale` in the modulation's dtype.
+
+Every other row (an odd width, a view off 16 bytes) goes through another kernel of torch's, whose order is another.
+
+An order does not depend on what is summed. So the device is asked once for each width: the kernel's norm and torch's
+own, of random rows of many magnitudes, must be equal in every bit. Two orders agree by chance on a row now and then,
+not on hundreds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from kernwright.ops.definition import Op
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import reference_function
+from kernwright.runtime.outputs import Promise, from_module
+
+ROWS = 512
+MODULE = "kernwright.ops.ltx2_modulate.triton_kernel"
+
+
+def sums_as_torch(call: Call) -> str | None:
+    """A requirement: the device has shown that the kernel sums as torch does."""
+    x = call.first
+    if x.shape[-1] % 4:
+        return f"x is {x.shape[-1]} wide, no multiple of 4: torch sums such a token in an order of its own"
+    if call.arguments["eps"] < torch.finfo(torch.float32).tiny:
+        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
+    if torch.cuda.is_current_stream_capturing():
+        return "a graph is being captured, where the device cannot be asked how torch sums"
+    if not shown(x.device, x.shape[-1]):
+        return f"torch {torch.__version__} sums tokens of {x.shape[-1]} channels in another order on {x.device}"
+    return None
+
+
+@cache
+def shown(device: torch.device, width: int) -> bool:
+    from kernwright.ops.ltx2_modulate import triton_kernel
+
+    generator = torch.Generator(device).manual_seed(width)
+    magnitudes = 10 ** (torch.rand(ROWS, 1, generator=generator, device=device) * 8 - 4)
+    rows = torch.randn(ROWS, width, generator=generator, device=device) * magnitudes
+    nothing = torch.zeros(1, device=device)
+    with torch.no_grad():
+        own = triton_kernel.rms_modulate(rows, nothing, nothing, exact=True)
+        return torch.equal(own, F.rms_norm(rows, (width,), None, 1e-6))
+
+
+def exact_function(op: Op, promise: Promise) -> Callable[..., Any]:
+    """The exact kernel; for tokens that torch itself sums otherwise, which only their address tells, the chain."""
+    own, chain = from_module(MODULE, op, promise), reference_function(op)
+
+    def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
+        x = tensors[0]
+        if x.dtype == torch.float32 and x.data_ptr() % 16:
+            return chain(*tensors, **scalars, out=out)
+        return own(*tensors, **scalars, exact=True, out=out)
+
+    return run

@@ -1,0 +1,46 @@
+"""The ways to run LTX-2's modulated norms, and what each asks of a call.
+
+Two are Triton's: a close one, and one that sums a token as torch does on a GPU. That one is exact where the device at
+hand shows it (`exactness.py`); elsewhere `contract="exact"` runs the chain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from kernwright.ops.definition import Op
+from kernwright.ops.ltx2_modulate import definition
+from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
+from kernwright.ops.ltx2_modulate.exactness import MODULE, exact_function, sums_as_torch
+from kernwright.ops.token_requirements import tokens_fit
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.outputs import from_module
+from kernwright.runtime.requirements import on_cuda, triton_there
+
+OPS = (definition.rms_modulate, definition.dual_modulate, definition.dual_modulate_from_table)
+PROMISES = {op.name: promise_of(op) for op in OPS}
+
+
+def modulated_tokens_fit(call: Call) -> str | None:
+    """What every fused kernel asks of the tensors."""
+    tensors: list[Tensor] = list(call.tensors.values())
+    for name, shape in zip(call.op.outputs, result_shapes(call.op.name, tensors), strict=True):
+        if shape != call.first.shape:
+            return f"{name} is {list(shape)}, x is {list(call.first.shape)}"
+    return tokens_fit(call, modulations=MODULATIONS)
+
+
+def _implementations(op: Op) -> list[Implementation]:
+    load = partial(from_module, MODULE, op, PROMISES[op.name])
+    exactly = partial(exact_function, op, PROMISES[op.name])
+    return [
+        Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
+        Implementation("triton", "exact", exactly, (on_cuda, triton_there, modulated_tokens_fit, sums_as_torch)),
+    ]
+
+
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

@@ -1,0 +1,148 @@
+"""What Triton kernels over tokens share: where tokens and modulations lie, their statistics, and a program's shape.
+
+A kernel takes tokens as (data, batch step, token step) and modulations as (data, batch step, token step, tokens a row,
+channel step); what a call does not have is None, and the kernel is compiled without it.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kernwright.ops.modulation_layout import layout
+
+HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
+
+Tokens = tuple[Tensor, int, int] | None
+Rows = tuple[Tensor, int, int, int, int] | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a width is laid out: tokens a program, columns a piece, warps."""
+
+    rows: int
+    block: int
+    warps: int
+    held_whole: bool
+
+    @property
+    def options(self) -> dict[str, int | bool]:
+        """As kernels call them."""
+        return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
+
+
+def shape_for(width: int) -> Shape:
+    """A table rather than a search: a memory-bound kernel has one good shape a width, and a search costs seconds."""
+    block = triton.next_power_of_2(max(width, 16))
+    if block > HELD:
+        return Shape(1, 4096, 8, False)
+    if block <= 512:  # small tokens: several a program, so that each thread has some 8 values
+        return Shape(max(1, 1024 // block), block, 4, True)
+    return Shape(1, block, {1024: 4, 2048: 4, 4096: 8, 8192: 16}.get(block, 16), True)
+
+
+def steps(tensor: Tensor) -> tuple[int, int]:
+    """From one batch entry of `[B, S, D]` or `[S, D]` to the next, and from one token to the next."""
+    return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
+
+
+def tokens_of(tensor: Tensor | None) -> Tokens:
+    return None if tensor is None else (tensor, *steps(tensor))
+
+
+def rows_of(modulation: Tensor | None, x: Tensor) -> Rows:
+    if modulation is None:
+        return None
+    own = layout(modulation, x)
+    return modulation, own.batch_step, own.token_step, own.tokens_per_row, own.channel_step
+
+
+@triton.jit
+def places(rows, tokens, ROWS: tl.constexpr):
+    """This program's tokens: the batch entry of each, its place there, and whether there is one at all."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    return row // tokens, row % tokens, row < rows
+
+
+@triton.jit
+def token_start(own, batch, token):
+    if own is None:
+        start = None
+    else:
+        data, batch_step, token_step = own
+        start = data + batch * batch_step + token * token_step
+    return start
+
+
+@triton.jit
+def row_start(own, batch, token):
+    """Where each token's row of a modulation begins, and how far apart its channels lie."""
+    if own is None:
+        row = None
+    else:
+        data, batch_step, token_step, tokens_per_row, channel_step = own
+        row = data + batch * batch_step + token // tokens_per_row * token_step, channel_step
+    return row
+
+
+@triton.jit
+def read(row, column, mask):
+    start, channel_step = row
+    return tl.load(start + column * channel_step, mask, 0.0).to(tl.float32)
+
+
+@triton.jit
+def wide(tokens, column, mask):
+    return tl.load(tokens + column, mask, 0.0).to(tl.float32)
+
+
+@triton.jit
+def write(tokens, column, value, mask):
+    tl.store(tokens + column, value.to(tokens.dtype.element_ty), mask)
+
+
+@triton.jit
+def affine(normed, weight, bias, column, inside):
+    """Weight and bias are the same for every token, so they are read for one."""
+    if weight is not None:
+        normed *= wide(weight, column, inside)
+    if bias is not None:
+        normed += wide(bias, column, inside)
+    return normed
+
+
+@triton.jit
+def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
+    """Of tokens held whole: what is taken from each value, and what the rest is multiplied with."""
+    mean = tl.zeros([value.shape[0], 1], tl.float32)
+    if not RMS:
+        mean = tl.sum(value, 1, keep_dims=True) / width
+        value = tl.where(mask, value - mean, 0.0)
+    return mean, tl.rsqrt(tl.sum(value * value, 1, keep_dims=True) / width + eps)
+
+
+@triton.jit
+def streamed_statistics(
+    value_of: tl.constexpr, given, there, width, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The same of tokens in pieces of BLOCK; `value_of(given, column, mask)` is a piece, formed anew in each pass and 0
+    outside its mask."""
+    mean = tl.zeros([ROWS, 1], tl.float32)
+    if not RMS:
+        sums = tl.zeros([ROWS, BLOCK], tl.float32)
+        for start in range(0, width, BLOCK):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            sums += value_of(given, column, there & (column < width))
+        mean = tl.sum(sums, 1, keep_dims=True) / width
+    squares = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)[None, :]
+        mask = there & (column < width)
+        value = tl.where(mask, value_of(given, column, mask) - mean, 0.0)
+        squares += value * value
+    return mean, tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / width + eps)

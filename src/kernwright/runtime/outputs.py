@@ -1,0 +1,57 @@
+"""What a call of an op returns: as a graph is promised it, as a kernel is given it, and as `out=` must be."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import Op
+from kernwright.runtime.call import BadArgument
+
+# Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
+Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
+
+
+def like_first(op: Op) -> Promise:
+    """Every output as the first tensor is."""
+
+    def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
+        first = tensors[0]
+        assert first is not None
+        return tuple(torch.empty_like(first, device=device) for _ in op.outputs)
+
+    return promise
+
+
+def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) -> tuple[Tensor, ...]:
+    """New outputs, or those that were given, which must be as promised and have no gaps in their last axis."""
+    if out is None:
+        return promise(tensors, None)
+    outs = (out,) if isinstance(out, Tensor) else tuple(out)
+    for name, own, wanted in zip(op.outputs, outs, promise(tensors, "meta"), strict=True):
+        if own.shape != wanted.shape or own.dtype != wanted.dtype:
+            found, expected = f"{own.dtype} {list(own.shape)}", f"{wanted.dtype} {list(wanted.shape)}"
+            raise BadArgument("out", f"{name} is {found}, the result is {expected}")
+        if own.shape[-1] > 1 and own.stride(-1) != 1:
+            raise BadArgument("out", f"{name} has a last axis with gaps")
+    return outs
+
+
+def given_back(outputs: Sequence[Tensor]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def from_module(module: str, op: Op, promise: Promise) -> Callable[..., Any]:
+    """The function of the op's name in a module of kernels, with its outputs made or checked before it is called."""
+    own = getattr(importlib.import_module(module), op.name)
+
+    def run(*tensors: Tensor | None, out: Any = None, **scalars: Any) -> Any:
+        outs = taken(op, promise, tensors, out)
+        own(*tensors, **scalars, out=given_back(outs))
+        return given_back(outs)
+
+    return run

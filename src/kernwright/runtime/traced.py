@@ -1,0 +1,91 @@
+"""An op as a torch.library op: what torch.compile puts into a graph in place of a call that it cannot look into, and
+what a mode, a transform or a tensor of another class (a fake one, say) meets, which then goes its own way.
+
+What runs when the graph runs follows the preference of that moment. A call that trains never leads here; where somebody
+differentiates the op all the same, its reference runs once more for the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.ops.definition import Op
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.outputs import Promise, given_back
+
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+def schema(op: Op) -> str:
+    """Tensors, scalars, backend and contract, all by position."""
+    tensors = [f"Tensor{'?' if own.optional else ''} {own.name}" for own in op.tensor_parameters]
+    scalars = [f"{_KINDS[type(default)]} {name}" for name, default in op.scalar_defaults.items()]
+    results = ", ".join(["Tensor"] * len(op.outputs))
+    arguments = ", ".join([*tensors, *scalars, "str? backend", "str? contract"])
+    return f"({arguments}) -> {results if len(op.outputs) == 1 else f'({results})'}"
+
+
+def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
+    """Registers `kernwright::<name>`. `promise` says what comes out, where nothing runs."""
+    op, tensors = dispatcher.op, len(dispatcher.op.tensor_parameters)
+
+    def run(*arguments: Any) -> Any:
+        """Where every watcher has had its turn: the short way, or the dispatcher. The public call would lead back."""
+        given, scalars, backend, contract = arguments[:tensors], arguments[tensors:-2], *arguments[-2:]
+        first = given[0]
+        launch = dispatcher.latest(backend, contract)
+        if launch is not None and type(first) is Tensor and not first.is_meta and not torch.is_grad_enabled():
+            outs = promise(given, None)
+            if launch(*given, *scalars, *outs):
+                return given_back(outs)
+        return _as_promised(dispatcher.run(given, _named(op, scalars), backend, contract), promise(given, "meta"))
+
+    def fake(*arguments: Any) -> Any:
+        """A graph is refused for the same reasons as a call."""
+        dispatcher.check(Call.of(op, arguments[:tensors], _named(op, arguments[tensors:-2])))
+        return given_back(promise(arguments[:tensors], None))
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs[:tensors])
+        ctx.scalars = inputs[tensors:-2]
+
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.enable_grad():
+            given = [
+                None if tensor is None else tensor.detach().requires_grad_(needed)
+                for tensor, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+            ]
+            result = op.reference(*given, **_named(op, ctx.scalars))
+        results = (result,) if isinstance(result, Tensor) else tuple(result or ())
+        # What is merely handed on (a gate, say) may depend on nothing that trains.
+        reached = [pair for pair in zip(results, gradients, strict=True) if pair[0].requires_grad]
+        wanted = [tensor for tensor in given if tensor is not None and tensor.requires_grad]
+        outputs, weights = [pair[0] for pair in reached], [pair[1] for pair in reached]
+        found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
+        own = [next(found) if tensor is not None and tensor.requires_grad else None for tensor in given]
+        return (*own, *(None for _ in ctx.scalars), None, None)
+
+    made = torch.library.custom_op(f"kernwright::{op.name}", run, mutates_args=(), schema=schema(op))
+    made.register_fake(fake)
+    made.register_autograd(backward, setup_context=setup_context)
+    return made
+
+
+def _named(op: Op, scalars: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(op.scalar_defaults, scalars, strict=True))
+
+
+def _as_promised(result: Any, promised: Sequence[Tensor]) -> Any:
+    """A reference may lay its results out in a way of its own; a graph was promised another."""
+    results = (result,) if isinstance(result, Tensor) else tuple(result)
+    return given_back(
+        [
+            own if own.stride() == wanted.stride() else torch.empty_like(wanted, device=own.device).copy_(own)
+            for own, wanted in zip(results, promised, strict=True)
+        ]
+    )

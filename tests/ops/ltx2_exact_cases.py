@@ -1,0 +1,72 @@
+"""Calls of LTX-2's modulated norms that ask for the chain's bits. On a GPU they are held to torch's own; in Triton's
+interpreter, where torch sums in another order, the exact kernel is held to a twin that spells out that order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import ltx2_modulate_cases
+import numpy as np
+import torch
+import torch.nn.functional as F
+from ltx2_modulate_cases import Case
+from token_cases import BF16, FP16, FP32, arguments
+from torch import Tensor
+
+from kernwright.ops.registry import shipped_ops
+
+FAMILY = "ltx2_modulate"
+WANTED = (
+    "mixed",
+    "dual mixed",
+    "table torch.bfloat16 torch.float32",
+    "table torch.bfloat16 torch.bfloat16",
+    "dual gaps",
+)
+CASES = {name: ltx2_modulate_cases.CASES[name] for name in WANTED} | {
+    case.name: case
+    for case in (
+        Case("width 4", width=4, tokens=6, dtype=FP32, shift=("token", FP32)),
+        Case("width 516", width=516, tokens=3, batch=1, dtype=FP16, scale=("token", FP16)),
+        Case("width 2048", width=2048, tokens=3, batch=1, scale=("token", BF16), shift=("token", BF16)),
+        Case("width 4100", width=4100, tokens=2, batch=1, dtype=FP32, scale=("number", FP32), shift=("one", BF16)),
+        Case("dual width 16400", width=16400, tokens=1, batch=1, second=True),
+    )
+}
+
+
+def normed_in_torchs_order(x: Tensor, shape: Any, weight: None, eps: float) -> Tensor:
+    """F.rms_norm as a GPU's threads share it out. Extended precision and one rounding stand for a fused product."""
+    width = x.shape[-1]
+    groups = F.pad(x.float(), (0, -width % 512)).unflatten(-1, (-1, 128, 4)).numpy().astype(np.longdouble)
+    sums = np.zeros((*groups.shape[:-3], 128), np.float32)
+    for turn in range(groups.shape[-3]):
+        for channel in range(4):
+            value = groups[..., turn, :, channel]
+            sums = (value * value + sums).astype(np.float32)
+    lanes = sums.reshape(*sums.shape[:-1], 4, 32)
+    for apart in (16, 8, 4, 2, 1):
+        lanes = lanes[..., :apart] + lanes[..., apart:]
+    warps = lanes[..., 0]
+    total = (warps[..., 0] + warps[..., 2]) + (warps[..., 1] + warps[..., 3])
+    inverse = 1 / np.sqrt(total / np.float32(width) + np.float32(eps))  # as the interpreter has it
+    return torch.from_numpy(inverse)[..., None] * x.float()
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    given, op = arguments(case, device), shipped_ops()[case.op]
+    if device == "cpu":
+        from kernwright.ops.ltx2_modulate import triton_kernel
+
+        run = partial(getattr(triton_kernel, case.op), exact=True)
+        with mock.patch.object(F, "rms_norm", normed_in_torchs_order):
+            expected = op.reference(*given, **case.scalars)
+        found = run(*given, **case.scalars)
+    else:
+        expected, found = op.reference(*given, **case.scalars), run(*given, **case.scalars, contract="exact")
+    pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
+    for own, wanted in zip(*pairs, strict=True):
+        assert torch.equal(own, wanted), f"{case.name}: {int((own != wanted).sum())} elements differ in their bits"

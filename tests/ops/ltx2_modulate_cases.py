@@ -1,0 +1,101 @@
+"""Calls that every implementation of LTX-2's modulated norms is held to, by the judge's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from token_cases import BF16, FP16, FP32, Drawing, How, hold
+from torch import Tensor
+
+from kernwright.ops.registry import shipped_ops
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: x's sizes and dtype, each modulation's layout and dtype; or the dtypes of a table and an embedding."""
+
+    name: str
+    batch: int = 2
+    tokens: int = 6
+    width: int = 64
+    dtype: torch.dtype = BF16
+    scale: How = ("row", BF16)
+    shift: How = ("row", BF16)
+    second: bool = False
+    table: tuple[torch.dtype, torch.dtype] | None = None  # of the embedding, and of the table
+    per_token: bool = False  # an embedding for each token
+    gaps: bool = False
+    flat: bool = False
+    offset: float = 0.5
+
+    @property
+    def op(self) -> str:
+        return "dual_modulate_from_table" if self.table else "dual_modulate" if self.second else "rms_modulate"
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        return {"eps": 1e-6}
+
+    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
+        own = Drawing(
+            self.name, self.batch, self.tokens, self.width, 1, self.dtype, device=device, offset=self.offset,
+            gaps=self.gaps, flat=self.flat,
+        )  # fmt: skip
+        x = own.tokens()
+        if self.table is not None:
+            embedding = own.draw(self.batch, self.tokens if self.per_token else 1, 4 * self.width) / 4
+            table = own.draw(4, self.width) / 4
+            dtypes = zip((embedding, table), self.table, strict=True)
+            temb, rows = (given.to(dtype).to(device) for given, dtype in dtypes)
+            return {"x": x, "temb_scale_shift": temb, "scale_shift_table": rows}
+        names = ("scale0", "shift0", "scale1", "shift1") if self.second else ("scale", "shift")
+        return {"x": x} | {
+            name: own.modulation(self.scale if name.startswith("scale") else self.shift) for name in names
+        }
+
+
+def cases() -> list[Case]:
+    def both(name: str, **more: Any) -> Iterator[Case]:
+        yield Case(name, **more)
+        yield Case(f"dual {name}", second=True, **more)
+
+    found: list[Case] = []
+    for layout in ("number", "one", "channel", "row", "token", "tokens of one", "flat tokens", "column", "expanded"):
+        found.append(Case(f"{layout} modulation", scale=(layout, BF16), shift=(layout, FP32)))
+    found.append(Case("dual chunk", second=True, scale=("chunk", BF16), shift=("chunk", BF16)))
+    for dtype in (BF16, FP16, FP32):
+        found += both(f"{dtype}", dtype=dtype, scale=("token", dtype), shift=("token", dtype))
+        for table in (BF16, FP16, FP32):
+            found.append(Case(f"table {dtype} {table}", dtype=FP16, table=(dtype, table), per_token=dtype == FP16))
+    found += both("mixed", dtype=FP16, scale=("row", BF16), shift=("token", FP32))
+    for width in (1, 7, 129, 2048):
+        found += both(f"width {width}", width=width, tokens=3)
+        found.append(Case(f"table width {width}", width=width, tokens=3, table=(BF16, BF16)))
+    found += both("width 16390", width=16390, tokens=2, batch=1)
+    found.append(Case("table width 65536", width=65536, tokens=1, batch=1, table=(BF16, FP32)))
+    found += both("gaps", gaps=True, width=96, shift=("token", BF16))
+    found.append(Case("table gaps odd", gaps=True, width=97, dtype=FP32, table=(BF16, BF16)))
+    found.append(Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)))
+    found.append(Case("far from zero", dtype=FP32, offset=1000.0, width=513, scale=("row", FP32), shift=("row", FP32)))
+    found += both("no tokens", tokens=0)
+    found.append(Case("table no batch", batch=0, table=(BF16, BF16)))
+    return found
+
+
+CASES = {case.name: case for case in cases()}
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    """It rounds where the chain does, so it is far closer to the chain than the rounding of a modulation is wide."""
+
+    def watched(*given: Any, **scalars: Any) -> Any:
+        found = run(*given, **scalars)
+        eager = shipped_ops()[case.op].call(case.tensors(device), case.scalars)
+        for own, wanted in zip((found,) if isinstance(found, Tensor) else found, eager, strict=True):
+            torch.testing.assert_close(own, wanted, atol=2e-6, rtol=1e-5)
+        return found
+
+    hold(case, watched, device)

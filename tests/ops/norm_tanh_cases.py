@@ -1,0 +1,96 @@
+"""Calls that every implementation of norm_tanh_mul_add and its twin is held to, by the judge's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from token_cases import BF16, FP16, FP32, Drawing, How, hold
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: x's sizes and dtype, each modulation's layout and dtype."""
+
+    name: str
+    batch: int = 2
+    tokens: int = 6
+    width: int = 64
+    frames: int = 3
+    dtype: torch.dtype = BF16
+    norm_type: str = "rms"
+    scale: How = ("row", BF16)
+    shift: How = ("token", BF16)
+    scale2: How | None = None  # with one it is the twin with a second norm
+    weight: torch.dtype | None = None
+    bias: torch.dtype | None = None
+    gaps: bool = False
+    flat: bool = False
+    offset: float = 0.5
+    reach: float = 1.0  # of what goes into the tanh
+
+    @property
+    def op(self) -> str:
+        return "norm_tanh_mul_add" if self.scale2 is None else "norm_tanh_mul_add_norm_scale"
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        return {"norm_type": self.norm_type, "eps": 1e-5}
+
+    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
+        own = Drawing(
+            self.name, self.batch, self.tokens, self.width, self.frames, self.dtype, device=device, offset=self.offset,
+            gaps=self.gaps, flat=self.flat,
+        )  # fmt: skip
+        given: dict[str, Tensor | None] = {
+            "x": own.tokens(),
+            "scale": own.modulation(self.scale) * self.reach,
+            "shift": own.modulation(self.shift),
+            "weight": own.affine(self.weight, 1),
+            "bias": own.affine(self.bias, 0),
+        }
+        if self.scale2 is not None:
+            given["scale2"] = own.modulation(self.scale2)
+            given |= {"weight2": own.affine(self.weight, 1), "bias2": own.affine(self.bias, 0)}
+        return given
+
+
+def cases() -> list[Case]:
+    def both(name: str, **more: Any) -> Iterator[Case]:
+        yield Case(name, **more)
+        yield Case(f"twice {name}", scale2=more.get("scale", ("row", BF16)), **more)
+
+    found: list[Case] = []
+    for layout in ("number", "batch", "frame", "column", "expanded", "chunk"):
+        found.append(
+            Case(f"twice {layout} modulation", scale=(layout, BF16), shift=(layout, FP32), scale2=(layout, FP16))
+        )
+    for dtype in (BF16, FP16, FP32):
+        for norm_type in ("layer", "rms"):
+            more = {"dtype": dtype, "norm_type": norm_type, "scale": ("row", dtype), "shift": ("token", dtype)}
+            found.append(Case(f"{norm_type} {dtype}", **more))
+            found += both(
+                f"{norm_type} {dtype} weight", **more, weight=FP32, bias=dtype if norm_type == "layer" else None
+            )
+    for reach in (0.01, 3.0, 400.0):  # near zero, across the seam, and where tanh is one
+        found.append(Case(f"reach {reach}", dtype=FP32, scale=("token", FP32), shift=("token", FP32), reach=reach))
+    for number, width in enumerate((1, 7, 129, 3840)):
+        found += both(f"width {width}", width=width, tokens=3, frames=1, norm_type=("rms", "layer")[number % 2])
+    found += both("width 16390", width=16390, tokens=2, batch=1, frames=1, norm_type="layer", weight=BF16)
+    found.append(Case("twice width 65536", width=65536, tokens=1, batch=1, frames=1, scale2=("row", BF16)))
+    found += both("gaps", gaps=True, width=96)
+    found += both("gaps odd", gaps=True, width=97, dtype=FP32, shift=("token", FP32), norm_type="layer")
+    found.append(Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)))
+    found.append(Case("no tokens", tokens=0, frames=1))
+    found.append(Case("twice no batch", batch=0, frames=1, scale2=("row", BF16)))
+    return found
+
+
+CASES = {case.name: case for case in cases()}
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    hold(case, run, device)

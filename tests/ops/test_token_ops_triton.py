@@ -1,0 +1,124 @@
+"""The Triton kernels of the ops over tokens that have no other kernel yet: every case in the interpreter by the judge's
+rule, and compiled for an H200 without one."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+import torch
+from compiled_kernels import narrow_accesses, ptx_of
+from interpreted_cases import interpreted_families
+from token_cases import FAMILIES, arguments, every_case
+
+import kernwright
+from kernwright import ops
+from kernwright.ops.registry import shipped_ops
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, str | None]]:
+    return interpreted_families(FAMILIES)
+
+
+@pytest.mark.parametrize(("family", "name"), every_case())
+def test_every_case_is_close(family: str, name: str, outcomes: dict[str, dict[str, str | None]]) -> None:
+    assert outcomes[family][name] is None
+
+
+SHARED = {"norm_modulate": "norm_modulation", "modulate": "modulation"}  # kernels of one family that others run
+# A kernel's name, and a case for each way through it: tokens held whole, and in pieces.
+COMPILED = [
+    ("norm_select", "norm_modulate", "residual width 3072"),
+    ("norm_select", "norm_modulate", "residual width 16400"),
+    ("norm_tanh", "gated_norm", "twice width 3840"),
+    ("norm_tanh", "gated_norm", "twice width 65536"),
+    ("ltx2_modulate", "rms_modulated", "dual width 2048"),
+    ("ltx2_modulate", "rms_modulated", "table width 65536"),
+    ("ltx2_exact", "rms_modulated_exactly", "width 2048"),
+    ("ernie", "norm_modulate", "residual width 4096"),
+    ("ernie", "modulate", "gate width 4096"),
+]
+
+
+@pytest.mark.parametrize(("family", "kernel", "name"), COMPILED)
+def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str) -> None:
+    cases: Any = importlib.import_module(f"{family}_cases")
+    own = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton_kernel")
+    where = importlib.import_module(f"kernwright.ops.{SHARED.get(kernel, own.__name__.split('.')[-2])}.triton_kernel")
+    case = cases.CASES[name]
+    scalars = {**case.scalars, "exact": True} if kernel.endswith("exactly") else case.scalars
+    ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **scalars))
+    narrow = narrow_accesses(ptx, "ld.global")
+    if family == "ltx2_exact":  # torch's order is of four channels a thread: 8 bytes
+        narrow = [line for line in narrow if ".v2.b32" not in line]
+    if family == "norm_select":  # its index is a number a token
+        narrow = [line for line in narrow if ".b32" not in line or ".v2" in line]
+    assert not narrow and not narrow_accesses(ptx, "st.global")  # 16 bytes at a time
+    if kernel in ("modulate", "rms_modulated_exactly"):  # exact ones: no product is fused but where the kernel says so
+        fused = re.findall(r"\bfma\.\S*", ptx)
+        assert fused == ["fma.rn.f32"] * (4 if kernel == "rms_modulated_exactly" else 0)
+        assert not re.search(r"\b(mul|add)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
+
+
+X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
+REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
+    ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX[:, :1]], "the chosen gate is [2, 1, 32], x is [2, 4, 32]"),
+    ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX.to(torch.uint16)], "index is torch.uint16"),
+    ("norm_scale_shift_select", [X, *[ROW.double()] * 6, INDEX], "scale0 is torch.float64"),
+    ("residual_norm_scale_shift_select", [X, X.half(), ROW, *[ROW] * 6, INDEX], "residual is torch.float16, x is"),
+    ("norm_tanh_mul_add", [torch.zeros(1, 1, 65537), ROW[0, 0], ROW[0, 0]], "x is 65537 wide, over 65536"),
+    ("norm_tanh_mul_add", [X, X.mT.contiguous().mT, X], "scale has a last axis with gaps"),
+    ("rms_modulate", [X[:1], X[:, :1], X[0]], "y is [2, 4, 32], x is [1, 4, 32]"),
+    ("rms_modulate", [X[0], X[:1], X[0]], "y is [1, 4, 32], x is [4, 32]"),
+    ("dual_modulate_from_table", [X, X[:, :1].repeat(1, 1, 4).double(), X[0]], "temb_scale_shift is torch.float64"),
+    ("ernie_norm_modulate", [X, ROW[:, None, None], ROW[0], ROW[0]], "y is [2, 2, 4, 32], x is [2, 4, 32]"),
+    ("ernie_norm_modulate", [X, ROW[:1], ROW[0], ROW[0]], "weight is [1, 32], not [32]"),
+    ("ernie_residual_gate", [X, X[:, :1], ROW[0]], "update is [2, 1, 32], residual is [2, 4, 32]"),
+    ("ernie_residual_gate", [X, X.bfloat16(), ROW[0]], "Triton's interpreter does not round bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("op", "given", "why"), REFUSED)
+def test_what_the_kernels_do_not_take_runs_the_reference(
+    op: str, given: list[torch.Tensor], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    found = kernwright.explain(op, *given)
+    assert found.chosen is not None and found.chosen.backend == "torch"
+    assert why in str(found.answers[0].refusal)
+    assert all(isinstance(own, torch.Tensor) for own in getattr(ops, op)(*given, backend="torch"))
+
+
+def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernwright.ops.ltx2_modulate import exactness
+    from kernwright.runtime.call import Call
+
+    def refusal(width: int = 32, shows: bool = True, **scalars: float) -> str:
+        monkeypatch.setattr(exactness, "shown", lambda device, own: shows)
+        x = torch.zeros(1, 4, width)
+        return str(exactness.sums_as_torch(Call.of(shipped_ops()["rms_modulate"], (x, x, x), scalars)))
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert refusal() == "None"
+    assert "no multiple of 4" in refusal(width=30)
+    assert "eps is no normal number" in refusal(eps=0.0)
+    assert "in another order on cpu" in refusal(shows=False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert "a graph is being captured" in refusal()
+
+
+def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:
+    from kernwright.ops.ltx2_modulate import exactness
+    from kernwright.ops.ltx2_modulate.implementations import PROMISES
+
+    op = shipped_ops()["rms_modulate"]
+    run = exactness.exact_function(op, PROMISES[op.name])
+    x, out = torch.randn(4 * 64 + 1)[1:].view(1, 4, 64), torch.empty(1, 4, 64)
+    assert x.data_ptr() % 16 == 4
+    assert run(x, x, x, eps=1e-6, out=out) is out
+    assert torch.equal(out, op.call({"x": x, "scale": x, "shift": x}, {})[0])

@@ -1,0 +1,115 @@
+"""What cases of ops over tokens share: how their tensors are drawn, and the judge's own rule that holds a call."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from kernwright.judge.contract import Expected, compare
+from kernwright.ops.registry import shipped_ops
+from kernwright.tasks.task import Tolerance
+
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+TOLERANCES = {BF16: 0.05, FP16: 0.05, FP32: 1e-5}
+How = tuple[str, torch.dtype]  # a modulation's layout and dtype
+
+
+class Case(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def offset(self) -> float: ...
+    @property
+    def scalars(self) -> dict[str, Any]: ...
+    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]: ...
+
+
+class Drawing:
+    """Tensors of one case. Drawn on the CPU, so that every device sees the same numbers."""
+
+    def __init__(
+        self, name: str, batch: int, tokens: int, width: int, frames: int, dtype: torch.dtype, *, device: str = "cpu",
+        offset: float = 0.5, gaps: bool = False, flat: bool = False,
+    ) -> None:  # fmt: skip
+        """`gaps`: tokens lie apart, and batches behind each other in another order. `flat`: they are `[S, D]`."""
+        self.batch, self.token_count, self.width, self.frames = batch, tokens, width, frames
+        self.dtype, self.device, self.offset, self.gaps, self.flat = dtype, device, offset, gaps, flat
+        self.generator = torch.Generator().manual_seed(sum(map(ord, name)))
+
+    def draw(self, *sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=self.generator)
+
+    def tokens(self) -> Tensor:
+        def drawn(*sizes: int) -> Tensor:
+            return (self.draw(*sizes) * 2 + self.offset).to(self.dtype).to(self.device)
+
+        if self.flat:
+            return drawn(self.token_count, self.width)
+        if self.gaps:  # [S, B, D + 5] turned around and cut
+            return drawn(self.token_count, self.batch, self.width + 5).transpose(0, 1)[..., 2 : 2 + self.width]
+        return drawn(self.batch, self.token_count, self.width)
+
+    def modulation(self, how: How) -> Tensor:
+        layout, dtype = how
+        b, s, d = self.batch, self.token_count, self.width
+        if layout == "expanded":
+            return (self.draw(1) / 4).to(dtype).to(self.device).expand(d)
+        if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection: rows far apart
+            return self.modulation(("chunk rows", dtype))[:, None, :]
+        if layout == "chunk rows":
+            return (self.draw(b, 6 * d) / 4).to(dtype).to(self.device).chunk(6, dim=-1)[1]
+        sizes: tuple[int, ...] = {
+            "number": (), "one": (1,), "channel": (d,), "batch": (b, d), "row": (b, 1, d), "single": (1, 1, d),
+            "token": (b, s, d), "tokens of one": (1, s, d), "frame": (b, self.frames, 1, d),
+            "frame of one": (1, self.frames, 1, d), "column": (b, s, 1), "flat tokens": (s, d), "batch of one": (1, d),
+            "numbers": (b, 1),
+        }[layout]  # fmt: skip
+        return (self.draw(*sizes) / 4).to(dtype).to(self.device)
+
+    def affine(self, dtype: torch.dtype | None, around: float) -> Tensor | None:
+        return None if dtype is None else (self.draw(self.width) / 4 + around).to(dtype).to(self.device)
+
+
+def hold(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    """Held to the contract `close`, as the judge holds a candidate to it."""
+    tensors = case.tensors(device)
+    op = shipped_ops()[case.op]
+    kept = {name: None if tensor is None else tensor.clone() for name, tensor in tensors.items()}
+    oracles, eagers = op.oracle(tensors, case.scalars), op.call(tensors, case.scalars)
+    result = run(*(tensors[parameter.name] for parameter in op.tensor_parameters), **case.scalars)
+    results = (result,) if isinstance(result, Tensor) else tuple(result)
+    assert len(results) == len(op.outputs)
+    for name, own, oracle, eager in zip(op.outputs, results, oracles, eagers, strict=True):
+        assert (own.shape, own.dtype, own.device) == (eager.shape, eager.dtype, eager.device), name
+        limit = TOLERANCES[own.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
+        if own.numel():
+            expected = Expected.of(oracle.cpu(), eager.cpu())
+            finding = compare(own.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
+            assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
+    for name, tensor in tensors.items():
+        assert tensor is None or torch.equal(tensor, kept[name]), f"{name} was changed"
+
+
+def arguments(case: Case, device: str = "cpu") -> list[Tensor | None]:
+    tensors = case.tensors(device)
+    return [tensors[parameter.name] for parameter in shipped_ops()[case.op].tensor_parameters]
+
+
+FAMILIES = (
+    "norm_select",
+    "norm_tanh",
+    "ltx2_modulate",
+    "ernie",
+)  # of cases whose ops have Triton kernels and no others
+
+
+def every_case() -> list[tuple[str, str]]:
+    return [(family, name) for family in FAMILIES for name in importlib.import_module(f"{family}_cases").CASES]
