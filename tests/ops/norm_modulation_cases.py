@@ -80,6 +80,9 @@ def cases() -> list[Case]:
     found += both("gaps odd", gaps=True, width=97, dtype=FP32)
     found += both("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16))
     found += both("far from zero", dtype=FP32, offset=1000.0, width=513)
+    # With modulations in float32 too: nothing else rounds, so a mean that is off shows.
+    fine = {"scale": ("row", FP32), "shift": ("row", FP32)}
+    found += both("some way from zero", dtype=FP32, offset=100.0, width=3072, tokens=40, frames=5, **fine)
     found += both("one token", batch=1, tokens=1, frames=1)
     found += both("many tokens", batch=3, tokens=700, width=40, frames=7, scale=("frame", BF16))
     found += both("no tokens", tokens=0, frames=1, scale=("row", BF16))

@@ -41,33 +41,20 @@ SUMS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl
 
 
 @triton.jit
-def _start(modulation, batch, token):
-    """Of scale, shift and, where they come from a table, its two rows."""
-    if modulation is None:
-        found = None
-    else:
-        scale, shift, scale_row, shift_row = modulation
-        found = (
-            row_start(scale, batch, token), row_start(shift, batch, token),
-            row_start(scale_row, batch, token), row_start(shift_row, batch, token),
-        )  # fmt: skip
-    return found
-
-
-@triton.jit
-def _summed(own, row, column, mask, SUM: tl.constexpr):
-    value = read(own, column, mask)
+def _summed(own, row, batch, token, column, mask, SUM: tl.constexpr):
+    """Scale or shift; where they come from a table, their sum with its row."""
+    value = read(row_start(own, batch, token), column, mask)
     if row is not None:
-        value = (read(row, column, mask) + value).to(SUM).to(tl.float32)
+        value = (read(row_start(row, batch, token), column, mask) + value).to(SUM).to(tl.float32)
     return value
 
 
 @triton.jit
-def _modulated(normed, modulation, column, mask, SUM: tl.constexpr):
+def _modulated(normed, modulation, batch, token, column, mask, SUM: tl.constexpr):
     scale, shift, scale_row, shift_row = modulation
     own: tl.constexpr = scale[0].dtype.element_ty if scale_row is None else SUM
-    gain = (1.0 + _summed(scale, scale_row, column, mask, SUM)).to(own).to(tl.float32)
-    return normed * gain + _summed(shift, shift_row, column, mask, SUM)
+    gain = (1.0 + _summed(scale, scale_row, batch, token, column, mask, SUM)).to(own).to(tl.float32)
+    return normed * gain + _summed(shift, shift_row, batch, token, column, mask, SUM)
 
 
 @triton.jit
@@ -81,25 +68,28 @@ def rms_modulated(
     `y1` come together.
     """
     batch, token, there = places(rows, tokens, ROWS)
-    x, y0, y1 = token_start(x, batch, token), token_start(y0, batch, token), token_start(y1, batch, token)
-    first, second = _start(first, batch, token), _start(second, batch, token)
+    x, y0, y1 = (
+        token_start(x, batch, token),
+        token_start(y0, batch, token),
+        y1 if y1 is None else token_start(y1, batch, token),
+    )
     if HELD_WHOLE:
         column = tl.arange(0, BLOCK)[None, :]
         mask = there & (column < width)
         value = wide(x, column, mask)
         _, inverse = held_statistics(value, mask, width, eps, True)
-        write(y0, column, _modulated(value * inverse, first, column, mask, SUM), mask)
-        if second is not None:
-            write(y1, column, _modulated(value * inverse, second, column, mask, SUM), mask)
+        write(y0, column, _modulated(value * inverse, first, batch, token, column, mask, SUM), mask)
+        if y1 is not None:
+            write(y1, column, _modulated(value * inverse, second, batch, token, column, mask, SUM), mask)
     else:
         _, inverse = streamed_statistics(wide, x, there, width, eps, True, ROWS, BLOCK)
         for start in range(0, width, BLOCK):
             column = start + tl.arange(0, BLOCK)[None, :]
             mask = there & (column < width)
             normed = wide(x, column, mask) * inverse
-            write(y0, column, _modulated(normed, first, column, mask, SUM), mask)
-            if second is not None:
-                write(y1, column, _modulated(normed, second, column, mask, SUM), mask)
+            write(y0, column, _modulated(normed, first, batch, token, column, mask, SUM), mask)
+            if y1 is not None:
+                write(y1, column, _modulated(normed, second, batch, token, column, mask, SUM), mask)
 
 
 @triton.jit
@@ -130,16 +120,19 @@ def rms_modulated_exactly(
 ):  # fmt: skip
     """A token a program, of four warps as torch has them; compiled without fusion, but for the sum's own."""
     batch, token, there = places(rows, tokens, 1)
-    x, y0, y1 = token_start(x, batch, token), token_start(y0, batch, token), token_start(y1, batch, token)
-    first, second = _start(first, batch, token), _start(second, batch, token)
+    x, y0, y1 = (
+        token_start(x, batch, token),
+        token_start(y0, batch, token),
+        y1 if y1 is None else token_start(y1, batch, token),
+    )
     inverse = tl.rsqrt(tl.div_rn(_squares_in_torchs_order(x, width), width.to(tl.float32)) + eps)
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)[None, :]
         mask = there & (column < width)
         normed = inverse * wide(x, column, mask)
-        write(y0, column, _modulated(normed, first, column, mask, SUM), mask)
-        if second is not None:
-            write(y1, column, _modulated(normed, second, column, mask, SUM), mask)
+        write(y0, column, _modulated(normed, first, batch, token, column, mask, SUM), mask)
+        if y1 is not None:
+            write(y1, column, _modulated(normed, second, batch, token, column, mask, SUM), mask)
 
 
 def _launch(

@@ -188,7 +188,13 @@ void run_tokens(const Problem& p, int64_t first, int64_t end) {
       if (weight.given())
         for (int64_t c = 0; c < width; ++c) gain[c] *= weight.values()[c];
     }
-    const float mean = p.is_rms ? 0.f : mean_of(value.data(), width);
+    float mean = 0.f;
+    if (!p.is_rms) {
+      // Far from zero the first mean is off by its own roundings: what is left of it once values are centred is small.
+      const float first = mean_of(value.data(), width);
+      for (int64_t c = 0; c < width; ++c) value[c] -= first;
+      mean = mean_of(value.data(), width);
+    }
     const float inverse = 1.f / std::sqrt(mean_square_of(value.data(), mean, width) + p.eps);
     T* y = row(p.y);
     for (int64_t c = 0; c < width; ++c) y[c] = narrow<T>((value[c] - mean) * inverse * gain[c] + offset[c]);

@@ -90,12 +90,25 @@ def norm_modulate(
     `scale1`, `shift1`, `gate0`, `gate1`, `index` and `gate_out` come together: any index but 0 picks the second set.
     """
     batch, token, there = places(rows, tokens, ROWS)
-    given = (token_start(x, batch, token), token_start(residual, batch, token), row_start(gate, batch, token), ROUNDS)
-    outputs = (token_start(y, batch, token), token_start(total, batch, token), token_start(gate_out, batch, token))
+    given = (
+        token_start(x, batch, token),
+        residual if residual is None else token_start(residual, batch, token),
+        gate if gate is None else row_start(gate, batch, token),
+        ROUNDS,
+    )
+    outputs = (
+        token_start(y, batch, token),
+        total if total is None else token_start(total, batch, token),
+        gate_out if gate_out is None else token_start(gate_out, batch, token),
+    )
     sets = (
-        row_start(scale, batch, token), row_start(shift, batch, token), row_start(scale1, batch, token),
-        row_start(shift1, batch, token), row_start(gate0, batch, token), row_start(gate1, batch, token),
-    )  # fmt: skip
+        row_start(scale, batch, token),
+        row_start(shift, batch, token),
+        scale1 if scale1 is None else row_start(scale1, batch, token),
+        shift1 if shift1 is None else row_start(shift1, batch, token),
+        gate0 if gate0 is None else row_start(gate0, batch, token),
+        gate1 if gate1 is None else row_start(gate1, batch, token),
+    )
     picked = there
     if index is not None:
         picked = tl.load(row_start(index, batch, token)[0], there, 0) != 0

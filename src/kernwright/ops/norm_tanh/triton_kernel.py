@@ -78,11 +78,15 @@ def gated_norm(
     `scale2` and `y2` come together: without them there is no second norm.
     """
     batch, token, there = places(rows, tokens, ROWS)
-    x, y, y2 = token_start(x, batch, token), token_start(y, batch, token), token_start(y2, batch, token)
+    x, y, y2 = (
+        token_start(x, batch, token),
+        token_start(y, batch, token),
+        y2 if y2 is None else token_start(y2, batch, token),
+    )
     scale, shift, scale2 = (
         row_start(scale, batch, token),
         row_start(shift, batch, token),
-        row_start(scale2, batch, token),
+        scale2 if scale2 is None else row_start(scale2, batch, token),
     )
     gated = (x, weight, bias, scale, shift)
     if HELD_WHOLE:
