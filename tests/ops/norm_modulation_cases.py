@@ -124,7 +124,7 @@ def cases() -> list[Case]:
 def shape_cases() -> list[Case]:
     """What brings a call to each CUDA kernel: widths with rows of x's dtype, with float32 rows, and with mixed ones."""
     found: list[Case] = []
-    for width in (200, 768, 1536, 2048, 3072, 4096, 5120, 6144, 20000):
+    for width in (200, 768, 1536, 2048, 2056, 3072, 4096, 4200, 5120, 6144, 20000):
         found += both(f"own rows {width}", tokens=2, batch=1, width=width, scale=("row", BF16))
     for width in (60, 120, 1280, 12000, 20000, 33000):
         tokens, own, mixed = 3 + 3000 // width, ("row", FP32), ("row", BF16)

@@ -674,8 +674,8 @@ Kernel kernel_of(const Variant& v) {
       if (v.vector == 1) return small<1, kElementsOfSmallOdd, 32, 1>;
       return v.lanes == 8 ? small_of<8>(v.tokens) : v.lanes == 16 ? small_of<16>(v.tokens) : small_of<32>(v.tokens);
     case Kind::kOdd:
-      // Registers for four blocks are not enough for a residual's elements, or for float32 modulations.
-      if (v.lanes <= kThreadsOfOdd) return odd<kThreadsOfOdd, kResidual || kSize == 4 ? 3 : 4>;
+      // A residual's elements, and float32 modulations, take the registers of a fourth block.
+      if (v.lanes <= kThreadsOfOdd) return odd<kThreadsOfOdd, kSize == 4 ? 2 : kResidual ? 3 : 4>;
       return odd<most_threads_of_odd(kType), 1>;
     case Kind::kStreamed:
       return v.vector == 1 ? streamed<1> : streamed<kWidestVector>;

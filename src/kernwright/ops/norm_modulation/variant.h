@@ -170,7 +170,7 @@ inline void find_rows(const Problem& p, Variant* own) {
   }
 }
 
-inline int ceil_of(int64_t whole, int64_t part) { return static_cast<int>((whole + part - 1) / part); }
+inline int64_t ceil_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
 inline bool can_hold(const HeldShape& shape, int64_t vectors) {
   const int64_t beside = 32 * shape.warps;
@@ -183,7 +183,7 @@ inline bool find_held(const Problem& p, Variant* own) {
   for (own->shape = 0; own->shape < shapes.count; ++own->shape) {
     const HeldShape& shape = shapes.first[own->shape];
     if (shape.rows != own->rows || (shape.is_for_tokens && !is_per_token(p)) || !can_hold(shape, vectors)) continue;
-    own->lanes = 32 * (shape.is_exact ? shape.warps : ceil_of(vectors, 32 * shape.vectors));
+    own->lanes = 32 * (shape.is_exact ? shape.warps : static_cast<int>(ceil_of(vectors, 32 * shape.vectors)));
     return true;
   }
   return false;
@@ -204,13 +204,14 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
     own.lanes = own.vector > 1 ? kSmallestLanes : 32;
     while (own.lanes < vectors && own.lanes < 32) own.lanes *= 2;
     own.groups = kThreadsOfSmall / own.lanes;
-    const bool can_pair = own.vector > 1 && !p.has_residual && !is_per_token(p);
+    const int64_t pairs = 2 * own.groups, idle = ceil_of(p.tokens, pairs) * pairs - p.tokens;  // of short batches
+    const bool can_pair = own.vector > 1 && !p.has_residual && !is_per_token(p) && idle <= p.tokens / 8;
     if (can_pair && all_tokens * own.lanes > thresholds.threads_to_pair) own.tokens = 2;
   } else if (own.vector > 1 && !is_small && find_held(p, &own)) {
     own.kind = Kind::kHeld;
   } else if (own.vector == 1 && !is_small && p.width <= kElementsOfOdd * most_threads_of_odd(p.type)) {
     own.kind = Kind::kOdd;
-    own.lanes = 32 * ceil_of(p.width, 32 * kElementsOfOdd);
+    own.lanes = 32 * static_cast<int>(ceil_of(p.width, 32 * kElementsOfOdd));
   }
   return own;
 }
