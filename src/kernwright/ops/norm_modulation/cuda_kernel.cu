@@ -184,7 +184,7 @@ struct Token {
   // Numbers may stand beside weight and bias: see find_rows.
   static constexpr bool kHasNumbers = kModulated && kRow == Type::kFloat32;
   // Scale and shift always are, weight and bias may be.
-  [[maybe_unused]] static constexpr bool kIsThere = kModulated && !kHasNumbers;
+  static constexpr bool kIsThere = kModulated && !kHasNumbers;
   using Piece = Raw<16>;
   using RowPiece = Raw<kRowBytes>;
 
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
   const Own own{w};
   const Problem& p = w.problem;
   if (own.batch >= p.batches) return;
-  const bool is_affine = !kModulated || (Own::kHasNumbers && w.is_affine);
+  const bool is_affine = !Own::kIsThere && w.is_affine;
   const Modulation& scale = is_affine ? p.weight : p.scale;
   const Modulation& shift = is_affine ? p.bias : p.shift;
 
@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
         own.template widen_row<Own::kIsThere>(shift, i, by.offset);
       }
       // A scale has one added; a weight has not, but where there is none it is one.
-      const float constant = !Own::kIsThere && is_affine && scale.data ? 0.f : 1.f;
+      const float constant = is_affine && scale.data ? 0.f : 1.f;
 #pragma unroll
       for (int j = 0; j < kElements; ++j) {
         by.gain[j] += constant;
