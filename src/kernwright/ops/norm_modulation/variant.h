@@ -29,7 +29,7 @@ struct HeldShape {
   // (195 tokens: 2.9 us, asked for afterwards 3.4). They take registers, so wide tokens ask afterwards.
   bool is_early;
   bool is_for_tokens;  // only where each token has rows of its own, which no cache has
-  bool is_exact;       // these warps, filled but for the last vectors, which saves a third of all instructions; else up to
+  bool is_exact;       // these warps, filled but for the last vectors, which saves a quarter of all instructions; else up to
   int vectors;         // a thread
   int warps;
   int least_blocks;  // a multiprocessor: what a thread may have of registers follows from it
@@ -39,7 +39,7 @@ struct HeldShape {
 constexpr HeldShape kHalfShapes[] = {
     {RowKind::kOwn, true, false, true, 3, 2, 16},  // 1536 wide
     {RowKind::kOwn, true, false, true, 4, 2, 12},  // 2048 wide
-    {RowKind::kOwn, true, false, true, 3, 4, 8},   // 3072 wide: 0.96 of a copy; with a ninth block registers spill
+    {RowKind::kOwn, true, false, true, 3, 4, 8},   // 3072 wide: 0.96 of a copy
     {RowKind::kOwn, true, false, true, 4, 4, 6},   // 4096 wide
     {RowKind::kOwn, true, false, true, 5, 4, 5},   // 5120 wide: 0.96
     {RowKind::kOwn, false, false, false, 4, 16, 3},  // 16384 wide: 0.90; early, one block is left, and 0.64
@@ -86,7 +86,7 @@ constexpr int kThreadsOfStreamed = 1024;
 // From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
 struct Thresholds {
   // An output beyond half of an H200's second-level cache: stored to leave it first, so that what others read stays (27,030
-  // tokens 3072 wide: 82 us, stored plainly 85). A smaller one is left there for whoever reads it next.
+  // tokens 3072 wide, rows late: 82 us, stored plainly 85). A smaller one is left there for whoever reads it next.
   int64_t bytes_to_stream = 24 << 20;
   // Threads of small tokens beyond what 132 multiprocessors hold at once: two tokens a thread then hide each other's
   // latency (16,384 rows of 128: 4.2 us, one by one 4.4; 1,320 rows: 2.1 and 1.9).
