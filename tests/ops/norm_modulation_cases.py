@@ -84,6 +84,9 @@ def cases() -> list[Case]:
     # With modulations in float32 too: nothing else rounds, so a mean that is off shows.
     fine = {"scale": ("row", FP32), "shift": ("row", FP32)}
     found += both("some way from zero", dtype=FP32, offset=100.0, width=3072, tokens=40, frames=5, **fine)
+    for width, tokens in ((128, 40), (3073, 20), (40_000, 4)):
+        name = f"some way from zero {width}"
+        found += both(name, dtype=FP32, offset=100.0, width=width, tokens=tokens, frames=2, **fine)
     found += both("one token", batch=1, tokens=1, frames=1)
     found += both("many tokens", batch=3, tokens=700, width=40, frames=7, scale=("frame", BF16))
     found += both("no tokens", tokens=0, frames=1, scale=("row", BF16))

@@ -6,10 +6,11 @@
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s (x and residual in, both outputs
 // out). Modulations per channel or batch row are read by each block, out of the cache; per token they add their own D
 // elements each.
-// Share of a copy's bandwidth, of these shapes of kernel on an H200 before they took strides, batches and every dtype:
-// 0.98 for 27,030 tokens 3072 wide in bfloat16 (82.3 us), 0.96 behind a residual (165.7 us), 0.96 for 44,100 tokens 5120
-// wide (224 us), 0.93 for 8,640 in float32 (91.5 us), 1.04 for 18,144 tokens 3072 wide with a row of modulation each (103
-// us), 0.69 for 8,424 tokens 3073 wide (59 us), 0.97 for 648,720 rows of 128 (83 us).
+// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: 0.99 for 27,030 tokens 3072 wide in bfloat16
+// (81.2 us), 0.97 for 44,100 tokens 5120 wide (222 us), 1.04 for 18,144 tokens 3072 wide with a row of modulation each (103
+// us), 0.88 with float32 rows (37,800 tokens 5120 wide), 0.91 behind a residual (27,030 tokens 3072 wide, 175 us), 0.99 for
+// 8,640 tokens 5120 wide in float32 (86.8 us, before means were corrected), 0.99 for 648,720 rows of 128 (81 us), 0.46 for
+// 8,424 tokens of odd width (3073: 88 us). Small calls are bound by latency: 195 tokens 3072 wide take 2.9 us.
 //
 // A token lies in the registers of its threads from the load to the store. A block has one token, and many short blocks
 // on a multiprocessor keep loads in flight: while one reduces, others load. Threads of a token meet once: each warp centres
@@ -137,13 +138,22 @@ __device__ __forceinline__ float lanes_sum(float value) {
   return value;
 }
 
+// A float32 mean far from zero is off by its own roundings, by more than the eager chain's where sums are as long as here.
+// So in float32 what is left once values are centred is summed too; rounded to half that width nobody would see it.
+constexpr bool kFine = kType == Type::kFloat32;
+
 struct Statistics {
-  float mean, inverse;  // of the standard deviation, or of the root of the mean square
+  float near, lacking;  // the mean is their sum
+  float inverse;        // of the standard deviation, or of the root of the mean square
+
+  // How far a number lies from the mean.
+  __device__ __forceinline__ float from_mean(float value) const { return (value - near) - lacking; }
 };
 
-// What a warp knows of its part of a token. For an RMS norm the mean is 0, and nobody looks at sum and count.
-__device__ __forceinline__ float4 part_of(float sum, float mean, float squares, int count) {
-  return make_float4(sum, mean, squares, static_cast<float>(count));
+// What a warp knows of its part of a token: the sum of its values (kFine: of what centring left of them), what they were
+// centred about, and their squares about that. For an RMS norm that is 0, and nobody looks at sum and count.
+__device__ __forceinline__ float4 part_of(float sum, float about, float squares, int count) {
+  return make_float4(sum, about, squares, static_cast<float>(count));
 }
 
 // A mean about which to centre need not be exact: what it is off by is accounted for.
@@ -158,10 +168,18 @@ __device__ __forceinline__ Statistics combined(const float4* parts, const Work& 
   const int lane = threadIdx.x % kLanes;
   const float4 own = lane < static_cast<int>(blockDim.x / 32) ? parts[lane] : make_float4(0.f, 0.f, 0.f, 0.f);
   const bool is_rms = w.problem.is_rms;
-  const float mean = is_rms ? 0.f : lanes_sum<kLanes>(own.x) * w.per_element;
-  const float apart = own.y - mean;
-  const float squares = lanes_sum<kLanes>(is_rms ? own.z : fmaf(apart * apart, own.w, own.z));
-  return {mean, rsqrtf(squares * w.per_element + w.problem.eps)};
+  Statistics of{0.f, 0.f, 0.f};
+  if constexpr (kFine) {
+    if (!is_rms) of.near = parts[0].y, of.lacking = lanes_sum<kLanes>(fmaf(own.y - of.near, own.w, own.x)) * w.per_element;
+    const float apart = of.from_mean(own.y);
+    of.inverse = is_rms ? own.z : fmaf(apart, fmaf(apart, own.w, 2.f * own.x), own.z);
+  } else {
+    of.near = is_rms ? 0.f : lanes_sum<kLanes>(own.x) * w.per_element;
+    const float apart = own.y - of.near;
+    of.inverse = is_rms ? own.z : fmaf(apart * apart, own.w, own.z);
+  }
+  of.inverse = rsqrtf(lanes_sum<kLanes>(of.inverse) * w.per_element + w.problem.eps);
+  return of;
 }
 
 // ---- one token a block, in registers --------------------------------------------------------------------------------
@@ -298,13 +316,17 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
         load_gate(p, own.batch, own.token, own.column(i), gate);
       }
       x[i] = summed<kElements>(x[i], residual[i], gate);
-      store_raw(to + i * own.threads * 16, x[i]);
+      if (w.is_streaming) {
+        store_streaming(to + i * own.threads * 16, x[i]);
+      } else {
+        store_raw(to + i * own.threads * 16, x[i]);
+      }
     }
   }
 
   float values[kPacked ? 1 : kVectors][kElements];
   const int count = own.count();
-  float sum = 0.f, about = 0.f, squares = 0.f;
+  float sum = 0.f, about = 0.f, left = 0.f, squares = 0.f;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     float(&own_values)[kElements] = values[kPacked ? 0 : i];
@@ -326,12 +348,14 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
       two[j % 2] = fmaf(own_values[j], own_values[j], two[j % 2]);
     }
     squares += own.holds(i) ? two[0] + two[1] : 0.f;
+    if constexpr (kFine) left += own.holds(i) ? sum_of<kElements>(own_values) : 0.f;
   }
   squares = lanes_sum<32>(squares);
+  if (kFine && !p.is_rms) sum = lanes_sum<32>(left);
   if (own.thread % 32 == 0) parts[own.thread / 32] = part_of(sum, about, squares, count);
   __syncthreads();
   const Statistics of = combined<Own::kOf.warps>(parts, w);
-  const float rest = ((kPacked ? 0.f : about) - of.mean) * of.inverse;
+  const float rest = of.from_mean(kPacked ? 0.f : about) * of.inverse;
 
   char* to = address(p.y, own.batch, own.token, own.thread * kElements);
 #pragma unroll
@@ -425,6 +449,16 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
       sum += sum_of<kVector>(values[i]);
     }
     if (!p.is_rms) mean = lanes_sum<kLanes>(sum) * w.per_element;
+    if (kFine && !p.is_rms) {
+      float left = 0.f;
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) values[i][j] -= mean;
+        left += column(i) < p.width ? sum_of<kVector>(values[i]) : 0.f;
+      }
+      mean = lanes_sum<kLanes>(left) * w.per_element;  // of what the first one left
+    }
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
 #pragma unroll
@@ -515,7 +549,7 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
     }
   }
 
-  float values[kCount][1], sum = 0.f, about = 0.f, squares = 0.f;
+  float values[kCount][1], sum = 0.f, about = 0.f, left = 0.f, squares = 0.f;
   int count = 0;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -532,14 +566,16 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
   for (int i = 0; i < kCount; ++i) {
     values[i][0] -= about;
     squares = column_of(i) < p.width ? fmaf(values[i][0], values[i][0], squares) : squares;
+    if constexpr (kFine) left += column_of(i) < p.width ? values[i][0] : 0.f;
   }
   squares = lanes_sum<32>(squares);
+  if (kFine && !p.is_rms) sum = lanes_sum<32>(left);
   if (thread % 32 == 0) parts[thread / 32] = part_of(sum, about, squares, count);
   __syncthreads();
   const Statistics of = combined<kMostThreads / 32>(parts, w);
 
   if (kModulated && w.rows == RowKind::kOwn && !w.is_affine) {  // all loads are under way at once: no branch is between them
-    const float rest = (about - of.mean) * of.inverse;
+    const float rest = of.from_mean(about) * of.inverse;
     const int64_t scale = row_start(p.scale, batch, token), shift = row_start(p.shift, batch, token);
     Affine<1> by[kCount];
 #pragma unroll
@@ -563,7 +599,7 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
     by.load(p, batch, token, column);
     float value[1];
     widen<kType, 1>(load_written<kSize>(here + column * kSize), value);
-    value[0] = fmaf((value[0] - of.mean) * of.inverse, by.gain[0], by.offset[0]);
+    value[0] = fmaf(of.from_mean(value[0]) * of.inverse, by.gain[0], by.offset[0]);
     store_raw(address(p.y, batch, token, column), narrow(value));
   }
 }
@@ -612,7 +648,8 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
         sum += sum_of<kVector>(values);
       }
     }
-    const float mean = p.is_rms ? 0.f : block_sum(sum) * w.per_element;
+    const float near = p.is_rms ? 0.f : block_sum(sum) * w.per_element;
+    float lacking = 0.f;
     auto again = [&](int column, float(&values)[kVector]) {
       RawOf<kType, kVector> raw;
       if constexpr (kResidual) {
@@ -622,16 +659,18 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
       }
       widen<kType, kVector>(raw, values);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) values[i] -= mean;
+      for (int i = 0; i < kVector; ++i) values[i] = (values[i] - near) - lacking;
     };
-    float squares = 0.f;
+    float squares = 0.f, left = 0.f;
     for (int column = first; column < p.width; column += stride) {
       float values[kVector];
       again(column, values);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) squares = fmaf(values[i], values[i], squares);
+      if constexpr (kFine) left += sum_of<kVector>(values);
     }
-    const float inverse = rsqrtf(block_sum(squares) * w.per_element + p.eps);
+    if (kFine && !p.is_rms) lacking = block_sum(left) * w.per_element;
+    const float inverse = rsqrtf(fmaf(-lacking, lacking, block_sum(squares) * w.per_element) + p.eps);
     for (int column = first; column < p.width; column += stride) {
       float values[kVector];
       again(column, values);

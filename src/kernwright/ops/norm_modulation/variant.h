@@ -45,19 +45,22 @@ constexpr HeldShape kHalfShapes[] = {
     {RowKind::kOwn, false, false, false, 4, 16, 3},  // 16384 wide: 0.90; early, one block is left, and 0.64
     {RowKind::kOwn, false, false, false, 8, 32, 1},  // 65536 wide: 0.80
     {RowKind::kFloat, true, true, false, 2, 20, 1},
-    {RowKind::kFloat, false, false, false, 4, 32, 1},
+    {RowKind::kFloat, false, false, false, 5, 20, 1},  // 5120 wide: 0.88; 4 vectors a thread 0.82, early 0.52
     {RowKind::kAny, false, false, false, 4, 32, 1},
 };
 // Behind a residual a thread has twice the loads in flight, and two vectors are enough.
 constexpr HeldShape kHalfResidualShapes[] = {
-    {RowKind::kOwn, true, false, false, 2, 32, 1},  // 3072 wide, in 6 warps: 0.96; 5120, in 10: 0.95
+    {RowKind::kOwn, true, false, true, 2, 6, 5},    // 3072 wide: 0.91; of any width 0.83
+    {RowKind::kOwn, true, false, true, 2, 10, 3},   // 5120 wide: 0.89; of any width 0.80
+    {RowKind::kOwn, true, false, false, 2, 32, 1},
     {RowKind::kOwn, false, false, false, 4, 32, 1},
     {RowKind::kFloat, true, true, false, 2, 20, 1},
-    {RowKind::kFloat, false, false, false, 2, 32, 1},
+    {RowKind::kFloat, false, false, false, 4, 20, 1},  // 5120 wide: 0.94; 2 vectors a thread 0.92
     {RowKind::kAny, false, false, false, 2, 32, 1},
 };
 constexpr HeldShape kFloatShapes[] = {
-    {RowKind::kOwn, true, false, false, 4, 32, 1},  // 5120 wide, in 10 warps: 0.93
+    {RowKind::kOwn, true, false, true, 4, 10, 3},   // 5120 wide: 0.99; of any width 0.95
+    {RowKind::kOwn, true, false, false, 4, 32, 1},
     {RowKind::kOwn, false, false, false, 8, 32, 1},
     {RowKind::kAny, false, false, false, 4, 32, 1},
 };
@@ -85,9 +88,9 @@ constexpr int kThreadsOfStreamed = 1024;
 
 // From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
 struct Thresholds {
-  // An output beyond half of an H200's second-level cache: stored to leave it first, so that what others read stays (27,030
-  // tokens 3072 wide, rows late: 82 us, stored plainly 85). A smaller one is left there for whoever reads it next.
-  int64_t bytes_to_stream = 24 << 20;
+  // Outputs from a megabyte on are stored to leave the second-level cache first, so that what others read stays (3072 wide,
+  // 27,030 tokens: 81 us, stored plainly 83; 195 tokens: 2.93 and 3.05; below that there is nothing to gain).
+  int64_t bytes_to_stream = 1 << 20;
   // Threads of small tokens beyond what 132 multiprocessors hold at once: two tokens a thread then hide each other's
   // latency (16,384 rows of 128: 4.2 us, one by one 4.4; 1,320 rows: 2.1 and 1.9).
   int64_t threads_to_pair = 200'000;
