@@ -83,7 +83,7 @@ def test_vectors_are_as_wide_as_every_start_allows(library: Any) -> None:
 def test_rows_go_in_pairs_where_they_fill_their_blocks(library: Any) -> None:
     packed = torch.empty(2000, 3 * 32, 128, dtype=BF16)  # no content, so that it takes no memory
     assert chosen(library, packed[:, 32:64]) == "2000 x 32 small: vector 8, 16 threads, 8 x 2 tokens, streaming"
-    assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens"
+    assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens, streaming"
 
 
 @needs_nvcc
