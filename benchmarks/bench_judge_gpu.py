@@ -236,7 +236,7 @@ def _true_speedup(row: dict[str, Any]) -> float:
 def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) -> None:
     """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
     against events that the worker records inside it."""
-    from kernwright.judge.overhead import overhead_ns
+    from kernwright.judge.overhead import Overhead
     from kernwright.judge.scratch import scratch_folder
     from kernwright.judge.sides import Crew, baseline_side
     from kernwright.judge.timing import SideName, warm_up
@@ -257,13 +257,13 @@ def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) 
                 session.open_loop()
                 session.begin("device")
                 warm_up(session, device.pool(row, 1), "device")
-            overhead = overhead_ns(sessions["again"], "device", calls)
+            overhead = Overhead.of(sessions["again"], "device", calls)
             session, shares = sessions["baseline"], []
             for _ in range(repeats):
                 session.prepare()
                 session.ready()
                 block, _ = session.run(range(calls), with_python=False)
-                shares.append((block.elapsed_ns - overhead) / session.event_ns())
+                shares.append(overhead.taken_off(block.elapsed_ns) / session.event_ns())
             for session in sessions.values():
                 session.close()
         finally:
@@ -276,7 +276,7 @@ def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) 
             "judge's clock over events, median": statistics.median(shares),
             "least": min(shares),
             "most": max(shares),
-            "a block beside its calls, us": overhead / 1e3,
+            "a block beside its calls, us": (overhead.empty_ns + overhead.more_ns) / 1e3,
         },
     )
 

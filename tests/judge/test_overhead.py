@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernwright.judge.block import Block
-from kernwright.judge.overhead import EMPTY_BLOCKS, FULL_BLOCKS, overhead_ns
+from kernwright.judge.overhead import EMPTY_BLOCKS, FULL_BLOCKS, Overhead
 from kernwright.judge.session import OutputsMoved
 from kernwright.tasks.policy import Metric
 
@@ -25,6 +25,7 @@ class ClockedSession:
 
     beyond_ns: list[int | None] = field(default_factory=list)
     tells_events: bool = True
+    call_ns: int = CALL_NS
     asked: list[int] = field(default_factory=list)
 
     def prepare(self) -> None: ...
@@ -39,33 +40,57 @@ class ClockedSession:
         beyond = self.beyond_ns.pop(0)
         if beyond is None:
             raise OutputsMoved
-        return block_of(CALL_NS * len(order) + beyond), None
+        return block_of(self.call_ns * len(order) + beyond), None
 
     def event_ns(self) -> int:
-        return CALL_NS * CALLS
+        return self.call_ns * CALLS
 
 
-def overhead(session: ClockedSession, metric: Metric = "stream") -> float:
-    return overhead_ns(session, metric, CALLS)  # type: ignore[arg-type]
+def overhead(session: ClockedSession, metric: Metric = "stream") -> Overhead:
+    return Overhead.of(session, metric, CALLS)  # type: ignore[arg-type]
 
 
 def test_what_full_blocks_take_beyond_their_events_is_taken_off() -> None:
     session = ClockedSession([500_000, 900_000, 480_000])
-    assert overhead(session, "device") == 500_000, "the middle one: a hiccup does not count"
+    found = overhead(session, "device")
+    assert found == Overhead(EMPTY_NS, 100_000), "the middle one: a hiccup does not count"
     assert session.asked == [CALLS] * FULL_BLOCKS
     assert EMPTY_BLOCKS % 2 and FULL_BLOCKS % 2, "there is a middle one"
 
 
-@pytest.mark.parametrize(("beyond", "taken"), [(100_000, EMPTY_NS), (5_000_000, 3 * EMPTY_NS)])
-def test_events_that_cannot_be_right_do_not_count(beyond: int, taken: float) -> None:
-    assert overhead(ClockedSession([beyond] * FULL_BLOCKS)) == taken
+def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:
+    own = Overhead(200_000, 100_000)
+    assert own.taken_off(6_300_000) / own.taken_off(2_300_000) == pytest.approx(3.0)
+    assert Overhead(200_000).taken_off(800_000) / Overhead(200_000).taken_off(400_000) == pytest.approx(3.0)
+    assert own.taken_off(1_000) > 0, "never below nothing: a logarithm follows"
+    assert Overhead(100_000).taken_off(1_000_000, exchanges=5) == pytest.approx(500_000)
+
+
+def test_around_little_work_little_is_added() -> None:
+    """A side whose blocks are short is not given what only long ones pay for."""
+    own = Overhead(400_000, 100_000)
+    assert own.taken_off(400_000 + 500_000) == pytest.approx(450_000)
+    assert own.taken_off(400_000 + 1_000_000) == pytest.approx(900_000)
+    assert own.taken_off(400_000 + 5_000_000) == pytest.approx(4_900_000)
+    short = [own.taken_off(400_000 + busy) for busy in range(0, 2_000_000, 50_000)]
+    assert short == sorted(short), "more time is never less"
+
+
+def test_a_twin_with_little_work_shows_a_part_of_it() -> None:
+    session = ClockedSession([EMPTY_NS + 50_000] * FULL_BLOCKS, call_ns=5_000)
+    assert overhead(session) == Overhead(EMPTY_NS, 100_000)
+
+
+@pytest.mark.parametrize(("beyond", "more"), [(100_000, 0), (50_000_000, 2 * EMPTY_NS)])
+def test_events_that_cannot_be_right_do_not_count(beyond: int, more: float) -> None:
+    assert overhead(ClockedSession([beyond] * FULL_BLOCKS)).more_ns == more
 
 
 def test_blocks_whose_outputs_moved_show_nothing() -> None:
-    assert overhead(ClockedSession([None, 480_000, None])) == 480_000
-    assert overhead(ClockedSession([None] * FULL_BLOCKS)) == EMPTY_NS
+    assert overhead(ClockedSession([None, 480_000, None])) == Overhead(EMPTY_NS, 80_000)
+    assert overhead(ClockedSession([None] * FULL_BLOCKS)) == Overhead(EMPTY_NS)
 
 
 def test_without_events_and_for_a_call_by_itself_an_empty_block_must_do() -> None:
-    assert overhead(ClockedSession(tells_events=False)) == EMPTY_NS
-    assert overhead(ClockedSession(), "wall") == EMPTY_NS
+    assert overhead(ClockedSession(tells_events=False)) == Overhead(EMPTY_NS)
+    assert overhead(ClockedSession(), "wall") == Overhead(EMPTY_NS)

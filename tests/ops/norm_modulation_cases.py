@@ -54,11 +54,12 @@ class Case:
         return {"norm_type": self.norm_type, "eps": 1e-6, **self.more}
 
 
-def cases() -> list[Case]:
-    def both(name: str, **more: Any) -> Iterator[Case]:
-        yield Case(name, **more)
-        yield Case(f"residual {name}", residual=True, gate=more.get("scale", ("batch", BF16)), **more)
+def both(name: str, **more: Any) -> Iterator[Case]:
+    yield Case(name, **more)
+    yield Case(f"residual {name}", residual=True, gate=more.get("scale", ("batch", BF16)), **more)
 
+
+def cases() -> list[Case]:
     found: list[Case] = []
     layouts = ["number", "one", "channel", "batch", "row", "single", "token", "tokens of one", "frame", "frame of one"]
     for layout in [*layouts, "column", "expanded", "chunk"]:
@@ -83,6 +84,9 @@ def cases() -> list[Case]:
     # With modulations in float32 too: nothing else rounds, so a mean that is off shows.
     fine = {"scale": ("row", FP32), "shift": ("row", FP32)}
     found += both("some way from zero", dtype=FP32, offset=100.0, width=3072, tokens=40, frames=5, **fine)
+    for width, tokens in ((128, 40), (3073, 20), (40_000, 4)):
+        name = f"some way from zero {width}"
+        found += both(name, dtype=FP32, offset=100.0, width=width, tokens=tokens, frames=2, **fine)
     found += both("one token", batch=1, tokens=1, frames=1)
     found += both("many tokens", batch=3, tokens=700, width=40, frames=7, scale=("frame", BF16))
     found += both("no tokens", tokens=0, frames=1, scale=("row", BF16))
@@ -91,7 +95,42 @@ def cases() -> list[Case]:
     return found
 
 
+def shape_cases() -> list[Case]:
+    """What brings a call to each CUDA kernel: widths with rows of x's dtype, with float32 rows, and with mixed ones."""
+    found: list[Case] = []
+    for width in (200, 768, 1536, 2048, 2056, 3072, 4096, 4200, 5120, 6144, 20000):
+        found += both(f"own rows {width}", tokens=2, batch=1, width=width, scale=("row", BF16))
+    for width in (60, 120, 1280, 12000, 20000, 33000):
+        tokens, own, mixed = 3 + 3000 // width, ("row", FP32), ("row", BF16)
+        found += both(f"fp32 rows {width}", tokens=tokens, batch=1, width=width, dtype=FP32, scale=own, shift=own)
+        found += both(
+            f"mixed fp32 rows {width}", tokens=tokens, batch=1, width=width, dtype=FP32, scale=own, shift=mixed
+        )
+    for width in (3072, 20000):
+        for layout in ("row", "token"):
+            rows = (layout, FP32)
+            found += both(f"float {layout}s {width}", tokens=2, batch=1, width=width, scale=rows, shift=rows)
+    found += both("mixed rows 40000", tokens=1, batch=1, frames=1, width=40000, scale=("row", FP32))
+    found += both(
+        "numbers beside an affine", width=1024, weight=FP32, bias=FP32, scale=("one", BF16), shift=("number", BF16)
+    )
+    found.append(Case("a float gate beside numbers and an affine", residual=True, width=1024, tokens=3, weight=FP32,
+                      bias=FP32, gate=("token", FP32), scale=("one", BF16), shift=("one", BF16), frames=1))  # fmt: skip
+    found += both(
+        "numbers beside a weight of x's dtype", width=1024, weight=BF16, scale=("one", BF16), shift=("one", BF16)
+    )
+    for dtype in (BF16, FP32):
+        for width in (24, 120, 248) if dtype == BF16 else (24, 60, 120):  # so many that they go in pairs
+            more = {"scale": ("channel", dtype), "shift": ("channel", dtype)}
+            found.append(Case(f"{dtype} many small {width}", batch=1, tokens=151, width=width, dtype=dtype, **more))
+        found += both(f"{dtype} odd 5001", tokens=2, batch=1, width=5001, dtype=dtype, scale=("token", dtype))
+        found += both(f"{dtype} odd 517", width=517, dtype=dtype, scale=("row", dtype), shift=("row", dtype))
+        found += both(f"{dtype} odd 14001", tokens=1, batch=1, frames=1, width=14001, dtype=dtype)
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+CUDA_CASES = CASES | {case.name: case for case in shape_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

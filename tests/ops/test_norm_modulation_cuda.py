@@ -35,18 +35,26 @@ def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("width", "variant"),
     [
-        (3072, "vector 8, 1 a thread, kept, 384 threads, 1 rows"),
-        (8192, "vector 8, 1 a thread, kept, 1024 threads, 1 rows"),
-        (8200, "vector 8, 2 a thread, 544 threads, 1 rows"),
-        (16384, "vector 8, 2 a thread, 1024 threads, 1 rows"),
-        (16392, "vector 8, streamed, 1024 threads, 1 rows"),
-        (65536, "vector 8, streamed, 1024 threads, 1 rows"),
-        (128, "vector 8, 1 a thread, kept, 16 threads, 8 rows"),
-        (8, "vector 8, 1 a thread, kept, 1 threads, 128 rows"),
-        (3074, "vector 2, 8 a thread, 224 threads, 1 rows"),
-        (3073, "vector 1, 8 a thread, 416 threads, 1 rows"),
-        (65535, "vector 1, streamed, 1024 threads, 1 rows"),
-        (1, "vector 1, 8 a thread, 1 threads, 128 rows"),
+        (8, "small: vector 8, 8 threads, 16 x 1 tokens"),
+        (128, "small: vector 8, 16 threads, 8 x 1 tokens"),
+        (256, "small: vector 8, 32 threads, 4 x 1 tokens"),
+        (264, "held: vector 8, 4 a thread, own rows, 32 threads"),
+        (1024, "held: vector 8, 4 a thread, own rows, 32 threads"),
+        (1536, "held: vector 8, 3 a thread, own rows early, 64 threads"),
+        (2048, "held: vector 8, 4 a thread, own rows early, 64 threads"),
+        (2056, "held: vector 8, 3 a thread, own rows early, 128 threads"),
+        (3072, "held: vector 8, 3 a thread, own rows early, 128 threads"),
+        (4096, "held: vector 8, 4 a thread, own rows early, 128 threads"),
+        (5120, "held: vector 8, 5 a thread, own rows early, 128 threads"),
+        (6144, "held: vector 8, 4 a thread, own rows, 192 threads"),
+        (16384, "held: vector 8, 4 a thread, own rows, 512 threads"),
+        (16392, "held: vector 8, 8 a thread, own rows, 288 threads"),
+        (65536, "held: vector 8, 8 a thread, own rows, 1024 threads"),
+        (1, "small: vector 1, 32 threads, 4 x 1 tokens"),
+        (129, "odd: vector 1, 32 threads"),
+        (3073, "odd: vector 1, 256 threads"),
+        (13311, "odd: vector 1, 1024 threads"),
+        (65535, "streamed: vector 1, 1024 threads"),
     ],
 )
 def test_each_width_has_its_variant(plain: Any, width: int, variant: str) -> None:
@@ -56,14 +64,14 @@ def test_each_width_has_its_variant(plain: Any, width: int, variant: str) -> Non
 @needs_nvcc
 def test_vectors_are_as_wide_as_every_start_allows(plain: Any) -> None:
     def width_of(*given: Any, **more: Any) -> str:
-        return chosen(plain, *given, **more).split(",")[0]
+        return chosen(plain, *given, **more).split(",")[0].removeprefix("small: ")
 
     x = tokens(1, 4, 64)
     assert width_of(x) == "vector 8"
-    assert width_of(tokens(1, 4, 66)[..., 2:]) == "vector 2"  # rows 132 bytes apart
+    assert width_of(tokens(1, 4, 66)[..., 2:]) == "vector 1"  # rows 132 bytes apart
     assert width_of(tokens(4 * 64 + 1)[1:].view(1, 4, 64)) == "vector 1"  # starts at an odd element
     assert width_of(x, y=tokens(1, 4, 65)[..., 1:]) == "vector 1"
-    assert width_of(x, torch.zeros(66)[2:]) == "vector 2"  # float32: 16 bytes a load would start at 8
+    assert width_of(x, torch.zeros(66)[2:]) == "vector 1"  # float32: 16 bytes a load would start at 8
     assert width_of(x, torch.zeros(68)[4:]) == "vector 8"
     assert width_of(x, tokens(1)) == "vector 8"  # one number is no vector
     assert width_of(x, weight=tokens(65)[1:]) == "vector 1"
@@ -71,16 +79,47 @@ def test_vectors_are_as_wide_as_every_start_allows(plain: Any) -> None:
 
 
 @needs_nvcc
-def test_modulations_are_kept_where_tokens_share_them_and_batches_folded_where_they_are_alike(plain: Any) -> None:
-    x = tokens(2, 6, 64)
-    assert chosen(plain, x) == "vector 8, 1 a thread, kept, 8 threads, 16 rows"  # per channel: one run of 12 tokens
-    assert chosen(plain, x, tokens(2, 64)).endswith("kept, 8 threads, 16 rows, 2 batches")
-    assert chosen(plain, x, tokens(2, 6, 64)) == "vector 8, 1 a thread, 8 threads, 16 rows"
-    assert chosen(plain, x, tokens(1, 6, 64)).endswith(", 2 batches")  # the second batch begins again
-    assert chosen(plain, x, tokens(2, 3, 1, 64)) == "vector 8, 1 a thread, 8 threads, 16 rows"
-    assert "kept" not in chosen(plain, x, shift=tokens(2, 3, 1, 64))
-    assert chosen(plain, tokens(6, 1, 64), tokens(6, 64)) == "vector 8, 1 a thread, 8 threads, 16 rows"
-    assert chosen(plain, tokens(2, 12, 64)[:, :6]).endswith("kept, 8 threads, 16 rows, 2 batches")
+def test_batches_are_folded_where_they_are_alike_and_frames_become_batches(plain: Any) -> None:
+    x, one_run = tokens(2, 6, 64), "small: vector 8, 8 threads, 16 x 1 tokens"
+    assert chosen(plain, x) == one_run  # per channel: one run of 12 tokens
+    assert chosen(plain, x, tokens(2, 64)) == f"{one_run}, 2 batches"
+    assert chosen(plain, x, tokens(2, 6, 64)) == one_run
+    assert chosen(plain, x, tokens(1, 6, 64)) == f"{one_run}, 2 batches"  # the second batch begins again
+    assert chosen(plain, x, tokens(2, 3, 1, 64)) == f"{one_run}, 6 batches"
+    assert chosen(plain, x, tokens(2, 3, 1, 64), shift=tokens(2, 6, 64)) == f"{one_run}, 6 batches"
+    assert chosen(plain, x, tokens(2, 3, 1, 64), shift=tokens(2, 2, 1, 64)) == one_run  # no one length of a frame
+    assert chosen(plain, x, tokens(1, 3, 1, 64)) == f"{one_run}, 2 batches"
+    assert chosen(plain, tokens(6, 1, 64), tokens(6, 64)) == one_run
+    assert chosen(plain, tokens(2, 12, 64)[:, :6]) == f"{one_run}, 2 batches"
+
+
+@needs_nvcc
+def test_rows_of_modulation_choose_the_kernel(plain: Any) -> None:
+    def rows(scale: torch.Tensor, **more: Any) -> str:
+        return ", ".join(chosen(plain, tokens(1, 6, 3072), scale, **more).split(", ")[1:])
+
+    own, wide, number = tokens(3072), torch.zeros(3072), tokens(1)
+    assert rows(own) == rows(tokens(1, 6, 3072)) == "3 a thread, own rows early, 128 threads"
+    assert rows(tokens(1, 3, 1, 3072)) == "3 a thread, own rows early, 128 threads, 3 batches"
+    assert rows(wide) == "5 a thread, float rows, 96 threads"
+    assert rows(torch.zeros(1, 6, 3072)) == "2 a thread, float rows early, 192 threads"
+    assert rows(number, weight=wide, bias=wide) == "5 a thread, float rows, 96 threads"
+    for mixed in (rows(number), rows(own, shift=wide), rows(own, weight=own), rows(number, weight=own)):
+        assert mixed == "4 a thread, any rows, 96 threads"
+
+
+@needs_nvcc
+def test_large_calls_store_past_the_cache_and_small_tokens_go_in_pairs(plain: Any) -> None:
+    def of(count: int, width: int) -> str:
+        return chosen(plain, torch.empty(1, count, width, dtype=BF16))  # no content, so that it takes no memory
+
+    assert of(171, 3072).endswith("128 threads, streaming")
+    assert of(170, 3072).endswith("128 threads")
+    assert of(4095, 128).endswith("8 x 1 tokens")
+    assert of(12_500, 128).endswith("8 x 1 tokens, streaming")
+    assert of(12_501, 128).endswith("8 x 2 tokens, streaming")
+    assert of(648_720, 128).endswith("8 x 2 tokens, streaming")
+    assert of(30_000, 3073) == "odd: vector 1, 256 threads"  # single elements
 
 
 @needs_nvcc

@@ -11,29 +11,32 @@ from typing import Any
 import pytest
 import torch
 from emulation import built
-from norm_modulation_cases import BF16, CASES, FP16, FP32, Case, verify
+from norm_modulation_cases import BF16, CUDA_CASES, FP16, FP32, Case, verify
 
 from kernwright.ops.norm_modulation import native
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.library import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 
 
+Modules = dict[tuple[torch.dtype, bool], Any]
+
+
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[torch.dtype, bool], Any]:
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     kinds = {
         (dtype, residual): {"KERNWRIGHT_TYPE": TYPES[dtype], "KERNWRIGHT_RESIDUAL": str(int(residual))}
         for dtype in TYPES
         for residual in (False, True)
     }
     headers = (Path(native.__file__).with_name("arguments.h"),)
-    modules = built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
-    return {kind: module.run for kind, module in modules.items()}
+    return built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, emulated: dict[tuple[torch.dtype, bool], Any]) -> Any:
-    run = emulated[case.dtype, case.residual]
+def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
+    run = emulated[case.dtype, case.residual].run
 
     def call(*tensors: Any, norm_type: str, eps: float) -> Any:
         outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
@@ -42,12 +45,23 @@ def runner(case: Case, emulated: dict[tuple[torch.dtype, bool], Any]) -> Any:
         else:
             (x, scale, shift, weight, bias), residual, gate = tensors, None, None
         total = outs[1] if case.residual else None
-        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total)
+        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total, only_chooses)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     return call
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_case_is_close(name: str, emulated: dict[tuple[torch.dtype, bool], Any]) -> None:
-    verify(CASES[name], runner(CASES[name], emulated))
+@pytest.mark.parametrize("name", CUDA_CASES)
+def test_every_case_is_close(name: str, emulated: Modules) -> None:
+    verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+def test_every_compiled_kernel_has_its_case(emulated: Modules) -> None:
+    """But for float16, whose kernels are bfloat16's with another conversion."""
+    for case in CUDA_CASES.values():
+        if case.dtype != FP16:
+            tensors = case.tensors()
+            parameters = shipped_ops()[case.op].tensor_parameters
+            runner(case, emulated, only_chooses=True)(*(tensors[own.name] for own in parameters), **case.scalars)
+    for (dtype, residual), module in emulated.items():
+        assert dtype == FP16 or str(module.kernels_left()) == "", f"{dtype}, residual: {residual}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from norm_modulation_cases import BF16, CASES, FP32, verify
+from norm_modulation_cases import BF16, CASES, CUDA_CASES, FP32, verify
 
 import kernwright
 from kernwright import ops
@@ -30,17 +30,18 @@ def drawn(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
     return torch.randn(sizes, device="cuda", dtype=dtype)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_case_is_close(name: str, backend: str) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize(
+    ("backend", "name"), [*(("triton", name) for name in CASES), *(("cuda", name) for name in CUDA_CASES)]
+)
+def test_every_case_is_close(backend: str, name: str) -> None:
+    case = CUDA_CASES[name]
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
 @pytest.mark.parametrize("tokens", [1, 131, 132, 1056, 2112, 2113, 8424])
 @pytest.mark.parametrize("residual", [False, True])
 def test_every_grid_covers_every_token(tokens: int, residual: bool) -> None:
-    """From a block for each token to blocks that stay, and the uneven ends between."""
+    """From fewer tokens than a GPU holds to outputs that are stored past its cache."""
     x, d = drawn(1, tokens, 3072), drawn(1, 3072)
     with torch.no_grad():
         if residual:

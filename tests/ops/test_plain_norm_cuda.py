@@ -33,14 +33,14 @@ def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, 
 @pytest.mark.parametrize(
     ("shape", "variant"),
     [
-        ((4, 3072), "1 x 4: vector 8, 1 a thread, kept, 384 threads, 1 rows"),
-        ((4, 8200), "1 x 4: vector 8, 2 a thread, 544 threads, 1 rows"),
-        ((4, 65536), "1 x 4: vector 8, streamed, 1024 threads, 1 rows"),
-        ((2, 4, 24, 128), "1 x 192: vector 8, 1 a thread, kept, 16 threads, 8 rows"),  # small rows: many a block
-        ((16384, 64), "1 x 16384: vector 8, 1 a thread, kept, 8 threads, 16 rows"),
-        ((4, 3074), "1 x 4: vector 2, 8 a thread, 224 threads, 1 rows"),
-        ((4, 3073), "1 x 4: vector 1, 8 a thread, 416 threads, 1 rows"),
-        ((96,), "1 x 1: vector 8, 1 a thread, kept, 16 threads, 8 rows"),
+        ((4, 3072), "1 x 4 held: vector 8, 3 a thread, own rows early, 128 threads"),
+        ((4, 8200), "1 x 4 held: vector 8, 4 a thread, own rows, 288 threads"),
+        ((4, 65536), "1 x 4 held: vector 8, 8 a thread, own rows, 1024 threads"),
+        ((2, 4, 24, 128), "1 x 192 small: vector 8, 16 threads, 8 x 1 tokens"),  # small rows: many a block
+        ((16384, 128), "1 x 16384 small: vector 8, 16 threads, 8 x 2 tokens, streaming"),
+        ((16384, 64), "1 x 16384 small: vector 8, 8 threads, 16 x 1 tokens, streaming"),
+        ((4, 3073), "1 x 4 odd: vector 1, 256 threads"),
+        ((96,), "1 x 1 small: vector 8, 16 threads, 8 x 1 tokens"),
         ((0, 64), ""),
     ],
 )
@@ -51,7 +51,7 @@ def test_each_shape_has_its_variant(library: Any, shape: tuple[int, ...], varian
 @needs_nvcc
 def test_axes_grow_together_where_every_tensor_allows_it(library: Any) -> None:
     def runs(x: torch.Tensor, y: Any = None) -> list[str]:
-        return [line.split(":")[0] for line in chosen(library, x, y=y).splitlines()]
+        return [" ".join(line.split(" ")[:3]) for line in chosen(library, x, y=y).splitlines()]
 
     packed = rows(2, 7, 3 * 24, 128)[:, :, 24:48]
     assert runs(packed) == ["14 x 24"]  # batch and token are one run, heads another
@@ -71,12 +71,27 @@ def test_vectors_are_as_wide_as_every_start_allows(library: Any) -> None:
         return chosen(library, *given, **more).split(",")[0].split("vector ")[1]
 
     x = rows(4, 64)
-    assert width_of(rows(4, 66)[..., 2:]) == "2"  # rows 132 bytes apart
+    assert width_of(rows(4, 66)[..., 2:]) == "1"  # rows 132 bytes apart
     assert width_of(rows(4 * 64 + 1)[1:].view(4, 64)) == "1"  # starts at an odd element
     assert width_of(x, y=rows(4, 65)[..., 1:]) == "1"
-    assert width_of(x, torch.zeros(66)[2:]) == "2"  # float32: 16 bytes a load would start at 8
+    assert width_of(x, torch.zeros(66)[2:]) == "1"  # float32: 16 bytes a load would start at 8
     assert width_of(x, torch.zeros(68)[4:], torch.zeros(64)) == "8"
     assert width_of(x, None, rows(65)[1:]) == "1"
+
+
+@needs_nvcc
+def test_rows_go_in_pairs_where_they_fill_their_blocks(library: Any) -> None:
+    packed = torch.empty(2000, 3 * 32, 128, dtype=BF16)  # no content, so that it takes no memory
+    assert chosen(library, packed[:, 32:64]) == "2000 x 32 small: vector 8, 16 threads, 8 x 2 tokens, streaming"
+    assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens"
+
+
+@needs_nvcc
+def test_a_float32_affine_of_half_width_rows_has_a_kernel_of_its_own(library: Any) -> None:
+    x, wide = rows(4, 3072), torch.zeros(3072)
+    assert chosen(library, x, rows(3072), rows(3072)).endswith("own rows early, 128 threads")
+    assert chosen(library, x, wide, wide).endswith("5 a thread, float rows, 96 threads")
+    assert chosen(library, x, wide, rows(3072)).endswith("4 a thread, any rows, 96 threads")
 
 
 @needs_nvcc

@@ -41,7 +41,7 @@ def test_every_case_is_close(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("rows", [131, 16897, 648720])
 def test_every_grid_of_small_rows_covers_every_row(rows: int) -> None:
-    """From fewer rows than a block has to blocks that stay, and the uneven ends between."""
+    """One by one and in pairs, with blocks that are not full at the end."""
     x, weight = drawn(rows, 128), drawn(128)
     assert_close(ops.rms_norm(x, weight, backend="cuda"), ops.rms_norm(x, weight, backend="torch"))
 

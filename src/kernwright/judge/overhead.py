@@ -1,37 +1,62 @@
 """Overhead: what a block takes beside its calls: waking the worker, its answer, stopping it, securing its outputs.
 
 It is found out on the baseline's twin, so that nothing that a candidate does can move it, and taken off every side's
-blocks alike. A block of no calls shows it, but for one thing: where calls have kept a device busy for milliseconds, the
-same steps around them take longer (on an H200 some 100 us of 450). Left in, that would dilute every ratio. So where the
-device has events, blocks with calls are held against these.
+blocks alike. A block of no calls shows it, but for one thing: where calls have kept a device busy, the same steps
+around them take longer. On an H200 an empty block takes 450 us; around 0.4 ms of work it is 50 us more, around 1 to
+5 ms 80 to 100. Left in, that would dilute every ratio. So where the device has events, blocks with calls are held
+against these.
 """
 
 from __future__ import annotations
 
 import contextlib
 import statistics
+from dataclasses import dataclass
 
 from kernwright.judge.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
 
 EMPTY_BLOCKS, FULL_BLOCKS = 5, 3  # of which the middle one counts
-MOST_OVER_EMPTY = 3.0  # a twin whose events miss part of its work must not make all sides look faster
+SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
+MOST_OVER_EMPTY = 2.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
 
 
-def overhead_ns(session: Session, metric: Metric, calls: int) -> float:
-    """Of a block of so many calls, or of one exchange of `wall`."""
-    empty = statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
-    if metric == "wall" or not session.tells_events:
-        return empty
-    beyond = [ns for _ in range(FULL_BLOCKS) if (ns := _beyond_events_ns(session, metric, calls)) is not None]
-    return min(max(empty, statistics.median(beyond)), MOST_OVER_EMPTY * empty) if beyond else empty
+@dataclass(frozen=True)
+class Overhead:
+    """`more_ns`: on top of an empty block's, around calls that take a millisecond or longer."""
+
+    empty_ns: float = 0.0
+    more_ns: float = 0.0
+
+    @classmethod
+    def of(cls, session: Session, metric: Metric, calls: int) -> Overhead:
+        """Of blocks of so many calls, or of the exchanges of `wall`."""
+        empty = statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
+        if metric == "wall" or not session.tells_events:
+            return cls(empty)
+        found = [pair for _ in range(FULL_BLOCKS) if (pair := _full_block(session, metric, calls)) is not None]
+        if not found:
+            return cls(empty)
+        beyond = statistics.median(elapsed - events for elapsed, events in found)
+        busy = statistics.median(events for _, events in found)
+        return cls(empty, min(max(0.0, beyond - empty) / _settled(busy), MOST_OVER_EMPTY * empty))
+
+    def taken_off(self, elapsed_ns: float, exchanges: int = 1) -> float:
+        """What is left of a block's time for its calls; never nothing, since a logarithm follows."""
+        busy = max(0.0, elapsed_ns - exchanges * self.empty_ns)
+        return max(busy - self.more_ns * _settled(busy), elapsed_ns * 0.05)
 
 
-def _beyond_events_ns(session: Session, metric: Metric, calls: int) -> float | None:
-    """What its slots hold does not matter: nothing is looked at."""
+def _settled(busy_ns: float) -> float:
+    return min(1.0, max(busy_ns, 1.0) / SETTLED_NS)
+
+
+def _full_block(session: Session, metric: Metric, calls: int) -> tuple[int, int] | None:
+    """How long it took, and its calls by the device's own clock. What its slots hold does not matter: nothing is
+    looked at."""
     session.prepare()
     session.ready()
     with contextlib.suppress(OutputsMoved):
         block, _ = session.run(range(calls), with_python=metric != "device")
-        return block.elapsed_ns - session.event_ns()
+        return block.elapsed_ns, session.event_ns()
     return None

@@ -6,7 +6,7 @@ import contextlib
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kernwright.judge.block import Block
@@ -14,7 +14,7 @@ from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
-from kernwright.judge.overhead import overhead_ns
+from kernwright.judge.overhead import Overhead
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -84,7 +84,7 @@ class RowTiming:
     open_session: SessionOpener = Session
     shares_contents: bool = False
     stream_calls: int = 0  # at most, of a `stream` block; 0: as many as there are slots
-    overhead_ns: float = 0.0
+    overhead: Overhead = field(default_factory=Overhead)
 
     def begin(self, metric: Metric) -> None:
         """From here on quads are of this metric. First comes what a block takes beside its calls."""
@@ -99,8 +99,8 @@ class RowTiming:
 
     def _measure_overhead(self, metric: Metric) -> None:
         try:
-            self.overhead_ns = overhead_ns(self.sessions["again"], metric, self._most_calls(metric))
-        except (WorkerFailed, WorkerCheated) as fault:
+            self.overhead = Overhead.of(self.sessions["again"], metric, self._most_calls(metric))
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault("again", fault) from fault
 
     def open_loops(self) -> str | None:
@@ -153,7 +153,7 @@ class RowTiming:
             block = self._block(side, metric, calls, own if side == "candidate" else shared)
             exchanges = calls if metric == "wall" else 1
             waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS)
-            times[side] = self._net(block.elapsed_ns, exchanges) / calls
+            times[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls
         return times, waited
 
     def _most_calls(self, metric: Metric) -> int:
@@ -272,10 +272,6 @@ class RowTiming:
             self.sessions[side].prepare()
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault(side, fault) from fault
-
-    def _net(self, elapsed_ns: int, exchanges: int) -> float:
-        """A block's time without the protocol's own: waking the worker, its answer, stopping it."""
-        return max(elapsed_ns - exchanges * self.overhead_ns, elapsed_ns * 0.05)
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:

@@ -105,9 +105,11 @@ class Dispatcher:
             call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
             self.check(call)
             chosen = self.choose(call, backend, contract)
-            if len(self._chosen) >= MOST_REMEMBERED:
-                self._chosen.clear()
-            self._chosen[likeness] = chosen
+            # While a graph is captured some cannot be chosen that will be afterwards.
+            if not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
+                if len(self._chosen) >= MOST_REMEMBERED:
+                    self._chosen.clear()
+                self._chosen[likeness] = chosen
         first = tensors[0]
         assert first is not None
         if out is None:

@@ -21,7 +21,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 
 struct dim3 {
@@ -34,6 +34,10 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
@@ -143,6 +147,11 @@ template <typename T>
 T __ldg(const T* from) {
   return emulated::load(from);
 }
+template <typename T>
+void __stcs(T* to, T value) {
+  *to = value;
+}
+inline float __fdividef(float a, float b) { return a / b; }
 // A GPU's compiler never fuses these; through memory no other one does.
 inline float __fmul_rn(float a, float b) {
   volatile float product = a * b;
@@ -170,12 +179,8 @@ enum { cudaDevAttrMultiProcessorCount };
 inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-// A small GPU: one multiprocessor that holds one block, so that blocks stay for many tokens even in a small test.
+// A small GPU: of one multiprocessor, which a small test fills.
 inline cudaError_t cudaDeviceGetAttribute(int* count, int, int) { return *count = 1, cudaSuccess; }
-template <typename Function>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int, int) {
-  return *blocks = 1, cudaSuccess;
-}
 
 // A family's emulation includes its kernels behind this line, and says with KERNWRIGHT_EMULATE what a kernel takes.
 inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
@@ -188,10 +193,11 @@ inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block,
     const auto& argument = *static_cast<const Argument*>(arguments[0]);                                          \
     emulated::grid_size = grid;                                                                                  \
     emulated::block_size = block;                                                                                \
-    for (unsigned y = 0; y < grid.y; ++y)                                                                        \
-      for (unsigned x = 0; x < grid.x; ++x) {                                                                    \
-        emulated::block_index = dim3(x, y);                                                                      \
-        emulated::Block::run(block.x * block.y, [&] { kernel(argument); });                                      \
-      }                                                                                                          \
+    for (unsigned z = 0; z < grid.z; ++z)                                                                        \
+      for (unsigned y = 0; y < grid.y; ++y)                                                                      \
+        for (unsigned x = 0; x < grid.x; ++x) {                                                                  \
+          emulated::block_index = dim3(x, y, z);                                                                 \
+          emulated::Block::run(block.x * block.y, [&] { kernel(argument); });                                    \
+        }                                                                                                        \
     return cudaSuccess;                                                                                          \
   }

@@ -1,25 +1,72 @@
-// cuda_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU.
+// cuda_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU, but for the sizes from which
+// a call counts as large.
+
+#pragma GCC optimize("O1")  // what it compiles runs for milliseconds
 
 #include <cuda_runtime.h>
 
 #include "cuda_kernel.cu"
 
+#include <map>
+
 #include "arguments.h"
 
-KERNWRIGHT_EMULATE(kernwright::Problem)
+KERNWRIGHT_EMULATE(kernwright::Work)
 
 namespace kernwright {
 
+constexpr Thresholds kThresholds{16 << 10, 1000};
+
+// Each kernel that is compiled, with a word for it; they are found by asking for every variant there could be.
+inline std::map<Kernel, std::string>& unchosen() {
+  static std::map<Kernel, std::string> found;
+  static const bool is_filled = [] {
+    for (const Kind kind : {Kind::kHeld, Kind::kSmall, Kind::kOdd, Kind::kStreamed})
+      for (const int vector : {1, kWidestVector})
+        for (int shape = 0; shape < shapes_of(kType, kResidual).count; ++shape)
+          for (const int lanes : {8, 16, 32, 256, 512})
+            for (const int tokens : {1, 2}) {
+              Problem p;
+              p.type = kType;
+              p.has_residual = kResidual;
+              Variant v;
+              v.kind = kind, v.vector = vector, v.shape = shape, v.lanes = lanes, v.tokens = tokens;
+              if (kind == Kind::kHeld) v.rows = shapes_of(kType, kResidual).first[shape].rows;
+              found.emplace(kernel_of(v), described(p, v));
+            }
+    return true;
+  }();
+  (void)is_filled;
+  return found;
+}
+
+inline Variant chosen(const Problem& p) {
+  const Variant variant = choose_variant(p, kThresholds);
+  unchosen().erase(kernel_of(variant));
+  return variant;
+}
+
+// Answers whether it took the call. Nothing is computed if it `only_chooses`.
 bool run(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
-         MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, MaybeTensor sum) {
+         MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, MaybeTensor sum,
+         bool only_chooses) {
   Problem problem;
   if (!read(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
   if (problem.batches * problem.tokens * problem.width == 0) return true;
   fold_batches(&problem);
-  launch(problem, choose_variant(problem), 0, nullptr);
-  return true;
+  part_into_frames(&problem);
+  const Variant variant = chosen(problem);
+  return only_chooses || launch(problem, variant, 0, nullptr) == 0;
+}
+
+// The compiled kernels that no call so far came by, a line each.
+ffi::String kernels_left() {
+  std::string lines;
+  for (const auto& [kernel, words] : unchosen()) lines += words + "\n";
+  return lines;
 }
 
 }  // namespace kernwright
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::run);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);

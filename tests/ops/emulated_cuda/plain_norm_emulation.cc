@@ -10,7 +10,7 @@ bool norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, bool is_rms, 
   Problem problem;
   Rows rows = read_norm_rows(&problem, kDLCPU, x, weight, bias, is_rms, eps, y);
   if (!rows.takes()) return false;
-  rows.each([](const Problem& own) { launch(own, choose_variant(own), 0, nullptr); });
+  rows.each([](const Problem& own) { launch(own, chosen(own), 0, nullptr); });
   return true;
 }
 

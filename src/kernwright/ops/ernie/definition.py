@@ -33,7 +33,7 @@ def ernie_residual_norm_modulate(
     return joined.to(residual.dtype), _modulated(joined, weight, scale, shift, eps).to(residual.dtype)
 
 
-@define(outputs=["out"], activations=["residual", "update"])
+@define(outputs=["out"], activations=["residual", "update"], contract="exact")
 def ernie_residual_gate(residual: Tensor, update: Tensor, gate: Tensor) -> Tensor:
     """residual + gate * update, rounded once"""
     return (wide(residual) + wide(gate) * wide(update)).to(residual.dtype)

@@ -36,27 +36,8 @@ inline bool takes_vector(const Problem& p, int vector) {
 
 inline void fold_batches(Problem* p) { fold_batches(p, {&p->x, &p->y}, {&p->scale, &p->shift}); }
 
-// Frames become batches: a row of modulation is then read once for many tokens, and no token asks for its frame.
-inline void part_into_frames(Problem* p) {
-  if (p->batches != 1) return;
-  const int64_t scale = p->scale.tokens_per_row, shift = p->shift.tokens_per_row, frame = scale > shift ? scale : shift;
-  if (frame == 1) return;
-  Modulation* const modulations[] = {&p->scale, &p->shift};
-  for (const Modulation* of : modulations)
-    if (of->token_step != 0 && of->tokens_per_row != frame && of->tokens_per_row != 1) return;
-  for (Modulation* of : modulations) {
-    if (of->tokens_per_row == frame) {
-      of->batch_step = of->token_step;
-      of->token_step = 0;
-    } else {
-      of->batch_step = frame * of->token_step;
-    }
-    of->tokens_per_row = 1;
-  }
-  for (Tokens* of : {&p->x, &p->y}) of->batch_step = frame * of->token_step;
-  p->batches = p->tokens / frame;
-  p->tokens = frame;
-}
+// A row of modulation is then read once for many tokens.
+inline void part_into_frames(Problem* p) { part_into_frames(p, {&p->x, &p->y}, {&p->scale, &p->shift}); }
 
 inline int64_t ceil_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 

@@ -51,6 +51,24 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
   return raw;
 }
 
+// kBytes that many blocks ask for, from where this stands: a load that a compiler may move waits until its value is needed.
+template <int kBytes>
+__device__ __forceinline__ Raw<kBytes> load_ahead(const void* from) {
+#ifdef __CUDACC__
+  static_assert(kBytes >= 16, "narrower pieces are not worth it");
+  Raw<kBytes> raw;
+#pragma unroll
+  for (int i = 0; i < kBytes / 16; ++i)
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(raw.words[4 * i]), "=r"(raw.words[4 * i + 1]), "=r"(raw.words[4 * i + 2]),
+                   "=r"(raw.words[4 * i + 3])
+                 : "l"(static_cast<const uint4*>(from) + i));
+  return raw;
+#else
+  return load_raw<kBytes, false>(from);
+#endif
+}
+
 // kBytes that this thread wrote before: not through the path for data that no kernel changes. A Raw of one element is wider
 // than its bytes, so it is read as what lies in memory, never as a Raw.
 template <int kBytes>
@@ -89,6 +107,11 @@ __device__ __forceinline__ void store_raw(void* to, const Raw<kBytes>& raw) {
   } else {
     *static_cast<uint16_t*>(to) = static_cast<uint16_t>(raw.words[0]);
   }
+}
+
+// As store_raw, for what is too much to be found in the cache later: it leaves the cache first.
+__device__ __forceinline__ void store_streaming(void* to, const Raw<16>& raw) {
+  __stcs(static_cast<uint4*>(to), make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]));
 }
 
 template <Type kOf, int kVector>

@@ -71,4 +71,28 @@ void fold_batches(Problem* p, std::initializer_list<Tokens*> tokens, std::initia
   p->batches = 1;
 }
 
+// Frames become batches, so that no token asks which frame it is in.
+template <typename Problem>
+void part_into_frames(Problem* p, std::initializer_list<Tokens*> tokens, std::initializer_list<Modulation*> modulations) {
+  if (p->batches != 1) return;
+  int64_t frame = 1;
+  for (const Modulation* of : modulations)
+    if (of->tokens_per_row > frame) frame = of->tokens_per_row;
+  if (frame == 1) return;
+  for (const Modulation* of : modulations)
+    if (of->token_step != 0 && of->tokens_per_row != frame && of->tokens_per_row != 1) return;
+  for (Modulation* of : modulations) {
+    if (of->tokens_per_row == frame) {
+      of->batch_step = of->token_step;
+      of->token_step = 0;
+    } else {
+      of->batch_step = frame * of->token_step;
+    }
+    of->tokens_per_row = 1;
+  }
+  for (Tokens* of : tokens) of->batch_step = frame * of->token_step;
+  p->batches = p->tokens / frame;
+  p->tokens = frame;
+}
+
 }  // namespace kernwright

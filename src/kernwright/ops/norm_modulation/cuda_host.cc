@@ -3,9 +3,6 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <sstream>
-#include <string>
-
 #include "arguments.h"
 #include "variant.h"
 
@@ -20,26 +17,12 @@ bool run(Problem* problem, DLDevice device) {
   if (problem->type != Type::KERNWRIGHT_TYPE) return false;
   if (problem->batches * problem->tokens * problem->width == 0) return true;
   fold_batches(problem);
+  part_into_frames(problem);
   const Variant variant = choose_variant(*problem);
   void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
   if (const int error = launch(*problem, variant, device.device_id, stream))
     TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
   return true;
-}
-
-std::string described(Problem* problem) {
-  fold_batches(problem);
-  const Variant variant = choose_variant(*problem);
-  std::ostringstream out;
-  out << "vector " << variant.vector << ", ";
-  if (variant.steps) {
-    out << variant.steps << " a thread, " << (variant.is_kept ? "kept, " : "");
-  } else {
-    out << "streamed, ";
-  }
-  out << variant.lanes << " threads, " << variant.rows << " rows";
-  if (problem->batches > 1) out << ", " << problem->batches << " batches";
-  return out.str();
 }
 
 #if KERNWRIGHT_RESIDUAL
@@ -65,7 +48,10 @@ bool call(KERNWRIGHT_PARAMETERS) {
 ffi::String variant(KERNWRIGHT_PARAMETERS) {
   Problem problem;
   if (!KERNWRIGHT_READ(&problem, x.device().device_type)) return "none";
-  return described(&problem);
+  fold_batches(&problem);
+  part_into_frames(&problem);
+  const std::string batches = problem.batches > 1 ? ", " + std::to_string(problem.batches) + " batches" : "";
+  return described(problem, choose_variant(problem)) + batches;
 }
 
 }  // namespace

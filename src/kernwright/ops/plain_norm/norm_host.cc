@@ -1,12 +1,10 @@
 // layer_norm and rms_norm of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
 // stream. The kernels are those of norm_scale_shift, compiled without a modulation: see cuda_kernel.cu, whose contract,
-// bytes a token (2 D s for D elements of s bytes) and small rows (several a block, a power of two of threads each) are
-// theirs. Share of a copy's bandwidth: not measured yet.
+// bytes a token (2 D s for D elements of s bytes) and measured shares of a copy's bandwidth are theirs.
 
 #include <tvm/ffi/extra/c_env_api.h>
 
 #include <sstream>
-#include <string>
 
 #include "rows.h"
 #include "variant.h"
@@ -47,14 +45,8 @@ ffi::String variant(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, ffi
   if (!rows.takes()) return "none";
   std::ostringstream out;
   rows.each([&](const Problem& own) {
-    const Variant v = choose_variant(own);
-    out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << ": vector " << v.vector << ", ";
-    if (v.steps) {
-      out << v.steps << " a thread, " << (v.is_kept ? "kept, " : "");
-    } else {
-      out << "streamed, ";
-    }
-    out << v.lanes << " threads, " << v.rows << " rows";
+    out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << " "
+        << described(own, choose_variant(own));
   });
   return out.str();
 }
