@@ -15,7 +15,7 @@ from kernwright.judge.device import CpuDevice
 from kernwright.judge.row_state import RowState, level_of, shared_between_calls, wall_says
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.timing import Sample, SideName, WrongOutput
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.verdict import MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -354,3 +354,10 @@ def test_two_equal_sides_need_no_gain_to_show() -> None:
     same = figures(1.005, 0.99, 1.02, 100.0, "same")
     assert shared_between_calls(same, figures(0.995, 0.97, 1.02, 110.0)) is None
     assert "too noisy" in str(shared_between_calls(same, figures(1.0, 0.4, 2.5, 110.0)))
+
+
+def test_what_stands_in_for_a_kernel_is_said_last(state: RowState) -> None:
+    state.ran = Ran(backend="torch", contract="close", refused=("cuda (close): x is on cpu",))
+    state.condemn(WrongOutput("y differs"))
+    cause, note = verdict(state).reasons
+    assert cause == "y differs" and note == "no kernel ran, but the reference: cuda (close): x is on cpu"

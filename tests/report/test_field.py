@@ -6,6 +6,7 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,9 @@ def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_g
     (plots / "gone_speedup.svg").write_text("<svg/>")
     (plots / "logo.svg").write_text("<svg/>")
     assert results(swept, page).exit_code == 0
+    assert (plots / "gone_speedup.svg").is_file(), "until it is asked for"
+    assert results(swept, page, "--check").exit_code == 1
+    assert results(swept, page, "--prune").exit_code == 0
     assert sorted(path.name for path in plots.iterdir()) == ["logo.svg", "tiny_copy.svg", "tiny_speedup.svg"]
     assert "![speedup of tiny](field/tiny_speedup.svg)" in page.read_text()
     assert results(swept, page, "--check").exit_code == 0
@@ -179,3 +183,14 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
             for us in times
         ]
         assert field.repeats() == (1, 1 if times[1] < 20.4 else 0)
+
+
+def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:
+    field = gathered(swept, task)
+    bodies = [r.body for r in Ledger(swept / "ledger").all_records() if r.kind == "verdict"]
+    records = [SimpleNamespace(kind="verdict", body={**body, "baseline_digest": "another"}) for body in bodies]
+    ledger: Any = SimpleNamespace(all_records=lambda: records)
+    changed = Field.gathered(ledger, [task], "eager", "cpu", "smoke")
+    assert field.standings and changed.standings == {}
+    assert all(told.startswith("of another eager than today's: tiny: ") for told in changed.stale)
+    assert len(changed.stale) == len(bodies)

@@ -149,3 +149,14 @@ def test_candidates_are_frozen(folder: Path) -> None:
     candidate: Candidate = load_candidate(folder)
     with pytest.raises(ValueError, match="frozen"):
         candidate.folder = Path("/")
+
+
+def test_the_name_of_the_ops_that_ship_is_no_candidates(folder: Path) -> None:
+    """Through a link, too: a candidate is called what its folder is called."""
+    named = folder.rename(folder.with_name("kernwright"))
+    linked = folder.with_name("mine")
+    linked.symlink_to(named)
+    for place in (named, linked):
+        with pytest.raises(BadFile, match="stands for the ops that this package ships") as refused:
+            load_candidate(place)
+        assert "rename the folder" in str(refused.value.remedy)

@@ -38,7 +38,7 @@ def judge(
     from kernwright.report.table import verdict_table
     from kernwright.tasks.shipped import SHIPPED
 
-    if candidate == SHIPPED and contender is None:  # a folder of that name is ./kernwright
+    if candidate == SHIPPED and contender is None:  # no folder of that name is a candidate
         candidate, contender = None, SHIPPED
     if json_file is not None:
         refuse_unwritable(json_file)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from kernwright.cli.output import write_whole
 from kernwright.errors import KernwrightError
 
 PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
+GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # as every page says near its head
 
 
 def results(
@@ -23,14 +26,22 @@ def results(
     ] = Path("docs/results.md"),
     baseline: Annotated[str, typer.Option(help="what all of the field were compared with")] = "eager",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cuda",
+    model: Annotated[
+        str | None, typer.Option(help="of a ledger with records of several models of it: the one to write of")
+    ] = None,
     rows: Annotated[
         str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="write nothing: compare the pages with the ledger")] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="replace pages of other ledgers, devices or rows; remove those without records"),
+    ] = False,
 ) -> None:
     """Writes the pages that the ledger has records for: the field's, and those of the ops that ship.
 
-    With --check: exit status 1 where a page and the ledger disagree, or a record is of another task digest.
+    With --check: exit status 1 where a page and the ledger disagree, where there is a page that the ledger does not
+    make, or a record is of another task digest or baseline.
     """
     from kernwright.campaign.ledger import Ledger
     from kernwright.report.field import Field
@@ -43,65 +54,109 @@ def results(
     wanted = rows or ("smoke" if device == "cpu" else "production")
     book = Ledger(ledger)
     there = book.root.is_dir()
-    field = Field.gathered(book, tasks, baseline, device, wanted) if there else None
-    own = Results.gathered(book, tasks, device, wanted) if there else None
-    told = f"kernwright results --ledger {book.root.name}"
+    field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
+    own = Results.gathered(book, tasks, device, wanted, model) if there else None
+    told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
+    asked = f"--device {device} --rows {shlex.quote(wanted)}{f' --model {shlex.quote(model)}' if model else ''}"
     files: dict[Path, str] = {}
-    gone: list[Path] = []
     stale: list[str] = []
     if field and (field.standings or field.stale):
         plots = plots_of(field)
         folder = page.with_suffix("")
-        command = f"{told} --baseline {baseline} --device {device} --rows {wanted}"
+        command = f"{told} --baseline {baseline} {asked}"
         text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})
         files |= {page: text} | {folder / name: plot for name, plot in plots.items()}
         stale += field.stale
     if own and (own.standings or own.stale):
-        files |= files_of(own, ours, f"{told} --device {device} --rows {wanted}")
+        files |= files_of(own, ours, f"{told} {asked}")
         stale += own.stale
-        gone = [path for task in tasks if (path := task.folder / FAMILY_FILE).is_file() and path not in files]
+    left = left_over(files, [page, ours, *(task.folder / FAMILY_FILE for task in tasks)])
+    for record in stale:
+        typer.echo(f"stale, {record}", err=True)
+    if check and (files or left):
+        raise typer.Exit(1 if not agree(files, left) or stale else 0)
     if not files:
         raise KernwrightError(
             f"{book.root} holds no verdict of a sweep against {baseline}, nor of kernwright, on {device}",
-            "run kernwright sweep first, or name another --ledger, --baseline or --device",
+            "run kernwright sweep first, or name another --ledger, --baseline, --device or --model",
         )
-    for record in stale:
-        typer.echo(f"stale, of another task digest: {record}", err=True)
-    if check:
-        raise typer.Exit(1 if not agree(files, gone) or stale else 0)
+    if not prune:
+        refuse_pages_of_others(files)
     write_files(files)
-    for path in gone:
-        path.unlink()
+    settle(left, prune)
     pages = [path for path in files if path.suffix == ".md"]
     typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
 
 
-def agree(files: Mapping[Path, str], gone: list[Path]) -> bool:
+def named(ledger: Path) -> str:
+    """As a reader of this checkout would name it; of one that lies elsewhere the last part, which is no machine's."""
+    place, here = ledger.resolve(), Path.cwd().resolve()
+    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+
+
+def left_over(files: Mapping[Path, str], pages: Sequence[Path]) -> list[Path]:
+    """Pages, and plots beside them, that are there and that this ledger does not make."""
+    plots = [plot for page in pages[:2] for pattern in PLOTS for plot in sorted(page.with_suffix("").glob(pattern))]
+    made = {path.absolute() for path in files}
+    return [path for path in dict.fromkeys([*pages, *plots]) if path.is_file() and path.absolute() not in made]
+
+
+def agree(files: Mapping[Path, str], left: Iterable[Path]) -> bool:
     """Says of each file that is not what the ledger makes of it."""
     wrong = [path for path, wanted in files.items() if not says(path, wanted)]
     for path in wrong:
         state = "and the ledger disagree" if path.is_file() else "does not exist"
         typer.echo(f"{path} {state}; remedy: the same command without --check", err=True)
-    for path in gone:
-        typer.echo(f"{path} has no record in the ledger; remedy: the same command without --check", err=True)
-    return not wrong and not gone
+    without = list(left)
+    for path in without:
+        typer.echo(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
+    return not wrong and not without
 
 
 def says(path: Path, wanted: str) -> bool:
     return path.is_file() and path.read_text(encoding="utf-8") == wanted
 
 
+def command_of(text: str) -> str | None:
+    """What a page says that it was made by; None of one that no ledger made."""
+    found = GENERATED.search(text)
+    return found[1] if found else None
+
+
+def is_generated(path: Path) -> bool:
+    return path.suffix == ".svg" or command_of(path.read_text(encoding="utf-8", errors="replace")) is not None
+
+
+def remedy_for(path: Path) -> str:
+    return "--prune in the place of --check removes it" if is_generated(path) else "move it: no ledger made it"
+
+
+def refuse_pages_of_others(files: Mapping[Path, str]) -> None:
+    """Before anything is written: what another ledger, device or choice of rows made is not this one's to replace."""
+    for path, wanted in files.items():
+        if path.suffix == ".md" and path.is_file():
+            known, own = command_of(path.read_text(encoding="utf-8", errors="replace")), command_of(wanted)
+            if known != own:
+                raise KernwrightError(
+                    f"{path} was made by {f'`{known}`' if known else 'no ledger'}, and not by `{own}`",
+                    "--prune replaces it; --page and --ours name other places",
+                )
+
+
+def settle(left: Iterable[Path], prune: bool) -> None:
+    """Removes what has no record, where that was asked for; what no ledger made stays in any case."""
+    for path in left:
+        if prune and is_generated(path):
+            path.unlink()
+        else:
+            typer.echo(f"{path} has no record in the ledger, and stays", err=True)
+
+
 def write_files(files: Mapping[Path, str]) -> None:
-    """All of them, and no plot that an earlier page had and this one has not."""
     for folder in {path.parent for path in files}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise KernwrightError(f"{folder}: {error.strerror}", f"make {folder.parent} a writable folder") from None
-    for folder in {path.parent for path in files if path.suffix == ".svg"}:
-        for pattern in PLOTS:  # whatever else lies there is somebody's
-            for left in folder.glob(pattern):
-                if left not in files:
-                    left.unlink()
     for path, text in files.items():
         write_whole(path, text, f"make {path.resolve().parent} a writable folder, or name another page")

@@ -219,8 +219,6 @@ class Judgement:
             runner.close()
         if self.candidate.shipped:
             state.ran = self._implementation(worker, state.row)
-            if state.ran.stands_in:
-                state.reasons.append(state.ran.stands_in)
         if state.report.problems:
             state.fault = "incorrect"
             state.reasons += state.report.problems

@@ -140,6 +140,8 @@ class RowState:
     def verdict(self, policy: TimingPolicy, device: Device, quick: bool, samples_blob: str | None) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
         outcome, reasons = self._outcome(metrics, policy, device)
+        if self.ran and self.ran.stands_in:  # last: readers take the first reason for the cause of the verdict
+            reasons.append(self.ran.stands_in)
         return RowVerdict(
             id=self.row.id,
             op=self.row.op,

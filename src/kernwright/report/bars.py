@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.judge.verdict import MetricResult
-from kernwright.ops import FAMILIES
-from kernwright.report.results import Results, geomean, tokens_of
+from kernwright.judge.verdict import MetricResult, RowVerdict
+from kernwright.report.results import Results, declines, geomean, is_our_fault, tokens_of
+from kernwright.tasks.baseline import BUILT_IN
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 PEER = "sglang@0.5.23"
-MODULATIONS_AND_NORMS = ("modulation", "norm_modulation", "plain_norm", "norm_tanh", "ltx2_modulate", "ernie")
+PEERS = (PEER, "liger@0.8.5", "compile", "eager")  # a row's best peer is known when each that has its op was met
+ASKED_OF = (
+    "norm_infer", "norm_scale_shift", "fuse_scale_shift", "residual_gate_add", "norm_tanh_mul_add", "ltx2_rms_adaln",
+    "ltx2_dual_modulate", "ernie_adaln_residual_gate",
+)  # fmt: skip
 ELEMENTWISE = ("scale_shift", "residual_gate", "broadcast_add", "ernie_residual_gate")
 FEW_TOKENS = 200
 LARGE_BYTES = 100e6
@@ -25,42 +29,77 @@ Row = tuple[Task, Workload]
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure, what is asked of it, and whether it is so; `met` is None where nothing was measured."""
+    """One figure, what is asked of it, and what the rows that were judged so far say of it."""
 
     figure: str
     asked: str
     measured: str
-    met: bool | None
+    so_far: bool | None  # None where nothing was measured
+    judged: int  # rows that it can be read from, with the sources and the baselines of today
+    rows: int  # rows that it is asked of
+    one_is_enough: bool = False  # whether a single row can miss it, whatever the others say
+    absent: tuple[str, ...] = ()  # tasks whose rows it is asked of, and that are not here
+
+    @property
+    def met(self) -> bool | None:
+        """None until all rows were judged, but for a row that settles it."""
+        if self.judged == self.rows and not self.absent:
+            return self.so_far
+        return False if self.one_is_enough and self.so_far is False else None
 
     @property
     def verdict(self) -> str:
-        return "–" if self.met is None else "met" if self.met else "missed"
+        if self.judged == self.rows and not self.absent:
+            return "–" if self.met is None else "met" if self.met else "missed"
+        told = f"not all judged: {self.judged} of {self.rows}"
+        told += f", and {len(self.absent)} tasks are not here" if self.absent else ""
+        return f"{told}; missed already" if self.met is False else told
 
 
-def bars_of(results: Results) -> list[Bar]:
-    rows = [(task, row) for task, row in results.every_row() if FAMILIES.get(row.op) in MODULATIONS_AND_NORMS]
+def bars_of(results: Results, tasks: Sequence[str] = ASKED_OF) -> list[Bar]:
+    """Of every production row of these tasks, whatever the pages show; records that are not current count nowhere."""
+    current = results.only_current()
+    asked = [task for task in results.tasks if task.name in tasks]
+    rows = [(task, row) for task in asked for row in task.rows if row.set == "production"]
     elementwise = [(task, row) for task, row in rows if row.op in ELEMENTWISE]
     reducing = [(task, row) for task, row in rows if row.op not in ELEMENTWISE]
     small = [(task, row) for task, row in rows if tokens_of(row) <= FEW_TOKENS]
     direct = [(task, row) for task, row in small if is_one_foreign_call(row.op)]
-    others = [pair for pair in small if pair not in direct]
-    return [
-        _no_faults(results, rows),
-        _mean(results, f"wall, {FEW_TOKENS} tokens or fewer, against {PEER}", "wall", others, 2.5),
-        _mean(results, "the same, where that is one tvm-ffi call", "wall", direct, 1.5),
-        _mean(results, f"device, ops with a reduction, against {PEER}", "device", reducing, 1.12),
-        *_against_best(results, elementwise),
-        _mean(results, f"wall, all rows, against {PEER}", "wall", rows, 1.5),
-        _clear_losses(results, rows),
-        *_shares(results, [(task, row) for task, row in rows if row.bytes_min >= LARGE_BYTES]),
-        _exact(results, [(task, row) for task, row in rows if task.op_of(row).contract == "exact"]),
+    others = [(task, row) for task, row in small if not is_one_foreign_call(row.op)]
+    bars = [
+        _no_faults(current, rows),
+        _mean(current, f"wall, {FEW_TOKENS} tokens or fewer, against {PEER}", "wall", others, 2.5),
+        _mean(current, "the same, where that is one tvm-ffi call", "wall", direct, 1.5),
+        _mean(current, f"device, ops with a reduction, against {PEER}", "device", reducing, 1.12),
+        *_against_best(current, elementwise),
+        _mean(current, f"wall, all rows, against {PEER}", "wall", rows, 1.5),
+        _clear_losses(current, rows),
+        *_shares(current, [(task, row) for task, row in rows if row.bytes_min >= LARGE_BYTES]),
+        _exact(current, asked),
     ]
+    absent = tuple(name for name in tasks if name not in {task.name for task in asked})
+    return [replace(bar, absent=absent) for bar in bars]
 
 
 def is_one_foreign_call(op: str) -> bool:
     """Whether sglang runs an op by one call of a compiled function, as its just-in-time modules do."""
     adapter = PublishedBaseline.find(PEER).adapter(op)
     return adapter is not None and adapter.file.endswith("_jit.py")
+
+
+def peers_of(op: str) -> list[str]:
+    """Those that a row of an op must be judged against before anything can be said of the best one."""
+    return [name for name in PEERS if name in BUILT_IN or PublishedBaseline.find(name).adapter(op)]
+
+
+def _is_told(results: Results, task: Task, row: Workload, baseline: str, metric: Metric) -> bool:
+    """Whether there is a time against a baseline, or it does not run the row at all. Where we fail there is neither."""
+    standing = results.standing(task, row, baseline)
+    return standing is not None and (standing.result(metric) is not None or declines(standing))
+
+
+def _is_told_of_all(results: Results, task: Task, row: Workload, *metrics: Metric) -> bool:
+    return all(_is_told(results, task, row, name, metric) for name in peers_of(row.op) for metric in metrics)
 
 
 def _timed(
@@ -72,13 +111,14 @@ def _timed(
 
 def _mean(results: Results, figure: str, metric: Metric, rows: Sequence[Row], least: float) -> Bar:
     timed = _timed(rows, lambda task, row: results.result(task, row, PEER, metric))
+    told = sum(_is_told(results, task, row, PEER, metric) for task, row in rows)
     mean = geomean(result.ratio for _, result in timed)
     asked = f"geomean at least {least:g}x"
     if mean is None:
-        return Bar(figure, asked, f"no time on any of {len(rows)} rows", None)
+        return Bar(figure, asked, f"no time on any of {len(rows)} rows", None, told, len(rows))
     worst = min(timed, key=lambda pair: pair[1].ratio)
-    told = f"{mean[0]:.3f}x over {mean[1]} of {len(rows)} rows; worst {worst[1].ratio:.3f}x, {worst[0]}"
-    return Bar(figure, asked, told, mean[0] >= least)
+    measured = f"{mean[0]:.3f}x over {mean[1]} of {len(rows)} rows; worst {worst[1].ratio:.3f}x, {worst[0]}"
+    return Bar(figure, asked, measured, mean[0] >= least, told, len(rows))
 
 
 def _against_best(results: Results, rows: Sequence[Row]) -> list[Bar]:
@@ -89,34 +129,40 @@ def _against_best(results: Results, rows: Sequence[Row]) -> list[Bar]:
         return found[1] if found else None
 
     timed = _timed(rows, best)
+    judged = sum(_is_told_of_all(results, task, row, "device") for task, row in rows)
     mean = geomean(result.ratio for _, result in timed)
     each, together = "every row at least 0.98x", "geomean at least 1.02x"
     if mean is None:
-        return [Bar(figure, asked, "no time", None) for asked in (each, together)]
+        return [Bar(figure, asked, "no time", None, judged, len(rows)) for asked in (each, together)]
     below = [f"{id_} {result.ratio:.3f}x" for id_, result in timed if result.ratio < 0.98]
     worst = min(timed, key=lambda pair: pair[1].ratio)
     told = f"{len(below)} of {mean[1]} rows below: {_few(below)}; " if below else ""
     told += f"worst {worst[1].ratio:.3f}x, {worst[0]}"
     return [
-        Bar(figure, each, told, not below),
-        Bar(figure, together, f"{mean[0]:.3f}x over {mean[1]} rows", mean[0] >= 1.02),
+        Bar(figure, each, told, not below, judged, len(rows), one_is_enough=True),
+        Bar(figure, together, f"{mean[0]:.3f}x over {mean[1]} of {len(rows)} rows", mean[0] >= 1.02, judged, len(rows)),
     ]
 
 
 def _clear_losses(results: Results, rows: Sequence[Row]) -> Bar:
+    """Against each baseline by itself: the one with the least ratio may have an interval that reaches over the limit,
+    where another's does not."""
     figure = (
-        f"rows whose whole interval lies under {LEAST_OF_BEST}x of the best peer "
+        f"rows whose whole interval lies under {LEAST_OF_BEST}x of a baseline "
         f"(under {SHORT_US:g} us: slower by more than {MOST_LOST_US} us)"
     )
     found = []
     timed = 0
     for metric in METRICS:
         for task, row in rows:
-            best = results.best_peer(task, row, metric)
-            timed += best is not None
-            if best and loses_clearly(best[1]):
-                found.append(f"{row.id} {metric} {best[1].ratio:.3f}x of {best[0]}")
-    return Bar(figure, "none", f"{len(found)}{': ' if found else ''}{_few(found)}", not found if timed else None)
+            for name in results.of_row(task, row):
+                result = results.result(task, row, name, metric)
+                timed += result is not None
+                if result and loses_clearly(result):
+                    found.append(f"{row.id} {metric} {result.ratio:.3f}x of {name}")
+    told = f"{len(found)}{': ' if found else ''}{_few(found)}"
+    judged = sum(_is_told_of_all(results, task, row, *METRICS) for task, row in rows)
+    return Bar(figure, "none", told, not found if timed else None, judged, len(rows), one_is_enough=True)
 
 
 def loses_clearly(result: MetricResult) -> bool:
@@ -128,33 +174,47 @@ def loses_clearly(result: MetricResult) -> bool:
 
 def _shares(results: Results, rows: Sequence[Row]) -> list[Bar]:
     figure = f"device, rows of {LARGE_BYTES / 1e6:.0f} MB or more: share of a copy of the same size"
-    shares = {row.id: share for task, row in rows if (share := results.share_of_copy(task, row))}
+    shares = {(task.name, row.id): share for task, row in rows if (share := results.share_of_copy(task, row))}
+    counts = len(shares), len(rows)
     if not shares:
-        return [Bar(figure, asked, "no time", None) for asked in ("median at least 92 %", "worst at least 85 %")]
-    middle, worst = median(shares.values()), min(shares, key=lambda id_: shares[id_])
+        return [
+            Bar(figure, asked, "no time", None, *counts) for asked in ("median at least 92 %", "worst at least 85 %")
+        ]
+    middle, worst = median(shares.values()), min(shares, key=lambda key: shares[key])
+    told = f"{middle:.1%} over {len(shares)} of {len(rows)} rows", f"{shares[worst]:.1%}, {worst[1]}"
     return [
-        Bar(figure, "median at least 92 %", f"{middle:.1%} over {len(shares)} of {len(rows)} rows", middle >= 0.92),
-        Bar(figure, "worst at least 85 %", f"{shares[worst]:.1%}, {worst}", shares[worst] >= 0.85),
+        Bar(figure, "median at least 92 %", told[0], middle >= 0.92, *counts),
+        Bar(figure, "worst at least 85 %", told[1], shares[worst] >= 0.85, *counts, one_is_enough=True),
     ]
 
 
 def _no_faults(results: Results, rows: Sequence[Row]) -> Bar:
     faults = [f"{row.id} {why}" for task, row in rows if (why := results.fault(task, row))]
+    judged = sum(any(s.row.cases or is_our_fault(s) for s in results.of_row(task, row).values()) for task, row in rows)
     told = f"{len(faults)} of {len(rows)} rows{': ' if faults else ''}{_few(faults)}"
-    return Bar("rows incorrect or failed on our side", "0", told, not faults if rows else None)
+    so_far = not faults if judged or faults else None
+    return Bar("rows incorrect or failed on our side", "0", told, so_far, judged, len(rows), one_is_enough=True)
 
 
-def _exact(results: Results, rows: Sequence[Row]) -> Bar:
+def _exact(results: Results, tasks: Sequence[Task]) -> Bar:
     """The judge holds an op whose contract is exact to the eager chain's bits on every case of a row."""
-    ops = {row.op for _, row in rows}
-    timed = [standing.row for task, row in rows for standing in results.of_row(task, row).values()]
-    grid = [standing.row for standing in results.grid.values() if standing.row.op in ops]
-    seen = [row for row in (*timed, *grid) if row.cases]
+    exact = {(task.name, op) for task in tasks for op, own in task.ops.items() if own.contract == "exact"}
+    frozen = {(task.name, row.id): row.set for task in tasks for row in task.rows}
+    timed: dict[tuple[str, str], list[RowVerdict]] = {}
+    grid: dict[tuple[str, str], list[RowVerdict]] = {}
+    for (task, id_, _), standing in {**results.standings, **results.grid}.items():
+        row_set = frozen.get((task, id_), "grid")
+        if (task, standing.row.op) in exact and standing.row.cases and row_set != "smoke":
+            (grid if row_set == "grid" else timed).setdefault((task, id_), []).append(standing.row)
+    seen = [row for rows in (*timed.values(), *grid.values()) for row in rows]
     unequal = sorted({row.id for row in seen if row.verdict == "incorrect"})
-    told = f"{len({row.id for row in timed if row.cases})} rows, {len({row.id for row in grid})} of grids, "
+    wanted = sum((task.name, row.op) in exact for task in tasks for row in task.rows if row.set == "production")
+    in_grids = sum(own.size for task in tasks for own in task.grids if (task.name, own.op) in exact)
+    told = f"{len(timed)} of {wanted} rows, {len(grid)} of {in_grids} of grids, "
     told += f"{sum(row.cases for row in seen)} cases; not equal: {_few(unequal) or 'none'}"
     figure = "exact ops: the eager chain's bits on every row and grid"
-    return Bar(figure, "all equal", told, not unequal if seen else None)
+    judged, so_far = len(timed) + len(grid), not unequal if seen else None
+    return Bar(figure, "all equal", told, so_far, judged, wanted + in_grids, one_is_enough=True)
 
 
 def _few(words: Sequence[str], most: int = 4) -> str:

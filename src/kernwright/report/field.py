@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
+TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
 MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 
@@ -30,6 +32,9 @@ class Standing:
     run: Verdict
 
     def result(self, metric: Metric) -> MetricResult | None:
+        """None where the row is wrong in any way: a time of work that was not done is no time."""
+        if self.row.verdict not in TIMED:
+            return None
         found = self.row.metrics.get(metric)
         return found if isinstance(found, MetricResult) else None
 
@@ -54,11 +59,14 @@ class Field:
     rows: str
     standings: dict[tuple[str, str, str], list[Standing]] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
-    hardware: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def gathered(cls, ledger: Ledger, tasks: Sequence[Task], baseline: str, device: str, rows: str) -> Field:
+    def gathered(
+        cls, ledger: Ledger, tasks: Sequence[Task], baseline: str, device: str, rows: str, model: str | None = None
+    ) -> Field:
+        """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, baseline, device, rows)
+        today = TodaysBaselines(tasks)
         digests = {task.name: task.digest for task in tasks}
         for record in ledger.all_records():
             if record.kind != "verdict" or record.body.get("task") not in digests or not record.body.get("evidence"):
@@ -68,18 +76,29 @@ class Field:
                 continue
             if verdict.candidate == SHIPPED:  # no part of the field: it has pages of its own
                 continue
+            if model is not None and model_of(verdict) != model:
+                continue
+            cause = None
             if verdict.task_digest != digests[verdict.task]:
-                found.stale.append(f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}")
+                cause = "of another task digest"
+            elif not today.hold(verdict):
+                cause = f"of another {baseline} than today's"
+            if cause:
+                about = f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
+                found.stale.append(f"{cause}: {about}")
                 continue
             found._add(verdict)
+        refuse_mixed_models(found.runs())
         return found
 
     def _add(self, verdict: Verdict) -> None:
-        about = verdict.provenance
-        libraries = ", ".join(f"{name} {version}" for name, version in about["libraries"].items())
-        self.hardware.setdefault(str(about["hardware"].get("model", about["hardware"]["kind"])), libraries)
         for row in verdict.rows:
             self.standings.setdefault((verdict.task, row.id, verdict.candidate), []).append(Standing(row, verdict))
+
+    def runs(self) -> list[Verdict]:
+        """Those that the page says anything of."""
+        wanted = {(task.name, row.id) for task in self.tasks if task.has(self.rows) for row in self.wanted(task)}
+        return [s.run for (task, row, _), found in self.standings.items() if (task, row) in wanted for s in found]
 
     @cached_property
     def contenders(self) -> list[str]:
@@ -123,7 +142,7 @@ class Field:
     def page(self, command: str, plots: Mapping[str, str] | None = None) -> str:
         """`plots`: where images lie, by family and kind, as in `norm_infer_speedup`."""
         lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
-        lines += ["", *(f"- {model}: {libraries}" for model, libraries in sorted(self.hardware.items()))]
+        lines += ["", *(f"- {machine}" for machine in machines_of(self.runs()))]
         lines += ["", *self._explained(), "", *self._summary()]
         for task in self.tasks:
             lines += ["", f"## {task.name}", "", f"{task.file.title}."]
@@ -177,11 +196,11 @@ class Field:
         reasons: list[str] = []
         for row in self.wanted(task):
             standings = {name: self.standing(task, row, name) for name in self.contenders}
-            home = self.standing(task, row, self.baseline) or next((s for s in standings.values() if s), None)
+            timed = [s for s in standings.values() if s and s.result("stream")]
+            home = self.standing(task, row, self.baseline) or next(iter(timed), None)
             cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _times(home, "baseline_us")]
             cells += [_cell(standing) for standing in standings.values()]
             best = self.best(task, row)
-            timed = any(s and s.gain for s in standings.values())
             cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
             lines.append(f"| {' | '.join(cells)} |")
             reasons += [

@@ -1,19 +1,22 @@
 """Results: how the ops that ship stand against every baseline on the frozen rows, gathered from a ledger.
 
 Ratios are those of one run, where both sides were measured in turn. Of each row and baseline the newest record counts,
-one of the sources as they are now before any other. A record of another task digest is stale and enters nothing.
+one of the sources and the baseline as they are now before any other. A record of another task digest is stale and
+enters nothing; one against a baseline that has changed is stale and stays to be seen, marked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Ran, Verdict
 from kernwright.report.field import Standing
+from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
@@ -34,21 +37,25 @@ class Results:
     standings: dict[Key, Standing] = field(default_factory=dict)
     grid: dict[Key, Standing] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
-    hardware: dict[str, str] = field(default_factory=dict)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
 
     @classmethod
-    def gathered(cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str) -> Results:
+    def gathered(
+        cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str, model: str | None = None
+    ) -> Results:
+        """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, device, rows)
         by_name = {task.name: task for task in tasks}
         outdated: dict[Key, str] = {}
         for record in ledger.all_records():
             body = record.body
-            if record.kind != "verdict" or body.get("candidate") != SHIPPED or not body.get("evidence"):
+            if record.kind != "verdict" or not is_of_what_ships(body) or not body.get("evidence"):
                 continue
             verdict = Verdict.model_validate(body)
             task = by_name.get(verdict.task)
             if task is None or verdict.provenance["device"].partition(":")[0] != device:
+                continue
+            if model is not None and model_of(verdict) != model:
                 continue
             wanted, frozen = ({row.id for row in rows} for rows in (found.wanted(task), task.rows))
             standings = {
@@ -59,12 +66,16 @@ class Results:
             if verdict.task_digest != task.digest:
                 outdated |= dict.fromkeys(standings, verdict.provenance["finished"])
                 continue
-            found._name(verdict)
             for key, standing in standings.items():
                 found._keep(found.standings if standing.row.id in wanted else found.grid, key, standing)
         for key, finished in outdated.items():
             if key not in found.standings and key not in found.grid:  # no later record has taken its place
-                found.stale.append("{}: {} against {}, {}".format(*key, finished))
+                found.stale.append("of another task digest: {}: {} against {}, {}".format(*key, finished))
+        for key, standing in {**found.standings, **found.grid}.items():
+            if not found.baselines_today.hold(standing.run):
+                finished = standing.run.provenance["finished"]
+                found.stale.append("of another baseline than today's: {}: {} against {}, {}".format(*key, finished))
+        refuse_mixed_models(found.runs())
         return found
 
     def _keep(self, among: dict[Key, Standing], key: Key, standing: Standing) -> None:
@@ -72,13 +83,30 @@ class Results:
         if known is None or self.is_current(standing) or not self.is_current(known):
             among[key] = standing
 
-    def _name(self, verdict: Verdict) -> None:
-        about = verdict.provenance
-        libraries = ", ".join(f"{name} {version}" for name, version in about["libraries"].items())
-        self.hardware.setdefault(str(about["hardware"].get("model", about["hardware"]["kind"])), libraries)
+    def runs(self) -> list[Verdict]:
+        """Those that the pages say anything of."""
+        return [standing.run for standing in (*self.standings.values(), *self.grid.values())]
+
+    @property
+    def machines(self) -> list[str]:
+        return machines_of(self.runs())
+
+    @cached_property
+    def baselines_today(self) -> TodaysBaselines:
+        return TodaysBaselines(self.tasks)
+
+    def only_current(self) -> Results:
+        """Without what was judged with other sources or against another baseline than today's."""
+        kept, grid = (
+            {key: standing for key, standing in among.items() if self.is_current(standing)}
+            for among in (self.standings, self.grid)
+        )
+        return replace(self, standings=kept, grid=grid)
 
     def is_current(self, standing: Standing) -> bool:
-        """Whether the sources that it was judged with are those of today."""
+        """Whether the sources that it was judged with are those of today, and the baseline is."""
+        if not self.baselines_today.hold(standing.run):
+            return False
         judged = tuple(sorted({row.op for row in standing.run.rows}))
         if judged not in self._digests:
             self._digests[judged] = Shipped(judged).digest
@@ -144,6 +172,17 @@ class Results:
             if is_our_fault(standing):
                 return f"{standing.row.verdict} against {baseline}: {'; '.join(standing.row.reasons[:1])}"
         return None
+
+
+def is_of_what_ships(body: Mapping[str, Any]) -> bool:
+    """A name alone is nobody's: any folder can have it. The judge itself writes down whose ops it ran."""
+    contender = body.get("provenance", {}).get("contender", {})
+    return body.get("candidate") == SHIPPED and contender.get("package") == SHIPPED
+
+
+def declines(standing: Standing) -> bool:
+    """Whether a row has no time because the baseline does not run it."""
+    return standing.row.verdict == "failed" and not is_our_fault(standing)
 
 
 def is_our_fault(standing: Standing) -> bool:

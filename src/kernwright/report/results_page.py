@@ -9,16 +9,16 @@ from pathlib import Path
 
 from kernwright.judge.verdict import Kernel, MetricResult
 from kernwright.report.bars import bars_of, loses_clearly
-from kernwright.report.field import Standing
+from kernwright.report.field import TIMED, Standing
 from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
-from kernwright.report.results import Results, geomean, is_our_fault, tokens_of
+from kernwright.report.results import Results, declines, geomean, tokens_of
 from kernwright.report.results_plots import plots_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
 
 FAMILY_FILE = "RESULTS.md"
 KINDS = ("speedup", "wall", "copy")
-OLDER = "†"  # judged before the last change of its sources
+OLDER = "†"  # judged before the last change of its sources or of its baseline
 EXPLAINED = """\
 `kernwright.ops` judged as any candidate is, by its public calls, on every production row of every family that has an
 implementation: correct on all kinds of inputs and at odd sizes first, then timed. A ratio is a baseline's time over
@@ -28,6 +28,12 @@ measured in the same run. A row's contract is what it was held to: `exact` the b
 accurate than it. The best peer of a row is the baseline that ours gains least on; tokens are rows of channels, so of a
 norm over heads every head counts. A baseline that declines a row has no time there, and is named. What is lost stays
 here, in bold. `kernwright results --check` finds a page that says something else than the ledger."""
+NOT_THE_JUDGES = """\
+Two more figures are asked for that no judgement measures, so that no ledger has them: the host's time of a call, and
+how long the first call takes, what it imports included. Both come from `python benchmarks/bench_ops.py`, on the GPU.
+
+A bar counts every production row of its tasks, judged with the sources and the baselines of today: until all are, it
+says how many, and is not met."""
 MEANS: dict[Metric, str] = {
     "wall": "One call, asked for by itself and waited for, Python and dispatch included.",
     "stream": "Calls back to back, Python included.",
@@ -50,6 +56,7 @@ def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Pat
     lines += ["## What is asked of the modulations and norms", ""]
     lines += ["| figure | bar | measured | |", "|---|---|---|---|"]
     lines += [f"| {bar.figure} | {bar.asked} | {bar.measured} | {bar.verdict} |" for bar in bars_of(results)]
+    lines += ["", NOT_THE_JUDGES]
     lines += ["", "## Families", "", *_families(results)]
     lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
     lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
@@ -79,11 +86,11 @@ def _family_page(results: Results, task: Task, summary: Path, command: str, plot
 
 def _opening(results: Results, command: str) -> list[str]:
     lines = [f"Generated from a ledger by `{command}`; no number is typed by hand.", ""]
-    lines += [f"- {model}: {libraries}" for model, libraries in sorted(results.hardware.items())]
+    lines += [f"- {machine}" for machine in results.machines]
     older = sum(not results.is_current(standing) for standing in results.standings.values())
     if older:
         of = f"{older} of {len(results.standings)} records"
-        lines += ["", f"{OLDER} {of} were made before the last change of their sources."]
+        lines += ["", f"{OLDER} {of} were made before the last change of their sources or of their baseline."]
     return lines
 
 
@@ -105,7 +112,7 @@ def _means(results: Results, tasks: Sequence[Task]) -> list[str]:
             means = [geomean(result.ratio for s in found if (result := s.result(metric))) for metric in METRICS]
             cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
             timed = sum(s.result("stream") is not None for s in found)
-            declined = sum(s.row.verdict == "failed" and not is_our_fault(s) for s in found)
+            declined = sum(declines(s) for s in found)
             lines.append(f"| {task.name} | {baseline} | {timed} | {' | '.join(cells)} | {declined or ''} |")
     return lines
 
@@ -142,7 +149,7 @@ def _ratio_cell(results: Results, standing: Standing | None, metric: Metric) -> 
         return "–"
     result = standing.result(metric)
     if result is None:
-        return _verdict(standing) if not standing.row.metrics else "–"
+        return _verdict(standing) if standing.row.verdict not in TIMED or not standing.row.metrics else "–"
     return f"{_us(result.baseline_us)}, {_us(result.candidate_us)}, {_ratio(result)}{_age(results, standing)}"
 
 
@@ -157,7 +164,7 @@ def _us(time: float) -> str:
 
 
 def _verdict(standing: Standing) -> str:
-    return "declines" if standing.row.verdict == "failed" and not is_our_fault(standing) else standing.row.verdict
+    return "declines" if declines(standing) else standing.row.verdict
 
 
 def _age(results: Results, standing: Standing) -> str:

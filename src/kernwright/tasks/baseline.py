@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,25 +43,47 @@ class Baseline(BaseModel):
         return digest_of(self.model_dump(mode="json", exclude=None if self.companions else {"companions"}))
 
 
-def find_baseline(task: Task, name: str) -> Baseline:
+@dataclass(frozen=True)
+class Surroundings:
+    """What a baseline takes from where it runs: torch, and whom native wheels are for."""
+
+    torch: str
+    machine: Machine
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        return cls(_version("torch"), Machine.this())
+
+    @classmethod
+    def recorded(cls, provenance: Mapping[str, Any]) -> Surroundings:
+        """Those of a verdict: it is read on other machines than the one that it was made on."""
+        libraries, here = provenance["libraries"], Machine.this()
+        architecture = provenance["hardware"].get("architecture", here.architecture)
+        python = ".".join(libraries.get("python", here.python).split(".")[:2])
+        return cls(libraries.get("torch") or _version("torch"), Machine(architecture=architecture, python=python))
+
+
+def find_baseline(task: Task, name: str, where: Surroundings | None = None) -> Baseline:
+    """`where`: as it would be there; else here."""
+    where = where or Surroundings.here()
     if name == "eager":
-        return Baseline(name=name, kind="eager", package="torch", version=_version("torch"))
+        return Baseline(name=name, kind="eager", package="torch", version=where.torch)
     if name == "compile":
-        return Baseline(name=name, kind="compile", package="torch", version=_version("torch"))
+        return Baseline(name=name, kind="compile", package="torch", version=where.torch)
     adapters = adapter_names(task.adapters)
     if name in adapters and task.adapters is not None:
         source = hashlib.sha256(task.adapters.read_bytes()).hexdigest()
         return Baseline(name=name, kind="adapter", package="task", version=task.name, adapter_sha256=source)
     if name in read_lock().names():
-        return _published(task, name)
+        return _published(task, name, where.machine)
     known = [*BUILT_IN, *adapters, *read_lock().names()]
     raise KernwrightError(f"task {task.name} has no baseline {name!r}", f"use one of: {', '.join(known)}")
 
 
-def _published(task: Task, name: str) -> Baseline:
+def _published(task: Task, name: str, machine: Machine) -> Baseline:
     published = PublishedBaseline.find(name)
     wheel = published.tree.wheels[0]
-    trees = [published.lock.tree_for(tree, Machine.this()) for tree in published.companions(task.ops)]
+    trees = [published.lock.tree_for(tree, machine) for tree in published.companions(task.ops)]
     return Baseline(
         name=name,
         kind="package",

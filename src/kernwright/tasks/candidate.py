@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kernwright.errors import BadFile
 from kernwright.tasks.digest import folder_digest
 from kernwright.tasks.files import read_toml
+from kernwright.tasks.shipped import SHIPPED
 
 CANDIDATE_FILE = "candidate.toml"
 Language = Literal["python", "triton", "cuda", "cpp", "cutedsl"]
@@ -95,6 +96,9 @@ class Candidate(BaseModel):
 def load_candidate(folder: Path) -> Candidate:
     if not folder.is_dir():
         raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
+    if folder.resolve().name == SHIPPED:  # its verdicts would be read as those of the ops that ship
+        remedy = "rename the folder: a candidate is called what its folder is called"
+        raise BadFile(folder, "", f"has the name {SHIPPED}, which stands for the ops that this package ships", remedy)
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)
     named = [("entry", candidate.entry_file), *(("build.sources", name) for name in file.build.sources)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -49,6 +50,11 @@ class Grid(BaseModel):
         except ValidationError as error:
             raise ValueError(f"its rows are not valid: {error.errors()[0]['msg']}") from None
         return self
+
+    @property
+    def size(self) -> int:
+        """How many rows it stands for."""
+        return math.prod(len(values) for values in (*self.axes.values(), self.dtypes, *self.scalars.values()))
 
     def rows(self, inplace: tuple[str, ...]) -> Iterator[Workload]:
         for sizes in itertools.product(*self.axes.values()):
