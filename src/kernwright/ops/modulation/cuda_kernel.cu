@@ -4,7 +4,9 @@
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
 // elements. Modulations per channel, batch row or frame are read once by each thread, out of the cache.
-// Share of a copy's bandwidth: not measured yet.
+// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: scale_shift 0.93 for 27,030 tokens 3072 wide
+// in bfloat16 (86 us), 0.95 for 37,800 tokens 5120 wide with float32 rows (193 us), 1.02 for 18,144 tokens 3072 wide with
+// float32 rows of their own (155 us); residual_gate 0.93 for 32,640 tokens 4096 wide (205 us); 0.27 for an odd width (3073).
 //
 // A thread owns one vector of channels and works on several tokens: it asks for all it needs of them before it uses the
 // first. Blocks are short and many; neighbours in the grid are neighbours on a token, so that what runs at the same time
