@@ -18,7 +18,7 @@ from kernwright.tasks.policy import Metric
 
 EMPTY_BLOCKS, FULL_BLOCKS = 5, 3  # of which the middle one counts
 SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
-MOST_OVER_EMPTY = 2.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
+MOST_OVER_EMPTY = 1.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,8 +18,10 @@ from torch import Tensor
 from kernwright.judge.arena import CANARY, Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
+from kernwright.judge.cuda.awake_calls import AwakeCalls
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
 from kernwright.judge.cuda.lane import Pieces
+from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
@@ -32,7 +32,6 @@ from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
-from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
 if TYPE_CHECKING:
@@ -42,57 +41,6 @@ MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, s
 MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
 MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
-
-
-@dataclass(frozen=True)
-class LeftOutputs:
-    """What a block left, in the judge's memory: outputs by where they lie, changed inputs by slot."""
-
-    keeper: Keeper
-    specs: Mapping[str, ConcreteTensor]
-    offsets: Sequence[int]
-    changed: Mapping[str, Tensor]
-    order: Sequence[int]
-
-    @property
-    def calls(self) -> int:
-        return len(self.order)
-
-    def value(self, name: str, call: int) -> Tensor:
-        if name in self.changed:
-            return self.changed[name][self.order[call]]
-        return self.keeper.view(self._offset(name, call), self.specs[name])
-
-    def _offset(self, name: str, call: int) -> int:
-        return self.offsets[call * len(self.specs) + list(self.specs).index(name)]
-
-    def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest and the RMS distance of each call's output from its oracle."""
-        if name not in self.changed and self.specs[name].is_contiguous:
-            from kernwright.judge.cuda.distance import distances
-
-            spec = self.specs[name]
-            starts = [self._offset(name, call) // spec.item_bytes for call in range(self.calls)]
-            return distances(self.keeper.as_elements(spec), starts, centre)
-        away = (self._stacked(name) - centre).flatten(1)
-        norms = [torch.linalg.vector_norm(away, order, dim=1) for order in (math.inf, 2)]
-        return norms[0], norms[1] / math.sqrt(max(1, away.shape[1]))
-
-    def has_bytes(self, name: str, wanted: Tensor) -> bool:
-        """Whether the outputs of all calls are these, byte by byte."""
-        if name in self.changed or not self.specs[name].is_contiguous:
-            return same_bytes(self._stacked(name), wanted)
-        from kernwright.judge.cuda.rows import Rows
-
-        found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
-        starts = [self._offset(name, call) for call in range(self.calls)]
-        Rows(self.keeper.memory, starts, self.specs[name].span_bytes).compare(wanted, found)
-        return not bool(found)
-
-    def _stacked(self, name: str) -> Tensor:
-        if name in self.changed:
-            return self.changed[name][list(self.order)]
-        return torch.stack([self.value(name, call) for call in range(self.calls)])
 
 
 class CudaSession(Session):
@@ -110,6 +58,7 @@ class CudaSession(Session):
         self.region, self.keeper = region, keeper
         self._left: list[tuple[int, int]] = []
         self._placed: tuple[dict[str, Tensor], list[int]] | None = None
+        self._known_rows: dict[tuple[str, tuple[int, ...]], Rows] = {}  # from being filled to being looked at
         keeper.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
@@ -149,14 +98,18 @@ class CudaSession(Session):
     def _rows(self, name: str, slots: Sequence[int]) -> Rows:
         from kernwright.judge.cuda.rows import Rows
 
-        placed = self.arena.layout.plan[name]
-        starts = [slot * self.arena.layout.pitch + placed.offset for slot in slots]
-        return Rows(self.arena.bytes, starts, placed.tensor.span_bytes)
+        key = name, tuple(slots)
+        if key not in self._known_rows:
+            placed = self.arena.layout.plan[name]
+            starts = [slot * self.arena.layout.pitch + placed.offset for slot in slots]
+            self._known_rows[key] = Rows(self.arena.bytes, starts, placed.tensor.span_bytes)
+        return self._known_rows[key]
 
     def prepare(self) -> None:
         """What the last block returned is free memory now; it is poisoned, whoever gets it next."""
         super().prepare()
         self._placed = None
+        self._known_rows.clear()
         from kernwright.judge.cuda.distance import poison
 
         by_size: dict[int, list[int]] = {}
@@ -388,48 +341,11 @@ class CudaSession(Session):
     def close(self) -> None:
         torch.cuda.synchronize(self.keeper.device)
         self._placed = None
-        self.__dict__.pop("_guards", None)  # they see the memory that goes now
+        self._known_rows.clear()  # these, and the guards, see the memory that goes now
+        self.__dict__.pop("_guards", None)
         release = self.arena.release
         self.arena.bytes = torch.empty(0)
         release()
-
-
-class AwakeCalls:
-    """Blocks of one call, or of none, by a worker that is not stopped in between. Each call's inputs come when the
-    clock runs, and pieces of its outputs are looked at before it stops."""
-
-    def __init__(self, session: CudaSession) -> None:
-        self.session = session
-        self.blocks: list[Block] = []
-        self.glances: list[tuple[list[Pieces], list[Tensor]]] = []
-        self.span = (0, 0)
-
-    def call(self, slot: int | None, image: Tensor, place: Tensor) -> None:
-        lane = self.session.keeper.lane
-        pieces, glance = self.session.aimed(slot or 0)
-        self.blocks.append(self.block([] if slot is None else [slot], lambda: lane.bring(image, place), glance))
-        self.glances.append((pieces, lane.seen(pieces)))
-
-    def block(
-        self,
-        order: Sequence[int],
-        bring: Callable[[], None] | None = None,
-        glance: Callable[[Sequence[int]], None] | None = None,
-    ) -> Block:
-        session = self.session
-        return session.worker.run_block(
-            order,
-            len(session.output_specs),
-            session.block_deadline_s,
-            secure=glance,
-            bring=bring,
-            stays_awake=True,
-        )
-
-    def whole(self) -> Block:
-        """The typical call's time, and the processor time of all of them: only now that it stands still is it known."""
-        awake_ns, used_ns = self.span
-        return replace(Block.typical(self.blocks), running_ns=awake_ns, processor_ns=used_ns)
 
 
 _flush_buffers: dict[int, Tensor] = {}

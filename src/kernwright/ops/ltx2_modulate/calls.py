@@ -28,8 +28,9 @@ def rms_modulate(
     """rms(x) * (1 + scale) + shift in float32, whatever x's dtype, as LTX-2 runs it under autocast.
 
     scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own, in which `1 + scale` rounds. backend: "triton" or "torch", for this call. contract: "exact" runs the eager
-    chain. out must not overlap the inputs.
+    its own, in which `1 + scale` rounds. backend: "triton" or "torch", for this call. contract: "exact" runs a
+    kernel that sums in torch's order where the device has shown that it has torch's bits, and else the eager chain. out
+    must not overlap the inputs.
     """
     return _one.call((x, scale, shift), {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 

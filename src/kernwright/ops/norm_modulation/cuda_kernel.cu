@@ -10,7 +10,9 @@
 // (81.2 us), 0.97 for 44,100 tokens 5120 wide (222 us), 1.04 for 18,144 tokens 3072 wide with a row of modulation each (103
 // us), 0.88 with float32 rows (37,800 tokens 5120 wide), 0.91 behind a residual (27,030 tokens 3072 wide, 175 us), 0.99 for
 // 8,640 tokens 5120 wide in float32 (86.8 us, before means were corrected), 0.99 for 648,720 rows of 128 (81 us), 0.46 for
-// 8,424 tokens of odd width (3073: 88 us). Small calls are bound by latency: 195 tokens 3072 wide take 2.9 us.
+// 8,424 tokens of odd width (3073: 88 us). Small calls are bound by latency: 195 tokens 3072 wide take 2.9 us. Measured on
+// builds that differed in one constant each, from which the table in variant.h was set; benchmarks/bench_ops.py times the
+// same shapes as they are now.
 //
 // A token lies in the registers of its threads from the load to the store. A block has one token, and many short blocks
 // on a multiprocessor keep loads in flight: while one reduces, others load. Threads of a token meet once: each warp centres
