@@ -7,14 +7,12 @@
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
 
-The rows are naps: a kernel that spins for a known time, then one that doubles a small tensor. Each part keeps its
-records in a ledger of its own below --out and counts from there, so an interrupted run goes on where it stopped.
-Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+The rows are naps (naps.py). Each part keeps its records in a ledger of its own below --out and counts from there, so an
+interrupted run goes on where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -27,6 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
 from figures import note, page
+from naps import AFTER_NAP_NS, FAULTS, TWENTY_US, napping, naps_between, write_candidate, write_task
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
@@ -38,86 +37,6 @@ from kernwright.tasks.catalog import find_task
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
 DEFAULT_OUT = Path(".kernwright/bench_gpu")
-NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
-AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
-TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
-
-DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
-
-from torch import Tensor
-
-from kernwright.ops.definition import define
-
-
-@define(outputs=["y"], activations=["x"])
-def nap(x: Tensor, *, ns: int = 1000) -> Tensor:
-    """2 x"""
-    return x * 2
-'''
-BASELINES = '''"""Sides that nap for as long as the row says, or a known share longer."""
-import torch
-
-CYCLES_PER_NS = 1.98
-
-
-def _napping(factor, more_ns=0.0):
-    def run(x, *, ns):
-        torch.cuda._sleep(int((ns * factor + more_ns) * CYCLES_PER_NS))
-        return x * 2
-
-    return run
-
-
-def steady(op):
-    return _napping(1.0)
-
-
-def half_again(op):
-    return _napping(1.5)
-'''
-TASK = """
-name = "naps"
-title = "Kernels of known duration"
-origin = "made up for the benchmark of the judge"
-definitions = "definitions.py"
-
-[tolerance]
-fp32 = {{ atol = 1e-6, rtol = 1e-6 }}
-
-[timing]
-decides = "{decides}"
-"""
-
-
-def write_task(folder: Path, decides: str) -> Path:
-    place = folder / f"naps_{decides}"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "task.toml").write_text(TASK.format(decides=decides))
-    (place / "definitions.py").write_text(DEFINITIONS)
-    (place / "baselines.py").write_text(BASELINES)
-    tensor = {"shape": ["N"], "dtype": "fp32"}
-    rows = [
-        {
-            "id": f"nap_{ns}ns", "op": "nap", "set": "production", "axes": {"N": 16384}, "inputs": {"x": tensor},
-            "outputs": {"y": tensor}, "scalars": {"ns": ns}, "bytes_min": 2 * 4 * 16384,
-        }
-        for ns in NAPS_NS
-    ]  # fmt: skip
-    (place / "workloads.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
-    return place
-
-
-def write_candidate(folder: Path, name: str, source: str) -> Path:
-    place = folder / "candidates" / name
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "candidate.toml").write_text('op = "nap"\nlanguage = "python"\nentry = "kernel.py:nap"\n')
-    (place / "kernel.py").write_text(source)
-    return place
-
-
-def napping(folder: Path, name: str, factor: float, more_ns: float) -> Path:
-    source = BASELINES + f"\n\nnap = _napping({factor}, {more_ns})\n"
-    return write_candidate(folder, name, source)
 
 
 def _judge(**wanted: Any) -> Verdict:
@@ -181,16 +100,11 @@ def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, fold
     _note(folder, "A/A", figures)
 
 
-def _naps(least_us: float, most_us: float, every: int = 1) -> str:
-    """Rows of such naps, as a judgement is asked for them."""
-    return ",".join(f"nap_{ns}ns" for ns in NAPS_NS[::every] if least_us <= ns / 1e3 < most_us)
-
-
 @app.command()
 def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> None:
     """A known slowdown and a known speedup of the kernels: detected? reported right?"""
     task = write_task(folder, "device")
-    long_rows, short_rows = _naps(20, 1000, every), _naps(0, 10, every)
+    long_rows, short_rows = naps_between(20, 1000, every), naps_between(0, 10, every)
     plans = [
         (
             folder / "slow_share",
@@ -330,43 +244,6 @@ def row(
     )
 
 
-FAULTS = {
-    "illegal address": """
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def _stray(y, far):
-    tl.store(y + far, 1.0)
-
-
-def nap(x, *, ns):
-    y = torch.empty_like(x)
-    _stray[(1,)](y, 2**44)
-    return y
-""",
-    "hang": """
-import torch
-
-
-def nap(x, *, ns):
-    torch.cuda._sleep(10**15)
-    return x * 2
-""",
-    "out of memory": """
-import torch
-
-
-def nap(x, *, ns):
-    hoard = []
-    while True:
-        hoard.append(torch.empty(2**31, dtype=torch.uint8, device=x.device))
-""",
-}
-
-
 @app.command()
 def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
     """A candidate that ruins its context, and after each an honest one: is the first `failed`, the second right?"""
@@ -399,7 +276,7 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     row(folder=folder, repeats=1)
     injected(folder=folder, every=4)
     faults(folder=folder, times=1)
-    aa(folder=folder, verdicts=12, rows=_naps(0, 1000, 4))
+    aa(folder=folder, verdicts=12, rows=naps_between(0, 1000, 4))
 
 
 COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}
