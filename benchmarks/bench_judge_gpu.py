@@ -8,7 +8,8 @@
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
 
 The rows are naps (naps.py). Each part keeps its records in a ledger of its own below --out and counts from there, so an
-interrupted run goes on where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+interrupted run goes on where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to
+--out/figures.json.
 """
 
 from __future__ import annotations

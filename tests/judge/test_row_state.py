@@ -335,13 +335,13 @@ def test_a_row_waits_for_wall_where_that_cannot_tell_yet(state: RowState) -> Non
 def test_a_row_that_waits_in_vain_keeps_what_wall_has_shown(state: RowState) -> None:
     """Where no round is left to measure further, `wall` was looked at once and pays for one look."""
     noisy = [sample for us in (70, 130, 80, 120, 75, 135) for sample in quads("wall", 110, us, count=1)]
+    assert len(noisy) == FIVE_ROUNDS.first_look * FIVE_ROUNDS.quads_of("wall"), "as many as there are at the first look"
     state.samples = quads("stream", 100, 90) + noisy
-    state.look(POLICY)
+    state.look(FIVE_ROUNDS)
     assert state.awaits_wall
-    found = verdict(state)
-    assert isinstance(found.metrics["wall"], MetricResult)
-    assert found.verdict == "inconclusive"
-    assert "too noisy to tell" in found.reasons[-1]
+    assert isinstance(state.result("wall", FIVE_ROUNDS, quick=False), MetricResult)
+    state.samples += quads("wall", 110, 100, count=1)  # measured further: now it is a second look, and seven are few
+    assert isinstance(state.result("wall", FIVE_ROUNDS, quick=False), Unavailable)
 
 
 def test_a_row_that_wall_has_refuted_waits_no_longer(state: RowState) -> None:
