@@ -1,4 +1,4 @@
-"""The Triton kernels of the ops over tokens that have no other kernel yet: every case in the interpreter by the judge's
+"""The Triton kernels of the ops over tokens that have few other kernels: every case in the interpreter by the judge's
 rule, and compiled for an H200 without one."""
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ COMPILED = [
     ("ltx2_exact", "rms_modulated_exactly", "width 2048"),
     ("ernie", "norm_modulate", "residual width 4096"),
     ("ernie", "modulate", "gate width 4096"),
+    ("residual_norm", "add_norm_rows", "in place width 4096"),
+    ("residual_norm", "add_norm_rows", "width 65536"),
 ]
 
 

@@ -108,7 +108,8 @@ FAMILIES = (
     "norm_tanh",
     "ltx2_modulate",
     "ernie",
-)  # of cases whose ops have Triton kernels and no others
+    "residual_norm",
+)  # of cases whose ops have Triton kernels, and few others
 
 
 def every_case() -> list[tuple[str, str]]:
