@@ -31,6 +31,7 @@ class Case:
     gaps: bool = False  # tokens lie apart, and batches behind each other in another order
     flat: bool = False  # x is [S, D]
     offset: float = 0.5
+    first: float | None = None  # each token's first element, where it is no common one
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -42,7 +43,10 @@ class Case:
             self.name, self.batch, self.tokens, self.width, self.frames, self.dtype, device=device, offset=self.offset,
             gaps=self.gaps, flat=self.flat,
         )  # fmt: skip
-        given: dict[str, Tensor | None] = {"x": own.tokens()}
+        x = own.tokens()
+        if self.first is not None:
+            x[..., 0] = self.first
+        given: dict[str, Tensor | None] = {"x": x}
         if self.residual:
             given["residual"] = own.tokens()
             given["gate"] = None if self.gate is None else own.modulation(self.gate)
@@ -98,8 +102,17 @@ def cases() -> list[Case]:
 def shape_cases() -> list[Case]:
     """What brings a call to each CUDA kernel: widths with rows of x's dtype, with float32 rows, and with mixed ones."""
     found: list[Case] = []
-    for width in (200, 768, 1536, 2048, 2056, 3072, 4096, 4200, 5120, 6144, 20000):
+    for width in (200, 768, 1536, 2048, 2056, 3072, 4096, 4200, 5120, 6144, 8192, 20000):
         found += both(f"own rows {width}", tokens=2, batch=1, width=width, scale=("row", BF16))
+    for width in (768, 1536, 3072, 4096, 5120, 8192, 517, 5001):
+        found.append(Case(f"own rows {width} without gate", residual=True, tokens=2, batch=1, width=width))
+    found += both("own rows of tokens 1000", width=1000, scale=("token", BF16), shift=("token", BF16))
+    for dtype in (BF16, FP16):
+        rows = {"scale": ("row", dtype), "shift": ("row", dtype), "dtype": dtype}
+        for width in (3000, 3071):  # whole vectors, and tokens that start anywhere, as do the rows of a second batch
+            found += both(f"{dtype} rms own rows {width}", width=width, norm_type="rms", **rows)
+            found += both(f"{dtype} own rows {width} far from zero", width=width, offset=300.0, **rows)
+            found += both(f"{dtype} own rows {width} behind an outlier", width=width, first=2000.0, **rows)
     for width in (60, 120, 1280, 12000, 20000, 33000):
         tokens, own, mixed = 3 + 3000 // width, ("row", FP32), ("row", BF16)
         found += both(f"fp32 rows {width}", tokens=tokens, batch=1, width=width, dtype=FP32, scale=own, shift=own)
@@ -125,6 +138,7 @@ def shape_cases() -> list[Case]:
             found.append(Case(f"{dtype} many small {width}", batch=1, tokens=151, width=width, dtype=dtype, **more))
         found += both(f"{dtype} odd 5001", tokens=2, batch=1, width=5001, dtype=dtype, scale=("token", dtype))
         found += both(f"{dtype} odd 517", width=517, dtype=dtype, scale=("row", dtype), shift=("row", dtype))
+        found += both(f"{dtype} mixed odd 5001", tokens=2, batch=1, width=5001, dtype=dtype, scale=("row", FP16))
         found += both(f"{dtype} odd 14001", tokens=1, batch=1, frames=1, width=14001, dtype=dtype)
     return found
 

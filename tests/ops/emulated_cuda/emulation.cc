@@ -11,29 +11,38 @@
 
 #include "arguments.h"
 
-KERNWRIGHT_EMULATE(kernwright::Work)
-
 namespace kernwright {
 
 constexpr Thresholds kThresholds{16 << 10, 1000};
 
+inline const void* address_of(const Variant& v) {
+  const BriefKernel brief = brief_kernel_of(v);
+  return brief ? reinterpret_cast<const void*>(brief) : reinterpret_cast<const void*>(kernel_of(v));
+}
+
 // Each kernel that is compiled, with a word for it; they are found by asking for every variant there could be.
-inline std::map<Kernel, std::string>& unchosen() {
-  static std::map<Kernel, std::string> found;
+inline std::map<const void*, std::string>& unchosen() {
+  static std::map<const void*, std::string> found;
   static const bool is_filled = [] {
-    for (const Kind kind : {Kind::kHeld, Kind::kSmall, Kind::kOdd, Kind::kStreamed})
+    for (const Kind kind : {Kind::kLean, Kind::kShifted, Kind::kHeld, Kind::kSmall, Kind::kOdd, Kind::kStreamed}) {
+      const int shapes = kind == Kind::kLean      ? lean_shapes_of(kResidual).count
+                         : kind == Kind::kShifted ? shifted_shapes_of(kResidual).count
+                                                  : shapes_of(kType, kResidual).count;
       for (const int vector : {1, kWidestVector})
-        for (int shape = 0; shape < shapes_of(kType, kResidual).count; ++shape)
+        for (int shape = 0; shape < shapes; ++shape)
           for (const int lanes : {8, 16, 32, 256, 512})
-            for (const int tokens : {1, 2}) {
-              Problem p;
-              p.type = kType;
-              p.has_residual = kResidual;
-              Variant v;
-              v.kind = kind, v.vector = vector, v.shape = shape, v.lanes = lanes, v.tokens = tokens;
-              if (kind == Kind::kHeld) v.rows = shapes_of(kType, kResidual).first[shape].rows;
-              found.emplace(kernel_of(v), described(p, v));
-            }
+            for (const int tokens : {1, 2})
+              for (const bool is_gated : {false, true}) {
+                Problem p;
+                p.type = kType;
+                p.has_residual = kResidual;
+                Variant v;
+                v.kind = kind, v.vector = vector, v.shape = shape, v.lanes = lanes, v.tokens = tokens;
+                v.is_gated = is_gated;
+                if (kind == Kind::kHeld) v.rows = shapes_of(kType, kResidual).first[shape].rows;
+                if (const void* kernel = address_of(v)) found.emplace(kernel, described(p, v) + (is_gated ? ", gated" : ""));
+              }
+    }
     return true;
   }();
   (void)is_filled;
@@ -42,7 +51,7 @@ inline std::map<Kernel, std::string>& unchosen() {
 
 inline Variant chosen(const Problem& p) {
   const Variant variant = choose_variant(p, kThresholds);
-  unchosen().erase(kernel_of(variant));
+  unchosen().erase(address_of(variant));
   return variant;
 }
 

@@ -25,13 +25,17 @@ CPU_LIBRARY = Library(
     "norm_modulation", (*(_HERE / name for name in ("cpu_kernel.cc", "arguments.h", "problem.h")), *CPU_HEADERS)
 )
 CPU = Target("cpu")
+# What every library of these kernels is made of, with or without a modulation; each has a host's side of its own.
+_KERNEL_HEADERS = ("brief", "held", "lean", "odd", "pivot", "shifted", "small", "statistics", "streamed", "work")
+KERNELS = (_HERE / "cuda_kernel.cu", *(_HERE / f"{name}.cuh" for name in _KERNEL_HEADERS))
+HOST_HEADERS = tuple(_HERE / name for name in ("arguments.h", "problem.h", "variant.h"))
+CUDA_SOURCES = (*KERNELS, *HOST_HEADERS, *CUDA_HEADERS)
 
 
 def cuda_library(op: str, dtype: torch.dtype) -> Library:
     """One an op and dtype: a first call waits for the kernels that it may need, not for all of them."""
-    files = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
     macros = (("KERNWRIGHT_TYPE", _DTYPES[dtype]), ("KERNWRIGHT_RESIDUAL", str(int(op.startswith("residual")))))
-    return Library(f"{op}_{_WORDS[dtype]}", (*(_HERE / name for name in files), *CUDA_HEADERS), macros)
+    return Library(f"{op}_{_WORDS[dtype]}", (_HERE / "cuda_host.cc", *CUDA_SOURCES), macros)
 
 
 def libraries(target: Target) -> list[Library]:

@@ -14,14 +14,54 @@ namespace kernwright {
 
 // ---- what is compiled -----------------------------------------------------------------------------------------------
 
-// Tokens that several vectors of 16 bytes a thread hold, of which a block has one. Few warps with 3 to 5 vectors each beat
-// many with one: they meet sooner, and more blocks are there to load while one waits (3072 wide: 4 warps of 3 vectors take
-// 83 us for 27,030 tokens, 12 of 1 take 109, a copy 80).
-enum class RowKind {  // what the rows of modulation are
-  kOwn,            // of x's dtype
-  kFloat,          // of float32, beside a narrower x
-  kAny,            // anything: numbers, mixed dtypes, a row for so many tokens, weights beside modulations
+// What the rows of modulation are.
+enum class RowKind {
+  kOwn,    // of x's dtype
+  kFloat,  // of float32, beside a narrower x
+  kAny,    // anything: numbers, mixed dtypes, a row for so many tokens, weights beside modulations
 };
+
+// Tokens of two-byte elements and their own rows, which vectors of 16 bytes a thread hold, one token a block. Few warps with
+// 3 to 5 vectors each beat many with one: they meet sooner, and more blocks are there to load while one waits (3072 wide,
+// 27,030 tokens: 4 warps of 3 vectors take 81 to 83 us, 12 of 1 take 103, a copy 80).
+struct LeanShape {
+  int vectors;  // a thread, all of them filled but the last
+  int warps;
+  int least_blocks;  // a multiprocessor: what a thread may have of registers follows from it
+};
+
+// From narrow to wide: the first that can hold a token is the one. Times were taken at 1536, 3072 and 5120.
+constexpr LeanShape kLeanShapes[] = {
+    {1, 3, 16},
+    {2, 3, 10},  // 1536 wide
+    {4, 2, 12},  // 2048 wide
+    {3, 4, 8},   // 3072 wide: 0.97 to 0.99 of a copy
+    {4, 4, 6},   // 4096 wide
+    {4, 5, 5},   // 5120 wide: 0.96, as 4 warps of 5 are; 10 of 2 are at 0.81
+    {3, 8, 4},   // 6144 wide
+    {4, 8, 3},   // 8192 wide
+};
+// Behind a residual a thread has twice the loads in flight, and two vectors are enough.
+constexpr LeanShape kLeanResidualShapes[] = {
+    {1, 3, 16},
+    {2, 3, 10},  // 1536 wide
+    {2, 6, 5},   // 3072 wide: 0.96 to 0.99, as 12 warps of 1 and 4 of 3 are
+    {2, 8, 4},   // 4096 wide
+    {2, 10, 3},  // 5120 wide: 0.95, as 5 warps of 4 are
+    {2, 16, 2},  // 8192 wide
+};
+
+// The same for tokens that start anywhere, all of which lie alike: up to so many warps.
+constexpr LeanShape kShiftedShapes[] = {
+    {2, 7, 5},  // 3073 wide: 40.4 us for 8,424 tokens, by way of shared memory 87.9, a copy 39.9
+    {2, 16, 2},
+};
+constexpr LeanShape kShiftedResidualShapes[] = {
+    {2, 7, 4},  // 3073 wide: 68.7 us for 8,424 tokens, by way of shared memory 191.5, a copy 77.3
+    {2, 16, 2},
+};
+
+// All other tokens that registers hold, one a block.
 
 struct HeldShape {
   RowKind rows;
@@ -37,21 +77,13 @@ struct HeldShape {
 
 // In an order of preference: the first that can hold a token is the one.
 constexpr HeldShape kHalfShapes[] = {
-    {RowKind::kOwn, true, false, true, 3, 2, 16},  // 1536 wide
-    {RowKind::kOwn, true, false, true, 4, 2, 12},  // 2048 wide
-    {RowKind::kOwn, true, false, true, 3, 4, 8},   // 3072 wide: 0.96 of a copy
-    {RowKind::kOwn, true, false, true, 4, 4, 6},   // 4096 wide
-    {RowKind::kOwn, true, false, true, 5, 4, 5},   // 5120 wide: 0.96
     {RowKind::kOwn, false, false, false, 4, 16, 3},  // 16384 wide: 0.90; early, one block is left, and 0.64
     {RowKind::kOwn, false, false, false, 8, 32, 1},  // 65536 wide: 0.80
     {RowKind::kFloat, true, true, false, 2, 20, 1},
     {RowKind::kFloat, false, false, false, 5, 20, 1},  // 5120 wide: 0.88; 4 vectors a thread 0.82, early 0.52
     {RowKind::kAny, false, false, false, 4, 32, 1},
 };
-// Behind a residual a thread has twice the loads in flight, and two vectors are enough.
 constexpr HeldShape kHalfResidualShapes[] = {
-    {RowKind::kOwn, true, false, true, 2, 6, 5},    // 3072 wide: 0.91; of any width 0.83
-    {RowKind::kOwn, true, false, true, 2, 10, 3},   // 5120 wide: 0.89; of any width 0.80
     {RowKind::kOwn, true, false, false, 2, 32, 1},
     {RowKind::kOwn, false, false, false, 4, 32, 1},
     {RowKind::kFloat, true, true, false, 2, 20, 1},
@@ -97,6 +129,8 @@ struct Thresholds {
 };
 
 enum class Kind {
+  kLean,      // one token a block, in registers: two-byte elements, rows of their dtype
+  kShifted,   // the same where a token starts anywhere
   kHeld,      // one token a block, in registers
   kSmall,     // several tokens a block, in registers
   kOdd,       // one token a block, through shared memory
@@ -106,22 +140,36 @@ enum class Kind {
 struct Variant {
   Kind kind = Kind::kStreamed;
   int vector = 1;  // elements a load: 16 bytes where the width and every row's start allow it
-  int shape = 0;   // kHeld: which of its table
+  int shape = 0;   // kLean, kShifted, kHeld: which of its table
   RowKind rows = RowKind::kAny;
   bool is_affine = false;  // weight and bias are the rows, and scale and shift numbers, or not there
+  bool is_gated = false;
   bool is_streaming = false;  // y is stored to leave the cache first
   int lanes = kThreadsOfStreamed;  // threads a token
   int groups = 1;                  // of lanes a block has
   int tokens = 1;                  // a group takes at once
 };
 
+template <typename Shape>
 struct Shapes {
-  const HeldShape* first;
+  const Shape* first;
   int count;
 };
 
-inline Shapes shapes_of(Type type, bool has_residual) {
-  auto all = [](const auto& shapes) { return Shapes{shapes, static_cast<int>(sizeof(shapes) / sizeof(shapes[0]))}; };
+template <typename Shape, size_t kCount>
+Shapes<Shape> all(const Shape (&shapes)[kCount]) {
+  return {shapes, static_cast<int>(kCount)};
+}
+
+inline Shapes<LeanShape> lean_shapes_of(bool has_residual) {
+  return has_residual ? all(kLeanResidualShapes) : all(kLeanShapes);
+}
+
+inline Shapes<LeanShape> shifted_shapes_of(bool has_residual) {
+  return has_residual ? all(kShiftedResidualShapes) : all(kShiftedShapes);
+}
+
+inline Shapes<HeldShape> shapes_of(Type type, bool has_residual) {
   if (type == Type::kFloat32) return has_residual ? all(kFloatResidualShapes) : all(kFloatShapes);
   return has_residual ? all(kHalfResidualShapes) : all(kHalfShapes);
 }
@@ -175,6 +223,54 @@ inline void find_rows(const Problem& p, Variant* own) {
 
 inline int64_t ceil_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
+// Whether all steps, in units of so many bytes, have 32 bits.
+inline bool is_brief(const Problem& p, int64_t unit) {
+  auto fits = [&](int64_t step) { return step >= 0 && step * bytes_of(p.type) / unit <= UINT32_MAX; };
+  for (const Tokens* of : {&p.x, &p.residual, &p.y, &p.sum})
+    if (!fits(of->batch_step) || !fits(of->token_step)) return false;
+  for (const Modulation* of : {&p.scale, &p.shift, &p.gate})
+    if (!fits(of->batch_step) || !fits(of->token_step)) return false;
+  return true;
+}
+
+// Whether each token lies at the same place within 16 bytes in all tensors.
+inline bool lie_alike(const Problem& p) {
+  const auto step = [&](int64_t of) { return of * bytes_of(p.type) % 16; };
+  for (const Tokens* of : {&p.residual, &p.y, &p.sum}) {
+    if (of->data == nullptr) continue;
+    const bool is_start_alike = reinterpret_cast<uintptr_t>(of->data) % 16 == reinterpret_cast<uintptr_t>(p.x.data) % 16;
+    if (!is_start_alike || step(of->batch_step) != step(p.x.batch_step) || step(of->token_step) != step(p.x.token_step))
+      return false;
+  }
+  return true;
+}
+
+inline bool find_lean(const Problem& p, Variant* own) {
+  if (own->rows != RowKind::kOwn || bytes_of(p.type) != 2 || !is_brief(p, 16)) return false;
+  const int64_t vectors = p.width / own->vector;
+  const Shapes<LeanShape> shapes = lean_shapes_of(p.has_residual);
+  for (int shape = 0; shape < shapes.count; ++shape) {
+    const int lanes = 32 * shapes.first[shape].warps, each = shapes.first[shape].vectors;
+    if (vectors > lanes * each || vectors <= lanes * (each - 1)) continue;
+    own->shape = shape, own->lanes = lanes;
+    return true;
+  }
+  return false;
+}
+
+inline bool find_shifted(const Problem& p, Variant* own) {
+  if (own->rows != RowKind::kOwn || bytes_of(p.type) != 2 || !is_brief(p, 2) || !lie_alike(p)) return false;
+  const int64_t vectors = ceil_of(p.width + 7, 8);  // at most: a token may begin in a vector's last element
+  const Shapes<LeanShape> shapes = shifted_shapes_of(p.has_residual);
+  for (int shape = 0; shape < shapes.count; ++shape) {
+    const int64_t warps = ceil_of(vectors, 32 * shapes.first[shape].vectors);
+    if (warps > shapes.first[shape].warps) continue;
+    own->shape = shape, own->lanes = static_cast<int>(32 * warps);
+    return true;
+  }
+  return false;
+}
+
 inline bool can_hold(const HeldShape& shape, int64_t vectors) {
   const int64_t beside = 32 * shape.warps;
   return vectors <= beside * shape.vectors && (!shape.is_exact || vectors > beside * (shape.vectors - 1));
@@ -182,7 +278,7 @@ inline bool can_hold(const HeldShape& shape, int64_t vectors) {
 
 inline bool find_held(const Problem& p, Variant* own) {
   const int64_t vectors = p.width / own->vector;
-  const Shapes shapes = shapes_of(p.type, p.has_residual);
+  const Shapes<HeldShape> shapes = shapes_of(p.type, p.has_residual);
   for (own->shape = 0; own->shape < shapes.count; ++own->shape) {
     const HeldShape& shape = shapes.first[own->shape];
     if (shape.rows != own->rows || (shape.is_for_tokens && !is_per_token(p)) || !can_hold(shape, vectors)) continue;
@@ -198,6 +294,7 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
   Variant own;
   own.vector = takes_vector(p, widest) ? widest : 1;
   own.is_streaming = own.vector > 1 && all_tokens * p.width * bytes_of(p.type) >= thresholds.bytes_to_stream;
+  own.is_gated = p.gate.data != nullptr;
   find_rows(p, &own);
   const int64_t vectors = p.width / own.vector;
   const bool is_small = vectors <= (own.vector > 1 ? 32 : 32 * kElementsOfSmallOdd);
@@ -210,8 +307,15 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
     const int64_t pairs = 2 * own.groups, idle = ceil_of(p.tokens, pairs) * pairs - p.tokens;  // of short batches
     const bool can_pair = own.vector > 1 && !p.has_residual && !is_per_token(p) && idle <= p.tokens / 8;
     if (can_pair && all_tokens * own.lanes > thresholds.threads_to_pair) own.tokens = 2;
+  } else if (own.vector > 1 && !is_small && find_lean(p, &own)) {
+    own.kind = Kind::kLean;
+    own.is_streaming = true;  // which costs small calls nothing (195 tokens 3072 wide: 2.58 us, stored plainly 2.78)
   } else if (own.vector > 1 && !is_small && find_held(p, &own)) {
     own.kind = Kind::kHeld;
+  } else if (own.vector == 1 && !is_small && find_shifted(p, &own)) {
+    own.kind = Kind::kShifted;
+    own.vector = widest;
+    own.is_streaming = true;
   } else if (own.vector == 1 && !is_small && p.width <= kElementsOfOdd * most_threads_of_odd(p.type)) {
     own.kind = Kind::kOdd;
     own.lanes = 32 * static_cast<int>(ceil_of(p.width, 32 * kElementsOfOdd));
@@ -222,10 +326,12 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
 // ---- in words -------------------------------------------------------------------------------------------------------
 
 inline std::string described(const Problem& p, const Variant& v) {
-  static const char* const kKinds[] = {"held", "small", "odd", "streamed"};
+  static const char* const kKinds[] = {"lean", "shifted", "held", "small", "odd", "streamed"};
   static const char* const kRows[] = {"own", "float", "any"};
   std::ostringstream out;
   out << kKinds[static_cast<int>(v.kind)] << ": vector " << v.vector << ", ";
+  if (v.kind == Kind::kLean) out << lean_shapes_of(p.has_residual).first[v.shape].vectors << " a thread, ";
+  if (v.kind == Kind::kShifted) out << shifted_shapes_of(p.has_residual).first[v.shape].vectors << " a thread, ";
   if (v.kind == Kind::kHeld) {
     const HeldShape& shape = shapes_of(p.type, p.has_residual).first[v.shape];
     out << shape.vectors << " a thread, " << kRows[static_cast<int>(v.rows)] << " rows"

@@ -11,17 +11,12 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import KernwrightError
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
-_SHARED = (
-    *(Path(shared.__file__).with_name(name) for name in ("cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")),
-    *CUDA_HEADERS,
-)
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 
@@ -29,7 +24,7 @@ _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: 
 def cuda_library(dtype: torch.dtype) -> Library:
     """One a dtype, for both norms: which of them it is costs a kernel one branch that all threads agree on."""
     macros = (("KERNWRIGHT_TYPE", _TYPES[dtype]), ("KERNWRIGHT_RESIDUAL", "0"), ("KERNWRIGHT_MODULATED", "0"))
-    return Library(f"plain_norm_{_DTYPES[dtype]}", (_HERE / "norm_host.cc", _HERE / "rows.h", *_SHARED), macros)
+    return Library(f"plain_norm_{_DTYPES[dtype]}", (_HERE / "norm_host.cc", _HERE / "rows.h", *shared.CUDA_SOURCES), macros)
 
 
 def libraries(target: Target) -> list[Library]:

@@ -20,12 +20,8 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
-HEADERS = (
-    _HERE / "sums.h",
-    Path(rows.__file__).with_name("rows.h"),
-    *(Path(kernels.__file__).with_name(name) for name in ("arguments.h", "problem.h", "variant.h")),
-)
-_SOURCES = (_HERE / "sum_host.cc", Path(kernels.__file__).with_name("cuda_kernel.cu"), *HEADERS, *CUDA_HEADERS)
+HEADERS = (_HERE / "sums.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
+_SOURCES = (_HERE / "sum_host.cc", *kernels.KERNELS, *HEADERS, *CUDA_HEADERS)
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 
