@@ -38,21 +38,24 @@ def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
         (8, "small: vector 8, 8 threads, 16 x 1 tokens"),
         (128, "small: vector 8, 16 threads, 8 x 1 tokens"),
         (256, "small: vector 8, 32 threads, 4 x 1 tokens"),
-        (264, "held: vector 8, 4 a thread, own rows, 32 threads"),
-        (1024, "held: vector 8, 4 a thread, own rows, 32 threads"),
-        (1536, "held: vector 8, 3 a thread, own rows early, 64 threads"),
-        (2048, "held: vector 8, 4 a thread, own rows early, 64 threads"),
-        (2056, "held: vector 8, 3 a thread, own rows early, 128 threads"),
-        (3072, "held: vector 8, 3 a thread, own rows early, 128 threads"),
-        (4096, "held: vector 8, 4 a thread, own rows early, 128 threads"),
-        (5120, "held: vector 8, 5 a thread, own rows early, 128 threads"),
-        (6144, "held: vector 8, 4 a thread, own rows, 192 threads"),
+        (264, "lean: vector 8, 1 a thread, 96 threads, streaming"),
+        (1024, "lean: vector 8, 2 a thread, 96 threads, streaming"),
+        (1536, "lean: vector 8, 2 a thread, 96 threads, streaming"),
+        (2048, "lean: vector 8, 4 a thread, 64 threads, streaming"),
+        (2056, "lean: vector 8, 3 a thread, 128 threads, streaming"),
+        (3072, "lean: vector 8, 3 a thread, 128 threads, streaming"),
+        (4096, "lean: vector 8, 4 a thread, 128 threads, streaming"),
+        (5120, "lean: vector 8, 4 a thread, 160 threads, streaming"),
+        (6144, "lean: vector 8, 3 a thread, 256 threads, streaming"),
+        (8192, "lean: vector 8, 4 a thread, 256 threads, streaming"),
+        (8200, "held: vector 8, 4 a thread, own rows, 288 threads"),
         (16384, "held: vector 8, 4 a thread, own rows, 512 threads"),
         (16392, "held: vector 8, 8 a thread, own rows, 288 threads"),
         (65536, "held: vector 8, 8 a thread, own rows, 1024 threads"),
         (1, "small: vector 1, 32 threads, 4 x 1 tokens"),
-        (129, "odd: vector 1, 32 threads"),
-        (3073, "odd: vector 1, 256 threads"),
+        (129, "shifted: vector 8, 2 a thread, 32 threads, streaming"),
+        (3073, "shifted: vector 8, 2 a thread, 224 threads, streaming"),
+        (8186, "odd: vector 1, 640 threads"),
         (13311, "odd: vector 1, 1024 threads"),
         (65535, "streamed: vector 1, 1024 threads"),
     ],
@@ -99,8 +102,8 @@ def test_rows_of_modulation_choose_the_kernel(plain: Any) -> None:
         return ", ".join(chosen(plain, tokens(1, 6, 3072), scale, **more).split(", ")[1:])
 
     own, wide, number = tokens(3072), torch.zeros(3072), tokens(1)
-    assert rows(own) == rows(tokens(1, 6, 3072)) == "3 a thread, own rows early, 128 threads"
-    assert rows(tokens(1, 3, 1, 3072)) == "3 a thread, own rows early, 128 threads, 3 batches"
+    assert rows(own) == rows(tokens(1, 6, 3072)) == "3 a thread, 128 threads, streaming"
+    assert rows(tokens(1, 3, 1, 3072)) == "3 a thread, 128 threads, streaming, 3 batches"
     assert rows(wide) == "5 a thread, float rows, 96 threads"
     assert rows(torch.zeros(1, 6, 3072)) == "2 a thread, float rows early, 192 threads"
     assert rows(number, weight=wide, bias=wide) == "5 a thread, float rows, 96 threads"
@@ -109,17 +112,29 @@ def test_rows_of_modulation_choose_the_kernel(plain: Any) -> None:
 
 
 @needs_nvcc
+def test_tokens_that_start_anywhere_are_shifted_where_all_lie_alike(plain: Any) -> None:
+    def kind(x: torch.Tensor, y: torch.Tensor, *given: Any) -> str:
+        return chosen(plain, x, *given, y=y).split(":")[0]
+
+    x, wide = tokens(2, 6, 3073), tokens(2, 6, 3081)
+    assert kind(x, tokens(2, 6, 3073)) == kind(x, wide[..., 8:]) == "shifted"  # 8 elements on it lies alike again
+    assert kind(x, tokens(2, 6, 3080)[..., 7:]) == "odd"  # rows are 3080 apart
+    assert kind(x, wide[..., 1:3074]) == "odd"  # starts elsewhere
+    assert kind(x, tokens(2, 6, 3073), tokens(2, 3073)) == "shifted"  # a row of modulation may start anywhere
+    assert kind(x, tokens(2, 6, 3073), torch.zeros(3073)) == "odd"
+
+
+@needs_nvcc
 def test_large_calls_store_past_the_cache_and_small_tokens_go_in_pairs(plain: Any) -> None:
     def of(count: int, width: int) -> str:
         return chosen(plain, torch.empty(1, count, width, dtype=BF16))  # no content, so that it takes no memory
 
-    assert of(171, 3072).endswith("128 threads, streaming")
-    assert of(170, 3072).endswith("128 threads")
+    assert of(33, 16384).endswith("512 threads, streaming")
+    assert of(31, 16384).endswith("512 threads")
     assert of(4095, 128).endswith("8 x 1 tokens")
     assert of(12_500, 128).endswith("8 x 1 tokens, streaming")
     assert of(12_501, 128).endswith("8 x 2 tokens, streaming")
     assert of(648_720, 128).endswith("8 x 2 tokens, streaming")
-    assert of(30_000, 3073) == "odd: vector 1, 256 threads"  # single elements
 
 
 @needs_nvcc

@@ -40,9 +40,10 @@ def test_every_case_is_close(backend: str, name: str) -> None:
 
 @pytest.mark.parametrize("tokens", [1, 131, 132, 1056, 2112, 2113, 8424])
 @pytest.mark.parametrize("residual", [False, True])
-def test_every_grid_covers_every_token(tokens: int, residual: bool) -> None:
+@pytest.mark.parametrize("width", [3072, 3073])
+def test_every_grid_covers_every_token(tokens: int, residual: bool, width: int) -> None:
     """From fewer tokens than a GPU holds to outputs that are stored past its cache."""
-    x, d = drawn(1, tokens, 3072), drawn(1, 3072)
+    x, d = drawn(1, tokens, width), drawn(1, width)
     with torch.no_grad():
         if residual:
             y, r = ops.residual_norm_scale_shift(x, x, d, d, d, backend="cuda")
@@ -107,8 +108,9 @@ def test_it_runs_on_its_tensors_device() -> None:
         ops.norm_scale_shift(x, d.to("cuda:0"), d, backend="cuda")
 
 
-def test_tensors_beyond_two_to_the_31_elements() -> None:
-    tokens, width = 2**31 // 3072 + 1000, 3072
+@pytest.mark.parametrize("width", [3072, 3073])
+def test_tensors_beyond_two_to_the_31_elements(width: int) -> None:
+    tokens = 2**31 // width + 1000
     if torch.cuda.mem_get_info()[0] < 24 * GIB:
         pytest.skip("needs 24 GiB of GPU memory")
     x = torch.empty(1, tokens, width, device="cuda", dtype=BF16).normal_()
@@ -166,6 +168,16 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(backend: str) -> None:
     one = torch.ones(3072, device="cuda")
     finite = call_of(backend)(x, one, one).isfinite().all(-1)[0]
     assert not finite[17] and finite.sum() == 39
+
+
+def test_what_is_not_finite_in_narrow_tokens_shows_in_its_own_alone() -> None:
+    """Whole vectors, and tokens that share vectors with their neighbours."""
+    for width in (3072, 3073):
+        x, d = drawn(1, 40, width), drawn(width)
+        for token, column, value in ((7, 0, float("inf")), (17, 5, float("nan")), (27, width - 1, float("-inf"))):
+            x[0, token, column] = value
+        finite = ops.norm_scale_shift(x, d, d, backend="cuda").isfinite().all(-1)[0]
+        assert (~finite).nonzero().flatten().tolist() == [7, 17, 27]
 
 
 def test_compiled_by_inductor_it_is_one_graph() -> None:

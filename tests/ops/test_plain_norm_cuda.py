@@ -33,13 +33,13 @@ def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, 
 @pytest.mark.parametrize(
     ("shape", "variant"),
     [
-        ((4, 3072), "1 x 4 held: vector 8, 3 a thread, own rows early, 128 threads"),
+        ((4, 3072), "1 x 4 lean: vector 8, 3 a thread, 128 threads, streaming"),
         ((4, 8200), "1 x 4 held: vector 8, 4 a thread, own rows, 288 threads"),
         ((4, 65536), "1 x 4 held: vector 8, 8 a thread, own rows, 1024 threads"),
         ((2, 4, 24, 128), "1 x 192 small: vector 8, 16 threads, 8 x 1 tokens"),  # small rows: many a block
         ((16384, 128), "1 x 16384 small: vector 8, 16 threads, 8 x 2 tokens, streaming"),
         ((16384, 64), "1 x 16384 small: vector 8, 8 threads, 16 x 1 tokens, streaming"),
-        ((4, 3073), "1 x 4 odd: vector 1, 256 threads"),
+        ((4, 3073), "1 x 4 shifted: vector 8, 2 a thread, 224 threads, streaming"),
         ((96,), "1 x 1 small: vector 8, 16 threads, 8 x 1 tokens"),
         ((0, 64), ""),
     ],
@@ -89,7 +89,7 @@ def test_rows_go_in_pairs_where_they_fill_their_blocks(library: Any) -> None:
 @needs_nvcc
 def test_a_float32_affine_of_half_width_rows_has_a_kernel_of_its_own(library: Any) -> None:
     x, wide = rows(4, 3072), torch.zeros(3072)
-    assert chosen(library, x, rows(3072), rows(3072)).endswith("own rows early, 128 threads")
+    assert chosen(library, x, rows(3072), rows(3072)).startswith("1 x 4 lean: ")
     assert chosen(library, x, wide, wide).endswith("5 a thread, float rows, 96 threads")
     assert chosen(library, x, wide, rows(3072)).endswith("4 a thread, any rows, 96 threads")
 

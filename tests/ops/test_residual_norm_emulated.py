@@ -36,14 +36,15 @@ def test_every_case_is_close(name: str, emulated: Any) -> None:
 
 
 @pytest.mark.parametrize("norm_type", ["layer", "rms"])
-def test_many_small_rows_in_place(norm_type: str, emulated: Any) -> None:
-    """Several a block, and blocks that are not full at the end."""
-    x, residual = torch.randn(1003, 128, dtype=BF16), torch.randn(1003, 128, dtype=BF16)
+@pytest.mark.parametrize("shape", [(1003, 128), (2, 3000), (3, 3071)])
+def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) -> None:
+    """Several a block, not all of them full; and one a block, whose first element all its threads ask for."""
+    x, residual = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
     wanted = x + residual
     assert emulated.sum_and_norm(x, residual, None, None, norm_type, 1e-6, x, residual)
     assert torch.equal(residual, wanted)
     normed = {"layer": torch.nn.functional.layer_norm, "rms": torch.nn.functional.rms_norm}[norm_type]
-    torch.testing.assert_close(x, normed(wanted, (128,), eps=1e-6), atol=0.03, rtol=0.01)
+    torch.testing.assert_close(x, normed(wanted, shape[1:], eps=1e-6), atol=0.03, rtol=0.01)
 
 
 def test_a_sum_of_two_dtypes_is_not_for_these_kernels(emulated: Any) -> None:
@@ -72,10 +73,10 @@ def test_a_wrong_argument_is_named(given: dict[str, Any], named: str, emulated: 
 @pytest.mark.parametrize(
     ("shape", "variant"),
     [
-        ((64, 4096), "1 x 64 held: vector 8"),
-        ((8192, 5120), "1 x 8192 held: vector 8"),
+        ((64, 4096), "1 x 64 lean: vector 8"),
+        ((8192, 5120), "1 x 8192 lean: vector 8"),
         ((2, 7, 24, 128), "1 x 336 small: vector 8"),
-        ((4, 3073), "1 x 4 odd: vector 1"),
+        ((4, 3073), "1 x 4 shifted: vector 8"),
         ((0, 64), ""),
     ],
 )

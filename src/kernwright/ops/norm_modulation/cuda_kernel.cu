@@ -3,22 +3,28 @@
 // weight and the bias. With KERNWRIGHT_IN_PLACE=1 the outputs may be x and the residual themselves: each element is read
 // before it is written, by the thread that writes it or ahead of a barrier, and never again.
 //
-// Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
-// are squared; then one multiply-add chain and one rounding, where the eager chain rounds after each step.
+// Contract: close. What is normed is rounded to x's dtype, as it is returned: residual + gate * x is rounded once, by the
+// lean and the shifted kernel from the exact value, by the others from a float32. Statistics in float32, about a number near
+// the mean (pivot.cuh) or about parts' own means (statistics.cuh); then one multiply-add chain and one rounding, where the
+// eager chain rounds after each step.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s (x and residual in, both outputs
 // out). Modulations per channel or batch row are read by each block, out of the cache; per token they add their own D
 // elements each.
-// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: 0.99 for 27,030 tokens 3072 wide in bfloat16
-// (81.2 us), 0.97 for 44,100 tokens 5120 wide (222 us), 1.04 for 18,144 tokens 3072 wide with a row of modulation each (103
-// us), 0.88 with float32 rows (37,800 tokens 5120 wide), 0.91 behind a residual (27,030 tokens 3072 wide, 175 us), 0.99 for
-// 8,640 tokens 5120 wide in float32 (86.8 us, before means were corrected), 0.99 for 648,720 rows of 128 (81 us), 0.46 for
-// 8,424 tokens of odd width (3073: 88 us). Small calls are bound by latency: 195 tokens 3072 wide take 2.9 us. Measured on
-// builds that differed in one constant each, from which the table in variant.h was set; benchmarks/bench_ops.py times the
-// same shapes as they are now.
+//
+// Share of a copy's bandwidth on an H200 for bfloat16, by graph replay out of a cold cache, while these kernels were chosen
+// (neighbours in that run differ by 2 % for no reason; docs/results.md has what was judged):
+//   lean     3072 wide: 0.97 to 0.99 for 27,030 tokens (81 to 83 us), 19 tokens take 1.7 us, 195 take 2.6;
+//            behind a gated residual 0.96 to 0.99 (161 to 165 us; 19: 2.1 us, 195: 3.1); 5120 wide, 44,100 tokens: 0.96,
+//            behind a residual 0.95
+//   shifted  3073 wide, 8,424 tokens: 0.99 (40.4 us), behind a gated residual 1.13 (a copy of that width is slow itself)
+//   held     with float32 rows, 37,800 tokens 5120 wide: 0.87, behind a residual 0.94; float32 tokens, 8,640 of 5120: 0.99
+//   small    648,720 rows of 128: 0.99
+//   odd      3073 wide, 8,424 tokens: 0.45
+// Measured on builds that differed in one constant each, from which the tables in variant.h were set; there lean and shifted
+// took fewer kinds of steps. benchmarks/bench_ops.py times the same shapes as they are now.
 //
 // A token lies in the registers of its threads from the load to the store. A block has one token, and many short blocks
-// on a multiprocessor keep loads in flight: while one reduces, others load. Threads of a token meet once: each warp centres
-// its own part about its own mean, and the parts are combined, which is as exact as centring all about one mean.
+// on a multiprocessor keep loads in flight: while one reduces, others load. Threads of a token meet once.
 
 #include <cuda_runtime.h>
 

@@ -24,7 +24,8 @@ _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: 
 def cuda_library(dtype: torch.dtype) -> Library:
     """One a dtype, for both norms: which of them it is costs a kernel one branch that all threads agree on."""
     macros = (("KERNWRIGHT_TYPE", _TYPES[dtype]), ("KERNWRIGHT_RESIDUAL", "0"), ("KERNWRIGHT_MODULATED", "0"))
-    return Library(f"plain_norm_{_DTYPES[dtype]}", (_HERE / "norm_host.cc", _HERE / "rows.h", *shared.CUDA_SOURCES), macros)
+    own = (_HERE / "norm_host.cc", _HERE / "rows.h")
+    return Library(f"plain_norm_{_DTYPES[dtype]}", (*own, *shared.CUDA_SOURCES), macros)
 
 
 def libraries(target: Target) -> list[Library]:
