@@ -32,7 +32,7 @@ struct LeanShape {
 
 // From narrow to wide: the first that can hold a token is the one. Times were taken at 1536, 3072 and 5120.
 constexpr LeanShape kLeanShapes[] = {
-    {1, 3, 16},
+    {1, 3, 10},
     {2, 3, 10},  // 1536 wide
     {4, 2, 12},  // 2048 wide
     {3, 4, 8},   // 3072 wide: 0.97 to 0.99 of a copy
@@ -43,7 +43,7 @@ constexpr LeanShape kLeanShapes[] = {
 };
 // Behind a residual a thread has twice the loads in flight, and two vectors are enough.
 constexpr LeanShape kLeanResidualShapes[] = {
-    {1, 3, 16},
+    {1, 3, 10},
     {2, 3, 10},  // 1536 wide
     {2, 6, 5},   // 3072 wide: 0.96 to 0.99, as 12 warps of 1 and 4 of 3 are
     {2, 8, 4},   // 4096 wide
@@ -62,7 +62,6 @@ constexpr LeanShape kShiftedResidualShapes[] = {
 };
 
 // All other tokens that registers hold, one a block.
-
 struct HeldShape {
   RowKind rows;
   // Rows of modulation are asked for together with the token: there when its sums are, which is what counts in a small grid
