@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "elements.cuh"
+#include "flat.cuh"
 #include "launching.cuh"
 #include "problem.h"
 #include "variant.h"
@@ -22,9 +23,7 @@
 namespace kernwright {
 namespace {
 
-constexpr Type kType = Type::KERNWRIGHT_TYPE, kResult = Type::KERNWRIGHT_RESULT;
-constexpr int kSize = kType == Type::kFloat32 ? 4 : 2, kResultSize = kResult == Type::kFloat32 ? 4 : 2;
-constexpr int kWidestVector = 16 / kSize, kMiddleVector = 4 / kSize;
+constexpr int kMiddleVector = 4 / kSize;
 
 template <Type kOf, int kVector>
 __device__ __forceinline__ void round_to(float (&values)[kVector]) {
@@ -180,24 +179,31 @@ Kernel kernel_of(const Variant& v) {
   return modulate<1, kTokensOfNarrow, Streams::kBoth>;
 }
 
-cudaError_t launch_here(const Problem& p, int device, cudaStream_t stream) {
-  cudaError_t error = cudaSuccess;
-  const Variant v = choose_variant(p, multiprocessors_of(device, &error));
-  if (error != cudaSuccess) return error;
+cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
+  if (v.flat.pair >= 0) {
+    Flat own = flat_of(p, v.flat.is_ragged);
+    void* arguments[] = {&own};
+    const dim3 grid((own.whole + kThreadsOfFlat - 1) / kThreadsOfFlat, static_cast<unsigned>(p.batches));
+    return cudaLaunchKernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), arguments, 0, stream);
+  }
   const int64_t blocks = blocks_of(p, v);
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;  // over 5 * 10^11 elements: no GPU holds them
   const int64_t batches = p.batches < 65535 ? p.batches : 65535;  // a grid's limit; a block goes on with the next
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(batches));
   Problem copy = p;
   void* arguments[] = {&copy};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel_of(v)), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
+  return cudaLaunchKernel(kernel_of(v), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
 }
 
 }  // namespace
 
 // 0, or CUDA's number for what went wrong.
 int launch(const Problem& p, int device, void* stream) {
-  return on_device(device, [&] { return launch_here(p, device, static_cast<cudaStream_t>(stream)); });
+  return on_device(device, [&] {
+    cudaError_t error = cudaSuccess;
+    const Variant v = choose_variant(p, multiprocessors_of(device, &error));
+    return error == cudaSuccess ? launch_here(p, v, static_cast<cudaStream_t>(stream)) : error;
+  });
 }
 
 const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
