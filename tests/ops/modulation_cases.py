@@ -174,8 +174,8 @@ def cases() -> list[Case]:
 
 
 def flat_cases() -> list[Case]:
-    """Dense tokens for each kernel that takes them as one run: of all dtypes, and of widths whose vectors begin at every
-    channel, with a rest behind the last whole one."""
+    """Dense tokens for each kernel that takes them as one run: of all dtypes, and of widths whose vectors begin at
+    every channel, with a rest behind the last whole one."""
     kinds = ["row", "token", "token chunk"]
     found = []
     for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
@@ -188,7 +188,8 @@ def flat_cases() -> list[Case]:
             found += [
                 Case(f"flat {name} {width} gate", "residual_gate", dtype=dtype, batch=1, width=width, hard=True,
                      scale=("row", dtype)),
-                Case(f"flat {name} {width} added row", "broadcast_add", summands=(((6, width), dtype), ((width,), dtype))),
+                Case(f"flat {name} {width} added row", "broadcast_add",
+                     summands=(((6, width), dtype), ((width,), dtype))),
                 Case(f"flat {name} {width} added", "broadcast_add", summands=(((6, width), dtype),) * 2),
             ]  # fmt: skip
     for width in (64, 33):

@@ -103,8 +103,8 @@ def cases() -> list[Case]:
 
 
 def narrow_cases() -> list[Case]:
-    """RMS norms of rows of 128, 256 and 512 bytes: few, more and many of each, as an emulation counts them; with a weight in
-    one run, without one in two batches."""
+    """RMS norms of rows of 128, 256 and 512 bytes: few, more and many of each, as an emulation counts them; with a
+    weight in one run, without one in two batches."""
     found = []
     for dtype in (BF16, FP32):
         for row in (128, 256, 512):

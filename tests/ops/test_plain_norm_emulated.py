@@ -26,8 +26,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]
     kinds = {dtype: dict(native.cuda_library(dtype).macros) for dtype in DTYPES}
     own = (Path(native.__file__).with_name(name) for name in ("rows.h", "narrow_rows.h"))
     headers = (*own, Path(shared.__file__).with_name("arguments.h"))
-    modules = built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
-    return modules
+    return built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.mark.parametrize("name", [name for name, case in (CASES | NARROW_CASES).items() if case.dtype in DTYPES])

@@ -3,14 +3,19 @@
 // Contract: exact. Each rounding of the eager chain is made where the chain makes it (problem.h says where that is), and
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
-// elements. Modulations per channel, batch row or frame are read once by each thread, out of the cache.
-// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: scale_shift 0.93 for 27,030 tokens 3072 wide
-// in bfloat16 (86 us), 0.95 for 37,800 tokens 5120 wide with float32 rows (193 us), 1.02 for 18,144 tokens 3072 wide with
-// float32 rows of their own (155 us); residual_gate 0.93 for 32,640 tokens 4096 wide (205 us); 0.27 for an odd width (3073).
+// elements. Modulations per channel, batch row or frame are read out of the cache.
+// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: exploration, on builds of which these kernels
+// are the best (docs/results.md has what was judged). In bfloat16: scale_shift 1.00 for 27,030 tokens 3072 wide (80.2 us),
+// 0.91 for 4,096 (13.9 us); 8,424 tokens 3073 wide take 26.9 us, as many 3072 wide 26.5. With float32 rows 1.00 for 37,800
+// tokens 5120 wide (185 us), with float32 rows of their own 1.03 for 18,144 tokens 3072 wide (155 us); residual_gate 1.03 for
+// 32,640 tokens 4096 wide (185 us), 1.02 for 4,096 tokens 3072 wide (19.6 us). Small calls are bound by latency: 195 tokens
+// 3072 wide take 2.3 us, behind a residual 2.6 us.
 //
-// A thread owns one vector of channels and works on several tokens: it asks for all it needs of them before it uses the
-// first. Blocks are short and many; neighbours in the grid are neighbours on a token, so that what runs at the same time
-// reads whole tokens.
+// Tokens that lie one behind the other are one run of vectors, of which a thread has one: flat.cuh, which has the dtypes of a
+// call at compile time. Here is what takes the rest: tokens that lie apart, modulations that are numbers, mixed dtypes, and
+// frames of two kinds. There a thread owns one vector of channels and works on several tokens: it asks for all it needs of
+// them before it uses the first. Blocks are short and many; neighbours in the grid are neighbours on a token, so that what
+// runs at the same time reads whole tokens.
 
 #include <cuda_runtime.h>
 
