@@ -45,6 +45,14 @@ bool run(Problem* problem) {
   return launch_here(*problem, variant, nullptr) == cudaSuccess;
 }
 
+// As residual_gate, but only the result is rounded.
+bool late_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+  Problem problem;
+  if (!read_residual_gate(&problem, kDLCPU, residual, update, gate, out)) return false;
+  problem.is_product_rounded = false;
+  return run(&problem);
+}
+
 bool scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                  ffi::TensorView y) {
   Problem problem;
@@ -56,14 +64,6 @@ bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::Tensor
   return read_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
 }
 
-// As residual_gate, but only the result is rounded.
-bool late_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  if (!read_residual_gate(&problem, kDLCPU, residual, update, gate, out)) return false;
-  problem.is_product_rounded = false;
-  return run(&problem);
-}
-
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
   Problem problem;
   return read_broadcast_add(&problem, kDLCPU, a, b, out) && run(&problem);
@@ -71,9 +71,9 @@ bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(late_residual_gate, kernwright::late_residual_gate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(stream_from, kernwright::stream_from);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
