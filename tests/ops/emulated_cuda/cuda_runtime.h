@@ -151,6 +151,9 @@ template <typename T>
 void __stcs(T* to, T value) {
   *to = value;
 }
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (by & 31));
+}
 inline float __fdividef(float a, float b) { return a / b; }
 // A GPU's compiler never fuses these; through memory no other one does.
 inline float __fmul_rn(float a, float b) {
@@ -162,9 +165,6 @@ inline float __fadd_rn(float a, float b) {
   return sum;
 }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32); }
-inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
-  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (bits & 31));
-}
 inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
 inline float __uint_as_float(uint32_t bits) {
   float value;
@@ -186,9 +186,7 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 // A small GPU: of one multiprocessor, which a small test fills.
 inline cudaError_t cudaDeviceGetAttribute(int* count, int, int) { return *count = 1, cudaSuccess; }
 
-// A family whose kernels all take one type may hand over their bare addresses: with KERNWRIGHT_EMULATE it says what they take.
-inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
-
+// A launch of a kernel whose argument its type tells.
 template <typename Argument>
 cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t) {
   const auto& argument = *static_cast<const Argument*>(arguments[0]);
@@ -203,9 +201,13 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, vo
   return cudaSuccess;
 }
 
-#define KERNWRIGHT_EMULATE(Argument)                                                                              \
-  inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t,      \
-                                      cudaStream_t) {                                                             \
-    const auto kernel = reinterpret_cast<void (*)(Argument)>(const_cast<void*>(function));                        \
-    return cudaLaunchKernel(kernel, grid, block, arguments, 0, nullptr);                                          \
+// A family's emulation includes its kernels behind this line, and says with KERNWRIGHT_EMULATE what a kernel takes that is
+// launched by its address alone.
+inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
+
+#define KERNWRIGHT_EMULATE(Argument)                                                                               \
+  inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes, \
+                                      cudaStream_t stream) {                                                       \
+    const auto kernel = reinterpret_cast<void (*)(Argument)>(const_cast<void*>(function));                         \
+    return cudaLaunchKernel(kernel, grid, block, arguments, bytes, stream);                                        \
   }
