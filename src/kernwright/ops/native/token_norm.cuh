@@ -158,6 +158,14 @@ __device__ __forceinline__ float lanes_total(float value) {
   return value;
 }
 
+// 1 / sqrt(value). kFine: nearer than the GPU's own, by a step of Newton's, where that does not overflow.
+template <bool kFine>
+__device__ __forceinline__ float inverse_root(float value) {
+  const float near = rsqrtf(value);
+  if (!kFine || !(value > 1e-30f && value < 1e30f)) return near;
+  return fmaf(0.5f * near, fmaf(-value * near, near, 1.f), near);
+}
+
 // As a tree, so that no addition waits for all before it.
 template <int kCount>
 __device__ __forceinline__ float total_of(const float* values) {
@@ -200,7 +208,7 @@ __device__ __forceinline__ TokenStatistics warp_statistics(const float (&values)
   add_up(values, holds, of.near, &left, &squares);
   if (kFine && !is_rms) of.lacking = lanes_total<32>(left) * per_element;
   const float mean = lanes_total<32>(squares) * per_element;
-  of.inverse = rsqrtf(fmaf(-of.lacking, of.lacking, mean) + eps);
+  of.inverse = inverse_root<kFine>(fmaf(-of.lacking, of.lacking, mean) + eps);
   return of;
 }
 
@@ -241,7 +249,7 @@ __device__ __forceinline__ TokenStatistics block_statistics(const float (&values
       whole = fmaf(apart * apart, own.w, whole);
     }
   }
-  of.inverse = rsqrtf(lanes_total<kLanes>(whole) * per_element + eps);
+  of.inverse = inverse_root<kFine>(lanes_total<kLanes>(whole) * per_element + eps);
   return of;
 }
 
@@ -390,7 +398,7 @@ __device__ __forceinline__ TokenStatistics streamed_statistics(int width, bool i
     add_up(values, [](int) { return true; }, of.near, &left, &squares);
   });
   if (kFine && !is_rms) of.lacking = total(left) * per_element;
-  of.inverse = rsqrtf(fmaf(-of.lacking, of.lacking, total(squares) * per_element) + eps);
+  of.inverse = inverse_root<kFine>(fmaf(-of.lacking, of.lacking, total(squares) * per_element) + eps);
   return of;
 }
 
