@@ -115,6 +115,13 @@ struct RowPiece {
     }
   }
 
+  // As it lies in memory, of a row that is there and of kType.
+  __device__ __forceinline__ RawOf<kType, kVector> raw(const Modulation& of, int64_t start, int column) const {
+    static_assert(kRows != Rows::kAny, "such a row may be of another dtype");
+    if constexpr (kIsEarly) return bits;
+    else return found<true>(of, start, column, 0);
+  }
+
  private:
   template <bool kIsThere>
   __device__ __forceinline__ static RawOf<kType, kVector> found(const Modulation& of, int64_t start, int column,
@@ -139,15 +146,13 @@ struct TokenStatistics {
   float near = 0.f, lacking = 0.f;  // the mean is their sum
   float inverse = 0.f;              // of the standard deviation, or of the root of the mean square
 
-  // kFine: by two differences, since a product with the mean would be off by more than a float32 result may be.
+  // kFine: the difference first, since a product with the mean would be off by more than a float32 result may be.
   template <bool kFine, int kVector>
   __device__ __forceinline__ void norm(float (&values)[kVector], bool is_rms) const {
-    const float rest = -near * inverse;
+    const float rest = -(kFine ? lacking : near) * inverse;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      if (kFine && !is_rms) values[i] = ((values[i] - near) - lacking) * inverse;
-      else values[i] = is_rms ? values[i] * inverse : fmaf(values[i], inverse, rest);
-    }
+    for (int i = 0; i < kVector; ++i)
+      values[i] = is_rms ? values[i] * inverse : fmaf(kFine ? values[i] - near : values[i], inverse, rest);
   }
 };
 
