@@ -292,11 +292,16 @@ __device__ __forceinline__ void finish_all(Chain& chain, typename Chain::Loaded 
   }
 }
 
+template <typename Family, int kShape>
+constexpr TokenShape token_shape() {
+  return Family::kShapes[kShape];
+}
+
 // One token a block.
 template <typename Family, int kShape>
-__global__ void __launch_bounds__(32 * Family::kShapes[kShape].warps, Family::kShapes[kShape].least_blocks)
+__global__ void __launch_bounds__(32 * token_shape<Family, kShape>().warps, token_shape<Family, kShape>().least_blocks)
     held_token(const __grid_constant__ Work<typename Family::Problem> w) {
-  constexpr TokenShape kOf = Family::kShapes[kShape];
+  constexpr TokenShape kOf = token_shape<Family, kShape>();
   constexpr int kVectors = kOf.vectors, kVector = kOf.is_wide ? kWidestOf<Family::kType> : 1;
   constexpr bool kFine = Family::kType == Type::kFloat32;
   using Chain = typename Family::template Chain<kOf.rows, kVector>;
