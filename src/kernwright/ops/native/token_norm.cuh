@@ -292,16 +292,17 @@ __device__ __forceinline__ void finish_all(Chain& chain, typename Chain::Loaded 
   }
 }
 
+// A shape as a constant of its own: device code reads no table of the host's.
 template <typename Family, int kShape>
-constexpr TokenShape token_shape() {
-  return Family::kShapes[kShape];
-}
+struct ShapeOf {
+  static constexpr TokenShape kOf = Family::kShapes[kShape];
+};
 
 // One token a block.
 template <typename Family, int kShape>
-__global__ void __launch_bounds__(32 * token_shape<Family, kShape>().warps, token_shape<Family, kShape>().least_blocks)
+__global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, ShapeOf<Family, kShape>::kOf.least_blocks)
     held_token(const __grid_constant__ Work<typename Family::Problem> w) {
-  constexpr TokenShape kOf = token_shape<Family, kShape>();
+  constexpr TokenShape kOf = ShapeOf<Family, kShape>::kOf;
   constexpr int kVectors = kOf.vectors, kVector = kOf.is_wide ? kWidestOf<Family::kType> : 1;
   constexpr bool kFine = Family::kType == Type::kFloat32;
   using Chain = typename Family::template Chain<kOf.rows, kVector>;
