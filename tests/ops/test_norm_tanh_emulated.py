@@ -1,7 +1,7 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: cases by the judge's rule, without a GPU.
 
-Of one dtype with both norms, since a build takes seconds: one norm is a part of two, and the other dtypes' kernels are the
-same with another conversion. A GPU runs every case of all.
+Of one dtype with both norms, since a build takes seconds: one norm is a part of two, and the other dtypes' kernels are
+the same with another conversion. A GPU runs every case of all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The CUDA kernels of the ops over tokens compile for GPUs that are not here. What they compute, see the emulated tests."""
+"""The CUDA kernels of the ops over tokens compile for a GPU that is not here; the emulated tests run them."""
 
 from __future__ import annotations
 

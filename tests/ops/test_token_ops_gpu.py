@@ -1,4 +1,4 @@
-"""The kernels of the ops over tokens on a GPU, each backend's: every case by the judge's rule, and what only a GPU has."""
+"""The kernels of the ops over tokens on a GPU: every case by the judge's rule, and what only a GPU has."""
 
 from __future__ import annotations
 
