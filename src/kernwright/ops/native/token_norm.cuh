@@ -88,6 +88,9 @@ template <Type kType>
 constexpr uint32_t kOnes =
     kType == Type::kFloat32 ? 0x3f800000u : kType == Type::kFloat16 ? 0x3c003c00u : 0x3f803f80u;
 
+// What each token has a row of its own of comes from far: where its dtype is known, it is asked for with the token.
+constexpr Rows as_early_as_can_be(Rows rows) { return rows == Rows::kAny ? rows : Rows::kEarly; }
+
 // A vector of a row of modulation. kType is its dtype, unless it may be anything.
 template <Type kType, Rows kRows, int kVector>
 struct RowPiece {
