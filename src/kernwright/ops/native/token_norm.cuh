@@ -95,15 +95,13 @@ __global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, Shape
   if (batch >= p.batches) return;
   const uint32_t threads = kOf.is_exact ? 32 * kOf.warps : blockDim.x, thread = threadIdx.x;
   const uint32_t vectors = static_cast<uint32_t>(p.width) / kVector;
-  // Only the last vector of a token that fills its shape may lie beyond its end.
-  constexpr int kCertain = kOf.is_exact ? kVectors - 1 : 0;
-  auto holds = [&](int i) { return i < kCertain || i * threads + thread < vectors; };
+  auto holds = [&](int i) { return kOf.is_exact || i * threads + thread < vectors; };
   auto column = [&](int i) { return static_cast<int>(i * threads + thread) * kVector; };
   int count = 0;  // how many elements the threads of this one's warp hold
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const int left = static_cast<int>(vectors) - static_cast<int>(i * threads + thread / 32 * 32);
-    count += i < kCertain || left > 32 ? 32 : left < 0 ? 0 : left;
+    count += kOf.is_exact || left > 32 ? 32 : left < 0 ? 0 : left;
   }
   count *= kVector;
 

@@ -19,8 +19,8 @@ enum class Rows : int32_t {
   kAny,    // anything: numbers, mixed dtypes, a row for so many tokens
 };
 
-// A token in registers: `vectors` a thread, and up to `warps` of a block. Where it `is_exact` there are just these warps,
-// filled but for the last vectors, which saves instructions.
+// A token in registers: `vectors` a thread, and up to `warps` of a block. Where it `is_exact` there are just these warps, and
+// the token fills them: nobody asks whether a vector is there.
 struct TokenShape {
   Rows rows;
   bool is_wide;  // vectors of 16 bytes; else single elements, for widths and starts that allow no more
@@ -62,7 +62,7 @@ struct TokenThresholds {
 
 inline bool can_hold(const TokenShape& shape, int64_t vectors) {
   const int64_t beside = 32 * shape.warps;
-  return vectors <= beside * shape.vectors && (!shape.is_exact || vectors > beside * (shape.vectors - 1));
+  return shape.is_exact ? vectors == beside * shape.vectors : vectors <= beside * shape.vectors;
 }
 
 // The first of the table that can hold the token is the one.

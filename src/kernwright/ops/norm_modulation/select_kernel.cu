@@ -21,7 +21,7 @@ struct Picked {
   uint32_t low = 0, high = 0;
 
   __device__ __forceinline__ Picked(const Choice& of, int64_t batch, int64_t token) {
-    const char* from = static_cast<const char*>(of.data) + row_start(of, batch, token) * of.bytes;
+    const char* from = static_cast<const char*>(of.data) + (batch * of.batch_step + token * of.token_step) * of.bytes;
     if (of.bytes == 4) {
       low = __ldg(reinterpret_cast<const uint32_t*>(from));
     } else if (of.bytes == 8) {
@@ -75,10 +75,9 @@ struct Family {
     }
 
     __device__ __forceinline__ void load_rows(Loaded& own, int column) const {
-      const int second = picked.is_second();
-      own.scale.load(p.scale[second], row_of_batch(p.scale[second]), column);
-      own.shift.load(p.shift[second], row_of_batch(p.shift[second]), column);
-      own.gate.load(p.gate[second], row_of_batch(p.gate[second]), column);
+      // By a branch, which no load of the token is moved behind: an address that waits for the index would hold them up.
+      if (picked.is_second()) load_set<1>(own, column);
+      else load_set<0>(own, column);
     }
 
     template <bool kStores>
@@ -95,7 +94,6 @@ struct Family {
           store_bits<kType, kVector>(token_address<kType>(p.sum, batch, token), column, bits, w.is_streaming);
         widen<kType, kVector>(bits, values);
       }
-      if constexpr (kStores) store_gate(own, column);
     }
 
     template <int kNorm, bool kStores>
@@ -107,11 +105,19 @@ struct Family {
       if constexpr (kRows == Rows::kAny) apply_affine(column, values);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], 1.f + gain[i], offset[i]);
-      if constexpr (kStores)
-        store_values<kType, kVector>(token_address<kType>(p.y, batch, token), column, values, w.is_streaming);
+      if constexpr (!kStores) return;
+      store_values<kType, kVector>(token_address<kType>(p.y, batch, token), column, values, w.is_streaming);
+      store_gate(own, column);
     }
 
    private:
+    template <int kSet>
+    __device__ __forceinline__ void load_set(Loaded& own, int column) const {
+      own.scale.load(p.scale[kSet], row_of_batch(p.scale[kSet]), column);
+      own.shift.load(p.shift[kSet], row_of_batch(p.shift[kSet]), column);
+      own.gate.load(p.gate[kSet], row_of_batch(p.gate[kSet]), column);
+    }
+
     __device__ __forceinline__ int64_t row_of_token(const Modulation& of) const {
       return kRows == Rows::kAny ? row_start(of, batch, token) : batch * of.batch_step + token * of.token_step;
     }
