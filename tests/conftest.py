@@ -28,6 +28,22 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", default="1/1", metavar="K/N", help="only every N-th test, from the K-th on")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes with a share each are done sooner; neighbours in a file often take alike, so they are spread.
+    Last, so that it is a share of what -m and -k have left."""
+    own, of = map(int, config.getoption("--share").split("/"))
+    if not 1 <= own <= of:
+        raise pytest.UsageError(f"--share {own}/{of}: K is from 1 to N")
+    chosen = items[own - 1 :: of]
+    config.hook.pytest_deselected(items=[item for number, item in enumerate(items) if number % of != own - 1])
+    items[:] = chosen
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and (reason := _no_gpu()):
         pytest.skip(reason)
