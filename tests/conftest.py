@@ -28,20 +28,19 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", default="1/1", metavar="K/N", help="only every N-th test, from the K-th on")
+SHARE_VARIABLE = "KERNWRIGHT_TEST_SHARE"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes with a share each are done sooner; neighbours in a file often take alike, so they are spread.
-    Last, so that it is a share of what -m and -k have left."""
-    own, of = map(int, config.getoption("--share").split("/"))
+    """Of what -m and -k have left only every N-th test, from the K-th on, where the variable says K/N.
+
+    Several processes with a share each are done sooner; neighbours often take alike, so they are spread."""
+    own, of = map(int, os.environ.get(SHARE_VARIABLE, "1/1").split("/"))
     if not 1 <= own <= of:
-        raise pytest.UsageError(f"--share {own}/{of}: K is from 1 to N")
-    chosen = items[own - 1 :: of]
+        raise pytest.UsageError(f"{SHARE_VARIABLE}={own}/{of}: K is from 1 to N")
     config.hook.pytest_deselected(items=[item for number, item in enumerate(items) if number % of != own - 1])
-    items[:] = chosen
+    items[:] = items[own - 1 :: of]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
