@@ -1,6 +1,6 @@
 """The ways to run ERNIE's ops, and what each asks of a call.
 
-ernie_residual_gate reduces nothing: its kernel has the chain's bits. The norms are close, as the sum over a token may
+ernie_residual_gate reduces nothing: its kernels have the chain's bits. The norms are close, as the sum over a token may
 be taken in any order.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 
 from kernwright.ops.definition import Op
-from kernwright.ops.ernie import definition
+from kernwright.ops.ernie import definition, native
 from kernwright.ops.ernie.arguments import check, promise_of, result_shapes
 from kernwright.ops.token_requirements import rounds_to_nearest, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module
-from kernwright.runtime.requirements import triton_there
+from kernwright.runtime.requirements import on_cuda, triton_there
 
 NORMS = (definition.ernie_norm_modulate, definition.ernie_residual_norm_modulate)
 OPS = (*NORMS, definition.ernie_residual_gate)
@@ -36,11 +36,30 @@ def modulated_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=("gate", "scale", "shift"))
 
 
+def update_is_alike(call: Call) -> str | None:
+    """Of the gate's CUDA kernel alone: the norm's takes an update of any dtype."""
+    residual, update = call.first, call.tensors["update"]
+    return None if update.dtype == residual.dtype else f"update is {update.dtype}, residual is {residual.dtype}"
+
+
 def _implementations(op: Op) -> list[Implementation]:
-    load = partial(from_module, "kernwright.ops.ernie.triton_kernel", op, PROMISES[op.name])
+    own, promise = native.CUDA[op.name], PROMISES[op.name]
+    load = partial(from_module, "kernwright.ops.ernie.triton_kernel", op, promise)
     if op in NORMS:
-        return [Implementation("triton", "close", load, (triton_there, modulated_tokens_fit))]
-    return [Implementation("triton", "exact", load, (triton_there, modulated_tokens_fit, rounds_to_nearest))]
+        return [
+            own.implementation(op, promise, modulated_tokens_fit),
+            Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
+        ]
+    return [
+        Implementation(
+            "cuda",
+            "exact",
+            partial(own.function, op, promise),
+            (on_cuda, modulated_tokens_fit, update_is_alike, own.library_there),
+            own.shortcut,
+        ),
+        Implementation("triton", "exact", load, (triton_there, modulated_tokens_fit, rounds_to_nearest)),
+    ]
 
 
 DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}
