@@ -108,7 +108,7 @@ FAMILIES = (
     "norm_tanh",
     "ltx2_modulate",
     "ernie",
-)  # of cases whose ops have Triton kernels and no others
+)  # of cases that all ops over tokens are tested with
 
 
 def every_case() -> list[tuple[str, str]]:

@@ -37,9 +37,7 @@ class NativeOp:
     macros: tuple[tuple[str, str], ...] = ()
 
     def library(self, dtype: torch.dtype) -> Library:
-        return Library(
-            f"{self.op}_{_WORDS[dtype]}", self.sources, (("KERNWRIGHT_TYPE", TYPES[dtype]), *self.macros)
-        )
+        return Library(f"{self.op}_{_WORDS[dtype]}", self.sources, (("KERNWRIGHT_TYPE", TYPES[dtype]), *self.macros))
 
     def libraries(self, target: Target) -> list[Library]:
         """All that the op needs on a target."""

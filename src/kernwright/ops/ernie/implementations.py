@@ -19,8 +19,9 @@ from kernwright.runtime.outputs import from_module
 from kernwright.runtime.requirements import on_cuda, triton_there
 
 NORMS = (definition.ernie_norm_modulate, definition.ernie_residual_norm_modulate)
-OPS = (*NORMS, definition.ernie_residual_gate)
-PROMISES = {op.name: promise_of(op) for op in OPS}
+GATE = definition.ernie_residual_gate
+PROMISES = {op.name: promise_of(op) for op in (*NORMS, GATE)}
+TRITON = "kernwright.ops.ernie.triton_kernel"
 
 
 def modulated_tokens_fit(call: Call) -> str | None:
@@ -36,30 +37,26 @@ def modulated_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=("gate", "scale", "shift"))
 
 
-def update_is_alike(call: Call) -> str | None:
-    """Of the gate's CUDA kernel alone: the norm's takes an update of any dtype."""
-    residual, update = call.first, call.tensors["update"]
-    return None if update.dtype == residual.dtype else f"update is {update.dtype}, residual is {residual.dtype}"
-
-
-def _implementations(op: Op) -> list[Implementation]:
-    own, promise = native.CUDA[op.name], PROMISES[op.name]
-    load = partial(from_module, "kernwright.ops.ernie.triton_kernel", op, promise)
-    if op in NORMS:
-        return [
-            own.implementation(op, promise, modulated_tokens_fit),
-            Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
-        ]
+def _norm_implementations(op: Op) -> list[Implementation]:
+    load = partial(from_module, TRITON, op, PROMISES[op.name])
     return [
-        Implementation(
-            "cuda",
-            "exact",
-            partial(own.function, op, promise),
-            (on_cuda, modulated_tokens_fit, update_is_alike, own.library_there),
-            own.shortcut,
-        ),
-        Implementation("triton", "exact", load, (triton_there, modulated_tokens_fit, rounds_to_nearest)),
+        native.NORMS[op.name].implementation(op, PROMISES[op.name], modulated_tokens_fit),
+        Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
     ]
 
 
-DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}
+def _gate_implementations(op: Op) -> list[Implementation]:
+    cuda, triton = (
+        partial(native.gate_function, op, PROMISES[op.name]),
+        partial(from_module, TRITON, op, PROMISES[op.name]),
+    )
+    ours = (on_cuda, modulated_tokens_fit, native.gate_is_compiled)
+    return [
+        Implementation("cuda", "exact", cuda, ours, native.gate_shortcut),
+        Implementation("triton", "exact", triton, (triton_there, modulated_tokens_fit, rounds_to_nearest)),
+    ]
+
+
+DISPATCHERS = {op.name: Dispatcher(op, _norm_implementations(op), check) for op in NORMS} | {
+    GATE.name: Dispatcher(GATE, _gate_implementations(GATE), check)
+}
