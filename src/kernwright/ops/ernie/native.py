@@ -33,8 +33,11 @@ GATE = "ernie_residual_gate"
 
 
 def libraries(target: Target) -> list[Library]:
-    """Beside `modulation`'s own."""
-    return [library for own in NORMS.values() for library in own.libraries(target)]
+    """The gate's among them: who asks for what this family needs may not ask for `modulation`'s."""
+    return [
+        *(library for own in NORMS.values() for library in own.libraries(target)),
+        *modulation.libraries(target),
+    ]
 
 
 def gate_is_compiled(call: Call) -> str | None:
