@@ -115,6 +115,13 @@ struct RowPiece {
     }
   }
 
+  // As it lies in memory, of a row that is there and of kType.
+  __device__ __forceinline__ RawOf<kType, kVector> raw(const Modulation& of, int64_t start, int column) const {
+    static_assert(kRows != Rows::kAny, "such a row may be of another dtype");
+    if constexpr (kIsEarly) return bits;
+    else return found<true>(of, start, column, 0);
+  }
+
  private:
   template <bool kIsThere>
   __device__ __forceinline__ static RawOf<kType, kVector> found(const Modulation& of, int64_t start, int column,
@@ -139,15 +146,13 @@ struct TokenStatistics {
   float near = 0.f, lacking = 0.f;  // the mean is their sum
   float inverse = 0.f;              // of the standard deviation, or of the root of the mean square
 
-  // kFine: by two differences, since a product with the mean would be off by more than a float32 result may be.
+  // kFine: the difference first, since a product with the mean would be off by more than a float32 result may be.
   template <bool kFine, int kVector>
   __device__ __forceinline__ void norm(float (&values)[kVector], bool is_rms) const {
-    const float rest = -near * inverse;
+    const float rest = -(kFine ? lacking : near) * inverse;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      if (kFine && !is_rms) values[i] = ((values[i] - near) - lacking) * inverse;
-      else values[i] = is_rms ? values[i] * inverse : fmaf(values[i], inverse, rest);
-    }
+    for (int i = 0; i < kVector; ++i)
+      values[i] = is_rms ? values[i] * inverse : fmaf(kFine ? values[i] - near : values[i], inverse, rest);
   }
 };
 
@@ -156,6 +161,14 @@ __device__ __forceinline__ float lanes_total(float value) {
 #pragma unroll
   for (int step = kLanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
   return value;
+}
+
+// 1 / sqrt(value). kFine: nearer than the GPU's own, by a step of Newton's, where that does not overflow.
+template <bool kFine>
+__device__ __forceinline__ float inverse_root(float value) {
+  const float near = rsqrtf(value);
+  if (!kFine || !(value > 1e-30f && value < 1e30f)) return near;
+  return fmaf(0.5f * near, fmaf(-value * near, near, 1.f), near);
 }
 
 // As a tree, so that no addition waits for all before it.
@@ -200,7 +213,7 @@ __device__ __forceinline__ TokenStatistics warp_statistics(const float (&values)
   add_up(values, holds, of.near, &left, &squares);
   if (kFine && !is_rms) of.lacking = lanes_total<32>(left) * per_element;
   const float mean = lanes_total<32>(squares) * per_element;
-  of.inverse = rsqrtf(fmaf(-of.lacking, of.lacking, mean) + eps);
+  of.inverse = inverse_root<kFine>(fmaf(-of.lacking, of.lacking, mean) + eps);
   return of;
 }
 
@@ -241,7 +254,7 @@ __device__ __forceinline__ TokenStatistics block_statistics(const float (&values
       whole = fmaf(apart * apart, own.w, whole);
     }
   }
-  of.inverse = rsqrtf(lanes_total<kLanes>(whole) * per_element + eps);
+  of.inverse = inverse_root<kFine>(lanes_total<kLanes>(whole) * per_element + eps);
   return of;
 }
 
@@ -279,11 +292,17 @@ __device__ __forceinline__ void finish_all(Chain& chain, typename Chain::Loaded 
   }
 }
 
+// A shape as a constant of its own: device code reads no table of the host's.
+template <typename Family, int kShape>
+struct ShapeOf {
+  static constexpr TokenShape kOf = Family::kShapes[kShape];
+};
+
 // One token a block.
 template <typename Family, int kShape>
-__global__ void __launch_bounds__(32 * Family::kShapes[kShape].warps, Family::kShapes[kShape].least_blocks)
+__global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, ShapeOf<Family, kShape>::kOf.least_blocks)
     held_token(const __grid_constant__ Work<typename Family::Problem> w) {
-  constexpr TokenShape kOf = Family::kShapes[kShape];
+  constexpr TokenShape kOf = ShapeOf<Family, kShape>::kOf;
   constexpr int kVectors = kOf.vectors, kVector = kOf.is_wide ? kWidestOf<Family::kType> : 1;
   constexpr bool kFine = Family::kType == Type::kFloat32;
   using Chain = typename Family::template Chain<kOf.rows, kVector>;
@@ -390,7 +409,7 @@ __device__ __forceinline__ TokenStatistics streamed_statistics(int width, bool i
     add_up(values, [](int) { return true; }, of.near, &left, &squares);
   });
   if (kFine && !is_rms) of.lacking = total(left) * per_element;
-  of.inverse = rsqrtf(fmaf(-of.lacking, of.lacking, total(squares) * per_element) + eps);
+  of.inverse = inverse_root<kFine>(fmaf(-of.lacking, of.lacking, total(squares) * per_element) + eps);
   return of;
 }
 
