@@ -10,12 +10,11 @@ from typing import Any
 import ltx2_exact_cases
 import pytest
 import torch
-from token_cases import BF16, FAMILIES, FP32, arguments
+from token_cases import BF16, FP32, arguments, every_case_of_kernels, fused
 from torch import Tensor
 
 import kernwright
 from kernwright import ops
-from kernwright.runtime.catalog import dispatcher
 
 pytestmark = pytest.mark.gpu
 GIB = 2**30
@@ -35,25 +34,7 @@ ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
 }
 
 
-REFUSED = {("cuda", "ernie", "gate mixed")}  # a float16 residual of a bfloat16 update is Triton's
-
-
-def backends(op: str) -> list[str]:
-    return [own for own in dispatcher(op).backends if own in ("cuda", "triton")]
-
-
-def every_case() -> list[tuple[str, str, str]]:
-    """Backend, family and name; CUDA kernels have cases of their own beside those that all have."""
-    found = []
-    for family in FAMILIES:
-        cases: Any = importlib.import_module(f"{family}_cases")
-        found += [("triton", family, name) for name in cases.CASES]
-        own = getattr(cases, "CUDA_CASES", cases.CASES)
-        found += [("cuda", family, name) for name, case in own.items() if "cuda" in backends(case.op)]
-    return [one for one in found if one not in REFUSED]
-
-
-EACH = [(op, backend) for op in ROWS for backend in backends(op)]
+PAIRS = [(op, backend) for op in ROWS for backend in fused(op)]
 
 
 def halves(x: Tensor) -> Tensor:
@@ -78,14 +59,14 @@ def hold_near(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(own.float(), expected.float(), atol=0.05, rtol=0.03)
 
 
-def case_of(family: str, name: str) -> tuple[Any, Any]:
+def case_of(family: str, name: str) -> Any:
     cases: Any = importlib.import_module(f"{family}_cases")
-    return cases, getattr(cases, "CUDA_CASES", cases.CASES)[name]
+    return getattr(cases, "CUDA_CASES", cases.CASES)[name]
 
 
-@pytest.mark.parametrize(("backend", "family", "name"), every_case())
-def test_every_case_is_close(backend: str, family: str, name: str) -> None:
-    cases, case = case_of(family, name)
+@pytest.mark.parametrize(("family", "name", "backend"), every_case_of_kernels())
+def test_every_case_is_close(family: str, name: str, backend: str) -> None:
+    case, cases = case_of(family, name), importlib.import_module(f"{family}_cases")
     cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
@@ -97,14 +78,14 @@ def test_exact_cases_have_the_chains_bits(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("op", ROWS)
-def test_the_first_of_its_backends_is_what_runs_by_itself(op: str) -> None:
+def test_the_best_one_is_what_runs_by_itself(op: str) -> None:
     given = ROWS[op](drawn(1, 19, 3072), drawn(1, 3072))
     chosen = kernwright.explain(op, *given).chosen
-    assert chosen is not None and chosen.backend == backends(op)[0]
+    assert chosen is not None and chosen.backend == fused(op)[0]
     hold_near(run(op, given, None), run(op, given, "torch"))
 
 
-@pytest.mark.parametrize(("op", "backend"), EACH)
+@pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_a_captured_call_replays_with_new_content(op: str, backend: str) -> None:
     x, row = drawn(1, 200, 3072), drawn(1, 3072)
     given = ROWS[op](x, row)
@@ -119,7 +100,7 @@ def test_a_captured_call_replays_with_new_content(op: str, backend: str) -> None
         hold_near(found, run(op, given, "torch"))
 
 
-@pytest.mark.parametrize(("op", "backend"), EACH)
+@pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_it_runs_on_the_current_stream(op: str, backend: str) -> None:
     """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
     row, content = drawn(1, 1024), drawn(1, 64, 1024)
@@ -135,7 +116,7 @@ def test_it_runs_on_the_current_stream(op: str, backend: str) -> None:
     hold_near(found, run(op, ROWS[op](content, row), "torch"))
 
 
-@pytest.mark.parametrize(("op", "backend"), EACH)
+@pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_tensors_beyond_two_to_the_31_elements(op: str, backend: str) -> None:
     tokens, width = 2**31 // 3072 + 1000, 3072
     if torch.cuda.mem_get_info()[0] < 40 * GIB:
@@ -150,10 +131,10 @@ def test_tensors_beyond_two_to_the_31_elements(op: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "family", "name"), [one for one in every_case() if "gaps" in one[2] or "chunk" in one[2]]
+    ("family", "name", "backend"), [own for own in every_case_of_kernels() if "gaps" in own[1] or "chunk" in own[1]]
 )
-def test_nothing_is_copied_in_secret(backend: str, family: str, name: str) -> None:
-    case = case_of(family, name)[1]
+def test_nothing_is_copied_in_secret(family: str, name: str, backend: str) -> None:
+    case = case_of(family, name)
     own, given = getattr(ops, case.op), arguments(case, "cuda")
     own(*given, backend=backend)
     torch.cuda.synchronize()
@@ -164,7 +145,7 @@ def test_nothing_is_copied_in_secret(backend: str, family: str, name: str) -> No
     assert torch.cuda.max_memory_allocated() - before <= outputs
 
 
-@pytest.mark.parametrize(("op", "backend"), EACH)
+@pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_what_is_not_finite_shows_in_its_own_token_alone(op: str, backend: str) -> None:
     x = drawn(1, 40, 3072, dtype=FP32)
     x[0, 17, 5] = float("nan")
@@ -189,7 +170,7 @@ def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) ->
         assert torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("op", [op for op, backend in EACH if backend == "cuda"])
+@pytest.mark.parametrize("op", [op for op, backend in PAIRS if backend == "cuda"])
 def test_many_threads_at_once(op: str) -> None:
     given = ROWS[op](drawn(1, 100, 3072), drawn(1, 3072))
     expected, wrong = run(op, given, "cuda"), []

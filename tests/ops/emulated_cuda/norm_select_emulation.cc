@@ -14,18 +14,19 @@ KERNWRIGHT_EMULATE(kernwright::Work<kernwright::Problem>)
 
 namespace kernwright {
 
-// Answers whether it took the call. Nothing is computed if it `only_chooses`.
-bool run(ffi::TensorView x, MaybeTensor residual, MaybeTensor residual_gate, ffi::TensorView scale0, ffi::TensorView shift0,
+// Answers in words what it ran: "none" if it did not take the call. Nothing is computed if it `only_chooses`.
+ffi::String run(ffi::TensorView x, MaybeTensor residual, MaybeTensor residual_gate, ffi::TensorView scale0, ffi::TensorView shift0,
          ffi::TensorView gate0, ffi::TensorView scale1, ffi::TensorView shift1, ffi::TensorView gate1, ffi::TensorView index,
          MaybeTensor weight, MaybeTensor bias, double eps, ffi::TensorView y, MaybeTensor sum, ffi::TensorView gate,
          bool only_chooses) {
   Problem problem;
   const Sets sets{scale0, shift0, gate0, scale1, shift1, gate1};
-  if (!read(&problem, kDLCPU, x, residual, residual_gate, sets, index, weight, bias, eps, y, sum, gate)) return false;
-  if (problem.batches * problem.tokens * problem.width == 0) return true;
+  if (!read(&problem, kDLCPU, x, residual, residual_gate, sets, index, weight, bias, eps, y, sum, gate)) return "none";
+  if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
   part(&problem);
   const TokenVariant variant = chosen<Family>(choose_variant<kResidual>(problem, kEmulatedThresholds));
-  return only_chooses || launch(problem, variant, 0, nullptr) == 0;
+  if (!only_chooses) launch(problem, variant, 0, nullptr);
+  return described(variant, Family::kShapes);
 }
 
 ffi::String kernels_left() { return left<Family>(); }

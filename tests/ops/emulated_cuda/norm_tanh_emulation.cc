@@ -14,16 +14,17 @@ KERNWRIGHT_EMULATE(kernwright::Work<kernwright::Problem>)
 
 namespace kernwright {
 
-// Answers whether it took the call. Nothing is computed if it `only_chooses`.
-bool run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor scale2, MaybeTensor weight,
+// Answers in words what it ran: "none" if it did not take the call. Nothing is computed if it `only_chooses`.
+ffi::String run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor scale2, MaybeTensor weight,
          MaybeTensor bias, MaybeTensor weight2, MaybeTensor bias2, ffi::String norm_type, double eps, ffi::TensorView y,
          MaybeTensor y2, bool only_chooses) {
   Problem problem;
-  if (!read(&problem, kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)) return false;
-  if (problem.batches * problem.tokens * problem.width == 0) return true;
+  if (!read(&problem, kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)) return "none";
+  if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
   part(&problem);
   const TokenVariant variant = chosen<Family>(choose_variant(problem, kEmulatedThresholds));
-  return only_chooses || launch(problem, variant, 0, nullptr) == 0;
+  if (!only_chooses) launch(problem, variant, 0, nullptr);
+  return described(variant, Family::kShapes);
 }
 
 ffi::String kernels_left() { return left<Family>(); }
