@@ -49,7 +49,7 @@ struct Family {
     struct WithoutResidual {};
     struct WithResidual {
       RawOf<kType, kVector> residual;
-      Row residual_gate;
+      RowPiece<kType, as_early_as_can_be(kRows), kVector> residual_gate;
     };
     struct Loaded : std::conditional_t<kResidual, WithResidual, WithoutResidual> {
       RawOf<kType, kVector> x;

@@ -35,7 +35,8 @@ struct Family {
     using Row = RowPiece<kType, kRows, kVector>;
     struct Loaded {
       RawOf<kType, kVector> x;
-      Row shift, scale, weight;
+      RowPiece<kType, as_early_as_can_be(kRows), kVector> shift;
+      Row scale, weight;
     };
 
     const Work<Problem>& w;
