@@ -41,7 +41,16 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
       raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
     }
   } else if constexpr (kBytes == 8) {
-    const uint2 two = __ldg(static_cast<const uint2*>(from));
+    uint2 two;
+#ifdef __CUDACC__
+    if constexpr (kOnce) {
+      asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(two.x), "=r"(two.y) : "l"(from));
+    } else {
+      two = __ldg(static_cast<const uint2*>(from));
+    }
+#else
+    two = __ldg(static_cast<const uint2*>(from));
+#endif
     raw.words[0] = two.x, raw.words[1] = two.y;
   } else if constexpr (kBytes == 4) {
     raw.words[0] = __ldg(static_cast<const uint32_t*>(from));
@@ -55,8 +64,10 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
 template <int kBytes>
 __device__ __forceinline__ Raw<kBytes> load_ahead(const void* from) {
 #ifdef __CUDACC__
-  static_assert(kBytes >= 16, "narrower pieces are not worth it");
+  static_assert(kBytes >= 8, "narrower pieces are not worth it");
   Raw<kBytes> raw;
+  if constexpr (kBytes == 8)
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(raw.words[0]), "=r"(raw.words[1]) : "l"(from));
 #pragma unroll
   for (int i = 0; i < kBytes / 16; ++i)
     asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
