@@ -42,6 +42,8 @@ COMPILED = [
     ("ltx2_exact", "rms_modulated_exactly", "width 2048"),
     ("ernie", "norm_modulate", "residual width 4096"),
     ("ernie", "modulate", "gate width 4096"),
+    ("residual_norm", "add_norm_rows", "in place width 4096"),
+    ("residual_norm", "add_norm_rows", "width 65536"),
 ]
 
 

@@ -109,6 +109,7 @@ FAMILIES = (
     "norm_tanh",
     "ltx2_modulate",
     "ernie",
+    "residual_norm",
 )  # of cases that are held to the contract alike
 
 
