@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import ltx2_exact_cases
 import pytest
 import torch
 from token_cases import BF16, FP32, arguments, every_case_of_kernels, fused
@@ -66,6 +68,13 @@ def case_of(family: str, name: str) -> Any:
 def test_every_case_is_close(family: str, name: str, backend: str) -> None:
     case, cases = case_of(family, name), importlib.import_module(f"{family}_cases")
     cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("backend", ["cuda", "triton"])
+@pytest.mark.parametrize("name", ltx2_exact_cases.CASES)
+def test_exact_cases_have_the_chains_bits(name: str, backend: str) -> None:
+    case = ltx2_exact_cases.CASES[name]
+    ltx2_exact_cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
 @pytest.mark.parametrize("op", ROWS)
@@ -149,7 +158,9 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(op: str, backend: str) 
 def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) -> None:
     """And the chain's own where torch sums otherwise: an address off 16 bytes, a width that is no multiple of 4."""
     x, row = drawn(2, 33, width), drawn(2, 1, width)
-    assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "triton (exact)"
+    assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "cuda (exact)"
+    with kernwright.prefer("triton"):
+        assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "triton (exact)"
     whole = drawn(33 * width + 1, dtype=FP32)
     for tokens in (x, whole[:-1].view(1, 33, width), whole[1:].view(1, 33, width), drawn(1, 33, width + 1)):
         rows = drawn(1, 1, tokens.shape[-1])
@@ -157,6 +168,25 @@ def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) ->
             ops.rms_modulate(tokens, rows, rows, contract="exact", backend=backend) for backend in (None, "torch")
         )
         assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("op", [op for op, backend in PAIRS if backend == "cuda"])
+def test_many_threads_at_once(op: str) -> None:
+    given = ROWS[op](drawn(1, 100, 3072), drawn(1, 3072))
+    expected, wrong = run(op, given, "cuda"), []
+
+    def call() -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                wrong.extend(1 for pair in zip(run(op, given, "cuda"), expected, strict=True) if not torch.equal(*pair))
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @pytest.mark.parametrize("op", ROWS)
