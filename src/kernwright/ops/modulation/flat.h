@@ -89,7 +89,8 @@ struct FlatVariant {
   bool is_streaming = false;
 };
 
-// What a kernel gets. What all of them read stands in the first 48 bytes: a GPU fetches its arguments a line at a time.
+// What a kernel gets. What calls of one batch and one half-width dtype read stands in the first 48 bytes: a GPU fetches its
+// arguments a line at a time.
 struct Flat {
   const void* x;
   void* y;
