@@ -11,7 +11,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python tests/side_by_side.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -24,6 +24,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE, SUMMARY = "evidence.tar.gz", "summary.json"
 GRACE_S = 10.0  # from the request to end to the end: a judge records that it was interrupted, pytest what it has seen
-TESTS_SHARE = 0.6  # of the time; the benchmark has what is left
+TESTS_SHARE = 0.7  # of the time; the benchmark has what is left
+NONE_SELECTED = 5  # pytest's exit status
+MOST_PROCESSES = 8  # with a context on the device each
 
 # In a process of its own: a driver that hangs must not take the archive with it.
 PROBE = """
@@ -137,48 +140,66 @@ def look_around(environment: dict[str, str], seconds: float, allow_cpu: bool) ->
     return found
 
 
-def run_step(name: str, command: list[str], env: dict[str, str], log: Path, seconds: float) -> Outcome:
-    """One step in a process group of its own, which is gone afterwards, whatever it did."""
+def run_step(
+    name: str, commands: Sequence[list[str]], envs: Sequence[dict[str, str]], log: Path, seconds: float
+) -> Outcome:
+    """Commands side by side, each in a process group of its own, which is gone afterwards, whatever it did."""
     print(f"{name}: at most {seconds:.0f} s, log in {log}", flush=True)
     start = time.monotonic()
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=_heed_interrupts,
-        )  # fmt: skip
+    logs = [log.with_suffix(f".{number}") for number in range(len(commands))]
+    status = "passed"
+    with contextlib.ExitStack() as streams:
+        processes = [
+            subprocess.Popen(
+                command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=streams.enter_context(own.open("wb")),
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_heed_interrupts,
+            )
+            for command, env, own in zip(commands, envs, logs, strict=True)
+        ]  # fmt: skip
         try:
-            process.wait(max(1.0, seconds))
-            status = "passed" if process.returncode == 0 else "failed"
+            for process in processes:
+                process.wait(max(1.0, start + seconds - time.monotonic()))
         except subprocess.TimeoutExpired:
             status = "overran"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            _end(process)
-    return Outcome(name, status, time.monotonic() - start, process.returncode)
+            _end(processes)
+    log.write_bytes(b"".join(own.read_bytes() for own in logs))
+    for own in logs:
+        own.unlink()
+    codes = [process.returncode for process in processes]
+    if status == "passed" and any(codes):
+        status = "failed"
+    return Outcome(name, status, time.monotonic() - start, next(filter(None, codes), 0))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Politely first, so that records are completed; then outright, the group with it."""
-    if process.poll() is None:
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Politely first, so that records are completed; then outright, the groups with them."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
         process.send_signal(signal.SIGINT)
+    end = time.monotonic() + GRACE_S
+    for process in running:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
-    with contextlib.suppress(ProcessLookupError):
-        for _ in range(
-            20
-        ):  # the next step should find the device free; a zombie that nobody buries is no reason to wait
-            os.killpg(process.pid, signal.SIGKILL)
-            process.poll()
-            time.sleep(0.1)
-    process.wait()
+            process.wait(max(0.0, end - time.monotonic()))
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            # The next step should find the device free; a zombie that nobody buries is no reason to wait.
+            for _ in range(20):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.poll()
+                time.sleep(0.1)
+        process.wait()
 
 
-def count_tests(report: Path) -> dict[str, Any]:
-    """What pytest's report says; nothing where it was ended before it could write one."""
-    try:
-        suites = list(ElementTree.parse(report).iter("testsuite"))
-    except (OSError, ElementTree.ParseError):
+def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
+    """What pytest's reports say; nothing where it was ended before it could write one."""
+    suites = []
+    for report in reports:
+        with contextlib.suppress(OSError, ElementTree.ParseError):
+            suites += ElementTree.parse(report).iter("testsuite")
+    if not suites:
         return {}
     # The totals, since the test that was interrupted stands among the cases as if it had passed.
     total, wrong, broken, skipped = (
@@ -201,26 +222,56 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def run_tests(tests: Path, env: dict[str, str], out: Path, seconds: float) -> tuple[Outcome, dict[str, Any]]:
-    report = out / "tests.xml"
-    command = [
-        sys.executable, "-m", "pytest", "-m", "gpu", "-q", "--durations=5", "-p", "no:cacheprovider",
+def run_tests(
+    tests: Path, env: dict[str, str], out: Path, seconds: float, processes: int = 1
+) -> tuple[list[Outcome], dict[str, Any]]:
+    """First those that only compute, many at once; then those that take the time of something, one after the other."""
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        together = [Path(folder) / f"{number}.xml" for number in range(processes)]
+        alone = Path(folder) / "alone.xml"
+        shares = [
+            env | {"KERNWRIGHT_TEST_SHARE": f"{number}/{processes}", "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
+            for number in range(1, processes + 1)
+        ]
+        for share in shares:
+            Path(share["KERNWRIGHT_LOCKS"]).mkdir()
+        outcomes = [
+            run_step(
+                "tests", [_pytest(tests, "gpu and not alone", report) for report in together], shares,
+                out / "tests.log", seconds,
+            )
+        ]  # fmt: skip
+        if outcomes[0].status != "interrupted":
+            outcomes.append(
+                run_step(
+                    "judged tests", [_pytest(tests, "gpu and alone", alone)], [env], out / "judged tests.log",
+                    end - time.monotonic(),
+                )
+            )  # fmt: skip
+        counts = count_tests([*together, alone])
+    for outcome in outcomes:
+        if outcome.exit_status == NONE_SELECTED:  # of one kind; whether there were any at all is seen below
+            outcome.status = "passed"
+    if not counts.get("passed"):  # pytest is content when every test was skipped
+        outcomes[0].status = "failed" if outcomes[0].status == "passed" else outcomes[0].status
+        if not counts.get("failed") and outcomes[0].status == "failed":
+            outcomes[0].detail = "no test ran"
+    return outcomes, counts
+
+
+def _pytest(tests: Path, marked: str, report: Path) -> list[str]:
+    return [
+        sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=5", "-p", "no:cacheprovider",
         f"--junitxml={report}", str(tests),
     ]  # fmt: skip
-    outcome = run_step("tests", command, env, out / "tests.log", seconds)
-    counts = count_tests(report)
-    if outcome.status == "passed" and not counts.get("passed"):
-        outcome.status = "failed"  # pytest is content when every test was skipped
-    if outcome.exit_status == 5 or (counts and not counts["passed"] and not counts["failed"]):
-        outcome.detail = "no test ran"
-    return outcome, counts
 
 
 def run_benchmark(script: Path, env: dict[str, str], work: Path, out: Path, seconds: float) -> Outcome:
     if not script.is_file():
         return Outcome("benchmark", "absent", detail=f"there is no {script.name}")
     command = [sys.executable, str(script), "short", "--out", str(work / "benchmark")]
-    return run_step("benchmark", command, env, out / "benchmark.log", seconds)
+    return run_step("benchmark", [command], [env], out / "benchmark.log", seconds)
 
 
 def read_figures(work: Path) -> Any:
@@ -302,13 +353,13 @@ def check(options: argparse.Namespace) -> int:
     env = environment(places)
     found = look_around(env, end - start, options.allow_cpu)
     options.out.mkdir(parents=True, exist_ok=True)
-    for stale in (ARCHIVE, SUMMARY, "tests.xml", "tests.log", "benchmark.log"):
+    for stale in (ARCHIVE, SUMMARY, "tests.log", "judged tests.log", "benchmark.log"):
         (options.out / stale).unlink(missing_ok=True)
     work = Path(tempfile.mkdtemp(prefix="kernwright-gpu-"))
     env["KERNWRIGHT_LEDGER"] = str(work / "ledger")  # for whatever is judged without naming a ledger
-    tests, counts = run_tests(options.tests, env, options.out, TESTS_SHARE * (end - time.monotonic()))
-    outcomes = [tests]
-    if tests.status != "interrupted":
+    seconds = TESTS_SHARE * (end - time.monotonic())
+    outcomes, counts = run_tests(options.tests, env, options.out, seconds, options.processes)
+    if outcomes[-1].status != "interrupted":
         outcomes.append(run_benchmark(options.benchmark, env, work, options.out, end - time.monotonic()))
     summary = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": found["device"],
@@ -340,6 +391,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--bundle", type=Path, default=ROOT / "bundle", help="what `kernwright bundle` made")
     parser.add_argument("--tests", type=Path, default=ROOT / "tests", help="tests; those marked gpu are run")
     parser.add_argument("--benchmark", type=Path, default=ROOT / "benchmarks" / "bench_judge_gpu.py")
+    parser.add_argument(
+        "--processes", type=int, default=min(MOST_PROCESSES, max(1, len(os.sched_getaffinity(0)) // 2)),
+        help="tests that take nobody's time run in so many at once",
+    )  # fmt: skip
     parser.add_argument("--allow-cpu", action="store_true", help="go on without a CUDA device, to try the procedure")
     options = parser.parse_args(words)
     if options.minutes <= 0:

@@ -28,6 +28,21 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
+SHARE_VARIABLE = "KERNWRIGHT_TEST_SHARE"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of what -m and -k have left only every N-th test, from the K-th on, where the variable says K/N.
+
+    Several processes with a share each are done sooner; neighbours often take alike, so they are spread."""
+    own, of = map(int, os.environ.get(SHARE_VARIABLE, "1/1").split("/"))
+    if not 1 <= own <= of:
+        raise pytest.UsageError(f"{SHARE_VARIABLE}={own}/{of}: K is from 1 to N")
+    config.hook.pytest_deselected(items=[item for number, item in enumerate(items) if number % of != own - 1])
+    items[:] = items[own - 1 :: of]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and (reason := _no_gpu()):
         pytest.skip(reason)

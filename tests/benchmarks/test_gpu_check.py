@@ -22,6 +22,9 @@ import pytest
 @pytest.mark.gpu
 def test_one(): ...
 @pytest.mark.gpu
+@pytest.mark.alone
+def test_timed(): ...
+@pytest.mark.gpu
 @pytest.mark.skip(reason="needs two GPUs")
 def test_two(): ...
 def test_that_needs_no_gpu(): assert False
@@ -67,7 +70,7 @@ def run(tmp_path: Path, tests: str, benchmark: str | None = None, *words: str) -
         (tmp_path / "bench.py").write_text(benchmark)
     command = [
         sys.executable, SCRIPT, "--allow-cpu", "--out", tmp_path / "out", "--tests", tmp_path / "test_it.py",
-        "--benchmark", tmp_path / "bench.py", "--bundle", tmp_path / "none", *words,
+        "--benchmark", tmp_path / "bench.py", "--bundle", tmp_path / "none", "--processes", "1", *words,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
@@ -93,12 +96,12 @@ def imported(tmp_path: Path) -> list[dict[str, object]]:
 def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
     done = run(tmp_path, GOOD_TESTS, BENCHMARK)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed, 0 failed, 1 skipped" in done.stdout and "A/A: share: 0.25" in done.stdout
+    assert "2 passed, 0 failed, 1 skipped" in done.stdout and "A/A: share: 0.25" in done.stdout
     records = imported(tmp_path)
     assert {record["body"].get("part") for record in records if record["kind"] == "run"} == {"aa", "rows", None}
     (summary,) = (record["body"] for record in records if record["kind"] == "gpu_check")
     assert summary["tests"]["skip reasons"] == {"needs two GPUs": 1}
-    assert [step["status"] for step in summary["steps"]] == ["passed", "passed"]
+    assert [step["status"] for step in summary["steps"]] == ["passed", "passed", "passed"]
     assert summary["libraries"]["torch"] and summary["sources"] and summary["device"] is None
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["tests"] == summary["tests"]
     # Few files, so that they can be fetched from a machine that hands out only a few.
@@ -111,13 +114,16 @@ def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> No
     assert "assert 1 == 2" in done.stdout, "the end of the log is shown"
     (summary,) = (record["body"] for record in imported(tmp_path) if record["kind"] == "gpu_check")
     assert summary["tests"]["failed"] == 1 and "test_wrong" in summary["tests"]["failures"][0]
-    assert [step["status"] for step in summary["steps"]] == ["failed", "absent"]
+    assert [step["status"] for step in summary["steps"]] == ["failed", "passed", "absent"]
 
 
-@pytest.mark.parametrize("tests", ["def test_other(): ...", GOOD_TESTS.replace("def test_one", "def one")])
+@pytest.mark.parametrize(
+    "tests",
+    ["def test_other(): ...", GOOD_TESTS.replace("def test_one", "def one").replace("def test_timed", "def timed")],
+)
 def test_no_test_is_no_pass(gpu_check: ModuleType, tmp_path: Path, tests: str) -> None:
     (tmp_path / "test_it.py").write_text(tests)
-    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
+    (outcome, _), counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
     assert (outcome.status, outcome.detail, counts["passed"]) == ("failed", "no test ran", 0)
     assert not outcome.good
 
@@ -133,7 +139,7 @@ def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_coun
 ) -> None:
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
-    outcome, counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
+    (outcome, _), counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
     assert outcome.status == "overran" and not outcome.good
     assert (counts["passed"], counts["failed"]) == (1, 0)
     assert not _alive(int(pid.read_text()))
@@ -151,7 +157,7 @@ def test_a_process_that_ignores_the_request_is_killed(
 ) -> None:
     monkeypatch.setattr(gpu_check, "GRACE_S", 0.2)
     code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)"
-    outcome = gpu_check.run_step("stubborn", [sys.executable, "-c", code], dict(os.environ), tmp_path / "log", 1.0)
+    outcome = gpu_check.run_step("stubborn", [[sys.executable, "-c", code]], [dict(os.environ)], tmp_path / "log", 1.0)
     assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ernie_cases
 import pytest
 import torch
 from emulation import built
-from modulation_cases import BF16, CASES, FP16, FP32, REFUSED, verify
+from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, REFUSED, differing, verify
 
 from kernwright import ops
 from kernwright.ops.modulation import native
@@ -46,9 +47,64 @@ def runner(op: str, emulated: Emulated) -> Any:
     return call
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
+def stream_from(emulated: Emulated, count: int) -> None:
+    for module in emulated.values():
+        module.stream_from(count)
+
+
+@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name != REFUSED])
 def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
-    verify(CASES[name], runner(CASES[name].op, emulated))
+    """As a small call, and as a large one."""
+    case = CUDA_CASES[name]
+    for count in (1 << 30, 0):
+        stream_from(emulated, count)
+        verify(case, runner(case.op, emulated))
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("width", [64, 33])
+def test_a_product_may_stay_as_wide_as_it_is(dtype: torch.dtype, width: int, emulated: Emulated) -> None:
+    for count in (1 << 30, 0):
+        stream_from(emulated, count)
+        for sizes in ((width,), (1, 6, width)):
+            residual, update, gate = (torch.randn(own, dtype=dtype) for own in ((1, 6, width), (1, 6, width), sizes))
+            out = torch.full_like(residual, 7.0)
+            assert emulated[dtype, dtype].late_residual_gate(residual, update, gate, out)
+            assert not differing(out, (update.float() * gate.float() + residual.float()).to(dtype))
+
+
+def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> None:
+    for case in (case for name, case in CUDA_CASES.items() if name != REFUSED):
+        for count in (1 << 30, 0):
+            stream_from(emulated, count)
+            runner(case.op, emulated)(*case.tensors(), **case.scalars)
+    for dtype, width in ((BF16, 64), (FP16, 64), (BF16, 33), (FP16, 33)):
+        test_a_product_may_stay_as_wide_as_it_is(dtype, width, emulated)
+    assert {pair: str(module.kernels_left()) for pair, module in emulated.items()} == dict.fromkeys(PAIRS, "")
+
+
+@pytest.mark.parametrize("name", [name for name, case in ernie_cases.CASES.items() if case.kind == "gate"])
+def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulated) -> None:
+    def call(residual: torch.Tensor, update: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        out, pair = torch.full_like(residual, 7.0), (update.dtype, residual.dtype)
+        if not native.is_compiled(*pair):  # Triton's
+            return ops.ernie_residual_gate(residual, update, gate, backend="torch")
+        assert emulated[pair].ernie_residual_gate(residual, update, gate, out)
+        return out
+
+    ernie_cases.verify(ernie_cases.CASES[name], call)
+
+
+def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
+    own, x = emulated[BF16, BF16].ernie_residual_gate, torch.zeros(2, 6, 64, dtype=BF16)
+    for given, named in (
+        ((x, x, x[..., :63], x), "gate: has 63 where residual has 64 channels"),
+        ((x, x[:, :5], x, x), "update: has 5 where residual has 6 tokens"),
+        ((x, x, x, x[:1]), "out: has another shape than residual"),
+    ):
+        with pytest.raises(ValueError, match=f"^{named}"):
+            own(*given)
+    assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
 
 
 def test_what_does_not_fold_is_refused(emulated: Emulated) -> None:

@@ -56,8 +56,9 @@ class Side:
             return ("torch.fx.experimental.symbolic_shapes",) if compiles else ()
         if compiles:
             return "torch._dynamo", "torch._inductor.compile_fx", "triton.language"
-        with_triton = self.orders["kind"] == "package" or self.orders.get("language") == "triton"
-        return ("triton.language",) if with_triton else ()
+        if self.orders["kind"] == "package":  # sglang marks functions for torch's compiler, which imports half of it
+            return "torch._dynamo", "triton.language"
+        return ("triton.language",) if self.orders.get("language") == "triton" else ()
 
 
 def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:

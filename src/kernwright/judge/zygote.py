@@ -7,6 +7,7 @@ stops it like a process that it had started itself.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -25,6 +26,7 @@ from kernwright.judge.linux import PR_SET_DUMPABLE, prctl
 
 PID = struct.Struct("<q")
 ADOPTION_S = 10.0
+NOT_INITIALIZED = 3  # the driver's answer to a question before its cuInit
 
 
 def main() -> None:
@@ -38,6 +40,9 @@ def main() -> None:
 
     for module in sys.argv[3:]:
         importlib.import_module(module)
+        if _has_met_a_gpu():
+            channel.send_json({"spoilt_by": module})
+            return
     gc.collect()
     gc.freeze()
     channel.send_json({"ready": True})
@@ -50,6 +55,15 @@ def main() -> None:
         for handed_on in descriptors:
             os.close(handed_on)
         channel.send_json({"pid": pid})
+
+
+def _has_met_a_gpu() -> bool:
+    """Whether CUDA's driver runs in this process. It does not outlive a fork: no child could use the GPU any more."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) != NOT_INITIALIZED
 
 
 def _bear(message: dict[str, Any], descriptors: list[int], judge: int, channel: Channel) -> int:

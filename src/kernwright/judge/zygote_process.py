@@ -18,10 +18,19 @@ from kernwright.judge.channel import Channel, ChannelClosed, ChannelGarbled
 
 START_DEADLINE_S = 120.0
 FORK_DEADLINE_S = 30.0
+NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # or a module that asks torch for a GPU would start its driver
 
 
 class NoZygote(Exception):
     """The zygote did not start, or does not answer."""
+
+
+class Spoilt(Exception):
+    """A module that was to be in it has started the GPU's driver, which no fork survives."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.module = module
 
 
 class ForkedProcess:
@@ -68,13 +77,14 @@ class Zygote:
                 sys.executable, "-P", "-s", "-m", "kernwright.judge.zygote", str(theirs.fileno()), str(os.getpid()),
                 *preloads,
             ],
-            env=dict(environment), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            env=dict(environment) | NO_DRIVER, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
             pass_fds=(theirs.fileno(),), start_new_session=True,
         )  # fmt: skip
         theirs.close()
         try:
-            self._answer(START_DEADLINE_S)
-        except NoZygote:
+            if module := self._answer(START_DEADLINE_S).get("spoilt_by"):
+                raise Spoilt(module)
+        except (NoZygote, Spoilt):
             self.end()
             raise
 
@@ -105,15 +115,21 @@ class Zygote:
 
 
 _zygotes: dict[tuple[int, int, str, Sequence[str]], Zygote] = {}
+_spoiling: set[str] = set()  # modules that workers import by themselves, then
 
 
 def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> Zygote:
     """This process's zygote with these modules in it; a new one where there is none, or where it died, or where modules
     are found elsewhere."""
-    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), tuple(preloads))
+    fit = tuple(module for module in preloads if module not in _spoiling)
+    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), fit)
     known = _zygotes.get(key)
     if known is None or known.process.poll() is not None:
-        known = _zygotes[key] = Zygote(environment, preloads)
+        try:
+            known = _zygotes[key] = Zygote(environment, fit)
+        except Spoilt as spoilt:
+            _spoiling.add(spoilt.module)
+            return zygote_for(threads, environment, preloads)
     return known
 
 

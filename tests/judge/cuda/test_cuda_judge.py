@@ -9,7 +9,7 @@ import pytest
 
 from kernwright.judge.request import JudgeRequest, judge
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
 FUSED = Path(__file__).parents[3] / "examples" / "candidates" / "fused_triton"
 ROW = "plain_s4096_d3072_row-bf16"

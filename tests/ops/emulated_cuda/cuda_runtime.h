@@ -155,6 +155,9 @@ inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
   return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (by & 31));
 }
 inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float value) { return std::exp(value); }
+// A GPU's is within one unit of the last place, this machine's own may be within two.
+#define tanhf(value) static_cast<float>(std::tanh(static_cast<double>(value)))
 // A GPU's compiler never fuses these; through memory no other one does.
 inline float __fmul_rn(float a, float b) {
   volatile float product = a * b;
@@ -164,6 +167,7 @@ inline float __fadd_rn(float a, float b) {
   volatile float sum = a + b;
   return sum;
 }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32); }
 inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
 inline float __uint_as_float(uint32_t bits) {
   float value;

@@ -27,6 +27,7 @@ from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
+from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
@@ -92,6 +93,18 @@ class CudaSession(Session):
     def arm(self) -> None:
         """Nothing to keep: after the block the slots are held against their contents."""
 
+    def check_call(self, slot: int, deadline_s: float) -> Outputs:
+        self._settle()
+        return super().check_call(slot, deadline_s)
+
+    def census(self, slot: int = 0) -> list[Kernel]:
+        self._settle()
+        return super().census(slot)
+
+    def _settle(self) -> None:
+        """What the judge has written is there before the worker goes on; on a busy device it may still be queued."""
+        torch.cuda.synchronize(self.keeper.device)
+
     def _index(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(list(numbers), device=self.arena.bytes.device)
 
@@ -127,7 +140,7 @@ class CudaSession(Session):
         """Right before a block: caches cold, nothing pinned in them, nobody else on the device."""
         reset_persisting_l2()
         self._flush.fill_(1)
-        torch.cuda.synchronize(self.keeper.device)
+        self._settle()
         if (waited := self.keeper.waits_ns()) > BUSY_NS:
             raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
 
@@ -339,7 +352,7 @@ class CudaSession(Session):
         ]
 
     def close(self) -> None:
-        torch.cuda.synchronize(self.keeper.device)
+        self._settle()
         self._placed = None
         self._known_rows.clear()  # these, and the guards, see the memory that goes now
         self.__dict__.pop("_guards", None)

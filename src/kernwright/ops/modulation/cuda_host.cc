@@ -3,9 +3,6 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <sstream>
-#include <string>
-
 #include "arguments.h"
 #include "variant.h"
 
@@ -40,43 +37,42 @@ bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::Tensor
   return read_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, update.device());
 }
 
+bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+  Problem problem;
+  return read_ernie_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, residual.device());
+}
+
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
   Problem problem;
   return read_broadcast_add(&problem, kDLCUDA, a, b, out) && run(&problem, a.device());
 }
 
 // What a call would run on a GPU of so many multiprocessors, in words; of tensors on any device, since nothing is launched.
-ffi::String described(Problem* problem, bool takes, int64_t multiprocessors) {
+ffi::String variant_of(Problem* problem, bool takes, int64_t multiprocessors) {
   if (!takes || !is_own(*problem)) return "none";
   fold_batches(problem);
   part_into_frames(problem);
-  const Variant variant = choose_variant(*problem, static_cast<int>(multiprocessors));
-  static const char* const kStreams[] = {"nothing", "shift", "both"};
-  std::ostringstream out;
-  out << "vector " << variant.vector << ", " << variant.tokens << " tokens a thread, streams "
-      << kStreams[static_cast<int>(variant.streams)] << ", " << variant.lanes << " x " << variant.rows << " threads";
-  if (problem->batches > 1) out << ", " << problem->batches << " batches";
-  return out.str();
+  return described(*problem, choose_variant(*problem, static_cast<int>(multiprocessors)));
 }
 
 ffi::String scale_shift_variant(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                                 ffi::TensorView y, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_scale_shift(&problem, x.device().device_type, x, scale, shift, scale_constant, y);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 ffi::String residual_gate_variant(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
                                   ffi::TensorView out, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_residual_gate(&problem, update.device().device_type, residual, update, gate, out);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 ffi::String broadcast_add_variant(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_broadcast_add(&problem, a.device().device_type, a, b, out);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 }  // namespace
@@ -84,6 +80,7 @@ ffi::String broadcast_add_variant(ffi::TensorView a, ffi::TensorView b, ffi::Ten
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(ernie_residual_gate, kernwright::ernie_residual_gate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift_variant, kernwright::scale_shift_variant);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate_variant, kernwright::residual_gate_variant);

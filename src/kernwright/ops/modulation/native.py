@@ -1,4 +1,5 @@
-"""The native kernels of the family: one library for each dtype of x and of the result, which holds all three ops."""
+"""The native kernels of the family: one library for each dtype of x and of the result, which holds all three ops, and
+ERNIE's gate beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
-_FILES = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
+_FILES = ("cuda_host.cc", "cuda_kernel.cu", "flat.cuh", "flat.h", "arguments.h", "problem.h", "variant.h")
 _DTYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 _WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 

@@ -19,11 +19,11 @@ struct Raw {
 
 // A kernel that may work in place reads what it writes: the path for data that no kernel changes is not for it.
 #if defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE
-#define KERNWRIGHT_LOAD_ONCE "ld.global.L1::no_allocate.v4.u32"
+#define KERNWRIGHT_LOAD_ONCE "ld.global.L1::no_allocate"
 template <typename Word>
 __device__ __forceinline__ Word load_word(const Word* from) { return *from; }
 #else
-#define KERNWRIGHT_LOAD_ONCE "ld.global.nc.L1::no_allocate.v4.u32"
+#define KERNWRIGHT_LOAD_ONCE "ld.global.nc.L1::no_allocate"
 template <typename Word>
 __device__ __forceinline__ Word load_word(const Word* from) { return __ldg(from); }
 #endif
@@ -39,7 +39,7 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
       uint4 four;
 #ifdef __CUDACC__
       if constexpr (kOnce) {
-        asm volatile(KERNWRIGHT_LOAD_ONCE " {%0, %1, %2, %3}, [%4];"
+        asm volatile(KERNWRIGHT_LOAD_ONCE ".v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
                      : "l"(at + i));
       } else {
@@ -52,7 +52,16 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
       raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
     }
   } else if constexpr (kBytes == 8) {
-    const uint2 two = load_word(static_cast<const uint2*>(from));
+    uint2 two;
+#ifdef __CUDACC__
+    if constexpr (kOnce) {
+      asm volatile(KERNWRIGHT_LOAD_ONCE ".v2.u32 {%0, %1}, [%2];" : "=r"(two.x), "=r"(two.y) : "l"(from));
+    } else {
+      two = load_word(static_cast<const uint2*>(from));
+    }
+#else
+    two = load_word(static_cast<const uint2*>(from));
+#endif
     raw.words[0] = two.x, raw.words[1] = two.y;
   } else if constexpr (kBytes == 4) {
     raw.words[0] = load_word(static_cast<const uint32_t*>(from));
@@ -66,8 +75,10 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
 template <int kBytes>
 __device__ __forceinline__ Raw<kBytes> load_ahead(const void* from) {
 #ifdef __CUDACC__
-  static_assert(kBytes >= 16, "narrower pieces are not worth it");
+  static_assert(kBytes >= 8, "narrower pieces are not worth it");
   Raw<kBytes> raw;
+  if constexpr (kBytes == 8)
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(raw.words[0]), "=r"(raw.words[1]) : "l"(from));
 #pragma unroll
   for (int i = 0; i < kBytes / 16; ++i)
     asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"

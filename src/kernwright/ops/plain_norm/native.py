@@ -1,4 +1,5 @@
-"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind own checks."""
+"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind own checks; for RMS
+norms of narrow rows an own one."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
+_OWN = tuple(_HERE / name for name in ("norm_host.cc", "narrow_rows.cu", "narrow_rows.h", "rows.h"))
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 
@@ -24,8 +26,7 @@ _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: 
 def cuda_library(dtype: torch.dtype) -> Library:
     """One a dtype, for both norms: which of them it is costs a kernel one branch that all threads agree on."""
     macros = (("KERNWRIGHT_TYPE", _TYPES[dtype]), ("KERNWRIGHT_RESIDUAL", "0"), ("KERNWRIGHT_MODULATED", "0"))
-    own = (_HERE / "norm_host.cc", _HERE / "rows.h")
-    return Library(f"plain_norm_{_DTYPES[dtype]}", (*own, *shared.CUDA_SOURCES), macros)
+    return Library(f"plain_norm_{_DTYPES[dtype]}", (*_OWN, *shared.CUDA_SOURCES), macros)
 
 
 def libraries(target: Target) -> list[Library]:
