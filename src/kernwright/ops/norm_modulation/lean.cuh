@@ -1,7 +1,7 @@
 // lean: one token a block, in registers, for elements of two bytes and rows of modulation of the same dtype.
 //
 // Everything that a token needs is under way before anything waits, out of few arguments and with few instructions: behind
-// a residual 3072 wide in bfloat16 a little more than half of those of `held`.
+// a residual 3072 wide in bfloat16 350, where `held` had 476.
 
 #pragma once
 
