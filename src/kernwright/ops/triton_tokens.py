@@ -13,9 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.configurations import HELD as HELD
+from kernwright.ops.configurations import Configuration, of_tokens
 from kernwright.ops.modulation_layout import layout
-
-HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
+from kernwright.runtime.tuning import chosen
 
 Tokens = tuple[Tensor, int, int] | None
 Rows = tuple[Tensor, int, int, int, int] | None
@@ -36,14 +37,19 @@ class Shape:
         return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
 
 
+def shape_of(op: str, x: Tensor) -> Shape:
+    """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
+    width = x.shape[-1]
+    return _shape(chosen(op, width, x.numel(), x.element_size(), x.device), width)
+
+
 def shape_for(width: int) -> Shape:
-    """A table rather than a search: a memory-bound kernel has one good shape a width, and a search costs seconds."""
-    block = triton.next_power_of_2(max(width, 16))
-    if block > HELD:
-        return Shape(1, 4096, 8, False)
-    if block <= 512:  # small tokens: several a program, so that each thread has some 8 values
-        return Shape(max(1, 1024 // block), block, 4, True)
-    return Shape(1, block, {1024: 4, 2048: 4, 4096: 8, 8192: 16}.get(block, 16), True)
+    """The default."""
+    return _shape(of_tokens(width), width)
+
+
+def _shape(own: Configuration, width: int) -> Shape:
+    return Shape(own.rows, own.block, own.warps, own.block >= width)
 
 
 def steps(tensor: Tensor) -> tuple[int, int]:
