@@ -30,10 +30,14 @@ from naps import AFTER_NAP_NS, FAULTS, TWENTY_US, napping, naps_between, write_c
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
-from kernwright.judge.device import find_device
+from kernwright.judge.device import Device, find_device
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
+from kernwright.ops.definition import Op
+from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.workload import Workload
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
@@ -148,52 +152,59 @@ def _true_speedup(row: dict[str, Any]) -> float:
 
 
 @app.command()
-def clock(folder: Out = DEFAULT_OUT, block_ms: float = 20.0, repeats: int = 15) -> None:
+def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
     """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
-    against events that the worker records inside it."""
-    from kernwright.judge.overhead import Overhead
+    against events that the worker records inside it: for blocks of 20 ms, and for shorter ones, where what is taken off
+    weighs more."""
     from kernwright.judge.scratch import scratch_folder
-    from kernwright.judge.sides import Crew, baseline_side
-    from kernwright.judge.timing import SideName, warm_up
-    from kernwright.tasks.baseline import find_baseline
+    from kernwright.judge.timing import SideName
 
     task = find_task(str(write_task(folder, "device")))
     device = find_device("cuda")
     (row,) = task.select(f"nap_{TWENTY_US}ns")
-    calls = round(block_ms * 1e6 / TWENTY_US)
     names: tuple[SideName, ...] = ("baseline", "again")
+    figures: dict[str, Any] = {}
     with scratch_folder() as scratch:
         device.begin((row,), scratch / "judge")
         sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
         crew = Crew(sides, 1, device)
         try:
-            sessions = {name: crew.open(name, task.op_of(row), row, calls) for name in names}
-            for session in sessions.values():
-                session.open_loop()
-                session.begin("device")
-                warm_up(session, device.pool(row, 1), "device")
-            overhead = Overhead.of(sessions["again"], "device", calls)
-            session, shares = sessions["baseline"], []
-            for _ in range(repeats):
-                session.prepare()
-                session.ready()
-                block, _ = session.run(range(calls), with_python=False)
-                shares.append(overhead.taken_off(block.elapsed_ns) / session.event_ns())
-            for session in sessions.values():
-                session.close()
+            for block_ms in (20.0, 5.0, 2.0, 1.0, 0.4):
+                found = _clock_against_events(crew, device, task.op_of(row), row, block_ms, repeats)
+                figures |= {f"{name}, blocks of {block_ms:g} ms": figure for name, figure in found.items()}
         finally:
             crew.dismiss()
-    _note(
-        folder,
-        "clock",
-        {
-            "calls a block": calls,
-            "judge's clock over events, median": statistics.median(shares),
-            "least": min(shares),
-            "most": max(shares),
-            "a block beside its calls, us": (overhead.empty_ns + overhead.more_ns) / 1e3,
-        },
-    )
+    _note(folder, "clock", figures)
+
+
+def _clock_against_events(
+    crew: Crew, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
+) -> dict[str, float]:
+    from kernwright.judge.overhead import Overhead
+    from kernwright.judge.timing import warm_up
+
+    calls = round(block_ms * 1e6 / TWENTY_US)
+    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    for session in sessions.values():
+        session.open_loop()
+        session.begin("device")
+        warm_up(session, device.pool(row, 1), "device")
+    overhead = Overhead.of(sessions["again"], "device", calls)
+    session, shares = sessions["baseline"], []
+    for _ in range(repeats):
+        session.prepare()
+        session.ready()
+        block, _ = session.run(range(calls), with_python=False)
+        shares.append(overhead.taken_off(block.elapsed_ns) / session.event_ns())
+    for session in sessions.values():
+        session.close()
+    return {
+        "judge's clock over events, median": statistics.median(shares),
+        "least": min(shares),
+        "most": max(shares),
+        "an empty block, us": overhead.empty_ns / 1e3,
+        "more around calls, us": overhead.more_ns / 1e3,
+    }
 
 
 class Stopwatch:

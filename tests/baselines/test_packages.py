@@ -17,7 +17,7 @@ from kernwright.bundle.download import Source
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 # norm_triton asks for the CUDA device when it is imported, CuTe-DSL is for x86-64: both are for the GPU machine to see.
-ON_A_GPU = ("norm_infer", "cutedsl")
+ON_A_GPU = ("norm_infer", "rms_norm_fn", "cutedsl")
 PROGRAM = """
 import importlib, inspect, json, sys
 from kernwright.baselines.loading import _open_paths

@@ -32,11 +32,24 @@ def test_it_is_torchs_norm_and_loads_its_state(own: Any, affine: bool, dtype: to
     assert fused.state_dict().keys() == eager.state_dict().keys()
     fused.load_state_dict(eager.state_dict())
     assert repr(fused) == repr(eager)
-    assert list(signature(fused.forward).parameters) == list(signature(eager.forward).parameters)
+    assert list(signature(fused.forward).parameters) == [*signature(eager.forward).parameters, "residual"]
     x = (torch.randn(2, 6, D) / 50).to(dtype)
     with torch.no_grad():
         assert torch.equal(fused(x), eager(x))  # on a CPU torch's own norm is what runs
         assert not torch.equal(fused(x), fused(x * 3))  # eps counts
+
+
+@pytest.mark.parametrize("residual_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("own", PAIRS)
+def test_behind_a_residual_it_gives_the_norm_of_the_sum_and_the_sum(own: Any, residual_dtype: torch.dtype) -> None:
+    fused, eager = drawn(own(D, eps=0.1, dtype=torch.bfloat16)), PAIRS[own](D, eps=0.1, dtype=torch.float32)
+    eager.load_state_dict(fused.state_dict())
+    x, residual = torch.randn(2, 6, D, dtype=torch.bfloat16), torch.randn(2, 6, D, dtype=residual_dtype)
+    with torch.no_grad():
+        y, total = fused(x, residual)
+        assert torch.equal(total, x + residual)
+        assert y.dtype == torch.bfloat16
+        torch.testing.assert_close(y.float(), eager(total.float()), atol=0.03, rtol=0.01)
 
 
 def test_eps_and_bias_are_followed() -> None:

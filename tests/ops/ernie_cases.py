@@ -70,6 +70,7 @@ def cases() -> list[Case]:
         found += all_three(f"{dtype}", dtype=dtype, gate=("token", dtype), scale=("row", dtype), weight=dtype)
     found.append(Case("residual mixed", "residual", dtype=FP32, update=BF16, gate=("row", FP16), weight=FP32))
     found.append(Case("gate mixed", "gate", dtype=FP16, update=BF16, gate=("row", FP32)))
+    found.append(Case("gate wide residual", "gate", dtype=FP32, update=BF16, gate=("row", FP16)))
     for width in (1, 7, 129, 4096):
         found += all_three(f"width {width}", width=width, tokens=3, batch=1)
     found += all_three("width 16390", width=16390, tokens=1, batch=2)
@@ -80,7 +81,20 @@ def cases() -> list[Case]:
     return found
 
 
+def cuda_cases() -> list[Case]:
+    """What the others do not come by: each CUDA kernel has its case."""
+    found: list[Case] = []
+    for kind in ("norm", "residual"):
+        more: dict[str, Any] = {"kind": kind, "batch": 1, "tokens": 3}
+        found.append(Case(f"{kind} wide 1032", width=1032, **more))
+        found.append(Case(f"{kind} any 520", width=520, scale=("token", FP32), update=FP32, **more))
+        found.append(Case(f"{kind} odd 777", width=777, **more))
+        found.append(Case(f"{kind} streamed 16400", width=16400, **more))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

@@ -1,5 +1,5 @@
-"""Calls of LTX-2's modulated norms that ask for the chain's bits. On a GPU they are held to torch's own; in Triton's
-interpreter, where torch sums in another order, the exact kernel is held to a twin that spells out that order."""
+"""Calls of LTX-2's modulated norms that ask for the chain's bits. On a GPU they are held to torch's own; on a CPU,
+which sums otherwise, Triton's interpreter and emulated CUDA kernels are held to a twin that spells out that order."""
 
 from __future__ import annotations
 
@@ -56,17 +56,25 @@ def normed_in_torchs_order(x: Tensor, shape: Any, weight: None, eps: float) -> T
     return torch.from_numpy(inverse)[..., None] * x.float()
 
 
-def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    given, op = arguments(case, device), shipped_ops()[case.op]
-    if device == "cpu":
-        from kernwright.ops.ltx2_modulate import triton_kernel
-
-        run = partial(getattr(triton_kernel, case.op), exact=True)
-        with mock.patch.object(F, "rms_norm", normed_in_torchs_order):
-            expected = op.reference(*given, **case.scalars)
-        found = run(*given, **case.scalars)
-    else:
-        expected, found = op.reference(*given, **case.scalars), run(*given, **case.scalars, contract="exact")
+def hold_bits(case: Case, found: Any, expected: Any) -> None:
     pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
     for own, wanted in zip(*pairs, strict=True):
         assert torch.equal(own, wanted), f"{case.name}: {int((own != wanted).sum())} elements differ in their bits"
+
+
+def hold_to_twin(case: Case, run: Callable[..., Any]) -> None:
+    given = arguments(case)
+    with mock.patch.object(F, "rms_norm", normed_in_torchs_order):
+        expected = shipped_ops()[case.op].reference(*given, **case.scalars)
+    hold_bits(case, run(*given, **case.scalars), expected)
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    if device == "cpu":
+        from kernwright.ops.ltx2_modulate import triton_kernel
+
+        hold_to_twin(case, partial(getattr(triton_kernel, case.op), exact=True))
+        return
+    given = arguments(case, device)
+    expected = shipped_ops()[case.op].reference(*given, **case.scalars)
+    hold_bits(case, run(*given, **case.scalars, contract="exact"), expected)

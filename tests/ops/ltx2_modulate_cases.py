@@ -85,7 +85,19 @@ def cases() -> list[Case]:
     return found
 
 
+def cuda_cases() -> list[Case]:
+    """Rows of x's dtype for tokens that fill each of the CUDA kernels that hold one."""
+    found: list[Case] = []
+    for width in (2044, 4096, 8188):
+        found.append(Case(f"held {width}", width=width, tokens=2, scale=("token", BF16), shift=("row", BF16)))
+        found.append(Case(f"dual held {width}", width=width, tokens=2, second=True, shift=("token", BF16)))
+        found.append(Case(f"table held {width}", width=width, tokens=2, table=(BF16, BF16)))
+    found.append(Case("one by one", width=512, gaps=True, second=True, scale=("chunk", FP16)))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

@@ -99,7 +99,28 @@ def cases() -> list[Case]:
     return found
 
 
+def cuda_cases() -> list[Case]:
+    """What the others do not come by: each compiled kernel has its case."""
+
+    def both(name: str, dtype: torch.dtype, width: int, **more: Any) -> Iterator[Case]:
+        more = {"dtype": dtype, "dtypes": (dtype,) * 6, "width": width, "tokens": 4, "frames": 2} | more
+        yield Case(name, **more)
+        yield Case(f"residual {name}", residual_gate=("token", dtype), **more)
+
+    found: list[Case] = []
+    for dtype in (BF16, FP32):
+        found += both(f"late {dtype}", dtype, 1288)
+        found += both(f"odd {dtype}", dtype, 777)
+        found += both(f"any {dtype}", dtype, 1544, weight=BF16, bias=FP32)
+        found += both(f"odd any {dtype}", dtype, 777, weight=BF16)
+        found += both(f"streamed {dtype}", dtype, 16392, batch=1)
+    found += both("exact", BF16, 3072, index=torch.int64)
+    found.append(Case("residual late frames", width=1288, batch=1, residual_gate=("frame", BF16)))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

@@ -89,7 +89,31 @@ def cases() -> list[Case]:
     return found
 
 
+def cuda_cases() -> list[Case]:
+    """What the others do not come by: each compiled kernel has its case."""
+    rms = {"scale": ("row", FP32), "shift": ("token", FP32), "dtype": FP32}
+    found: list[Case] = []
+    for scale2 in (None, ("row", BF16)):
+        more = {"scale2": scale2, "tokens": 3, "batch": 1, "frames": 1}
+        twice = "twice " if scale2 else ""
+        found.append(Case(f"{twice}exact 3840", width=3840, weight=BF16, **more))
+        found.append(Case(f"{twice}late 4160", width=4160, **more))
+        found.append(Case(f"{twice}streamed 16392", width=16392, **more))
+        found.append(Case(f"{twice}any 520", width=520, scale=("row", FP32), **more))
+        found.append(Case(f"{twice}odd 777", width=777, norm_type="layer", **more))
+        found.append(Case(f"{twice}odd any 777", width=777, weight=FP32, **more))
+        wide = more | rms | ({"scale2": ("row", FP32)} if scale2 else {})
+        found.append(Case(f"{twice}float late 700", width=700, norm_type="layer", offset=1000.0, **wide))
+        found.append(Case(f"{twice}float any 700", width=700, norm_type="layer", weight=BF16, bias=FP32, **wide))
+        found.append(Case(f"{twice}float odd 701", width=701, norm_type="layer", **wide))
+        found.append(Case(f"{twice}float streamed", width=8196, norm_type="layer", **wide))
+        found.append(Case(f"{twice}float odd any 701", width=701, weight=BF16, **wide))
+        found.append(Case(f"{twice}float small", width=64, weight=BF16, **wide))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ernie_cases
 import pytest
 import torch
 from emulation import built
@@ -49,6 +50,30 @@ def runner(op: str, emulated: Emulated) -> Any:
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
     verify(CASES[name], runner(CASES[name].op, emulated))
+
+
+@pytest.mark.parametrize("name", [name for name, case in ernie_cases.CASES.items() if case.kind == "gate"])
+def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulated) -> None:
+    def call(residual: torch.Tensor, update: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        out, pair = torch.full_like(residual, 7.0), (update.dtype, residual.dtype)
+        if not native.is_compiled(*pair):  # Triton's
+            return ops.ernie_residual_gate(residual, update, gate, backend="torch")
+        assert emulated[pair].ernie_residual_gate(residual, update, gate, out)
+        return out
+
+    ernie_cases.verify(ernie_cases.CASES[name], call)
+
+
+def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
+    own, x = emulated[BF16, BF16].ernie_residual_gate, torch.zeros(2, 6, 64, dtype=BF16)
+    for given, named in (
+        ((x, x, x[..., :63], x), "gate: has 63 where residual has 64 channels"),
+        ((x, x[:, :5], x, x), "update: has 5 where residual has 6 tokens"),
+        ((x, x, x, x[:1]), "out: has another shape than residual"),
+    ):
+        with pytest.raises(ValueError, match=f"^{named}"):
+            own(*given)
+    assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
 
 
 def test_what_does_not_fold_is_refused(emulated: Emulated) -> None:

@@ -29,6 +29,7 @@ CALLS = [
     ("ernie", "norm torch.float16"),
     ("ernie", "residual gaps"),
     ("ernie", "gate mixed"),
+    ("residual_norm", "fp32 residual and all else"),
 ]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kernwright.judge.contract import Expected, compare
 from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.catalog import dispatcher
 from kernwright.tasks.task import Tolerance
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -108,8 +109,27 @@ FAMILIES = (
     "norm_tanh",
     "ltx2_modulate",
     "ernie",
-)  # of cases whose ops have Triton kernels and no others
+    "residual_norm",
+)  # of cases that are held to the contract alike
 
 
 def every_case() -> list[tuple[str, str]]:
     return [(family, name) for family in FAMILIES for name in importlib.import_module(f"{family}_cases").CASES]
+
+
+def fused(op: str) -> list[str]:
+    """The backends of an op's kernels, best first."""
+    return [backend for backend in dispatcher(op).backends if backend != "torch"]
+
+
+REFUSED = [("ernie", "gate mixed", "cuda")]  # a float16 residual of a bfloat16 update
+
+
+def every_case_of_kernels() -> list[tuple[str, str, str]]:
+    """With a backend each; CUDA kernels have more variants, and more cases."""
+    found = []
+    for family in FAMILIES:
+        cases = importlib.import_module(f"{family}_cases")
+        for name, case in getattr(cases, "CUDA_CASES", cases.CASES).items():
+            found += [(family, name, own) for own in fused(case.op) if own == "cuda" or name in cases.CASES]
+    return [own for own in found if own not in REFUSED]

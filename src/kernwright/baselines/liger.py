@@ -46,6 +46,31 @@ def rms_norm(fused: Function) -> Function:
     return call
 
 
+def sum_of_two(signature: Signature) -> str | None:
+    """x and a residual, behind an RMS norm with a weight."""
+    if signature.scalars["norm_type"] != "rms":
+        return "it has RMS norms behind a residual, and no LayerNorm"
+    if missing := [name for name in ("residual", "weight") if name not in signature]:
+        return f"it needs a {missing[0]}"
+    more = [name for name in ("bias", "second", "row_scale") if name in signature]
+    return f"it takes no {more[0]}" if more else None
+
+
+@TABLE.add(
+    "add_norm", f"{FUNCTIONAL}:liger_fused_add_rms_norm", file="liger_kernel/ops/fused_add_rms_norm.py",
+    kernels="_fused_add_rms_norm_forward_kernel", objections=(sum_of_two, row_fits, same_dtype("x", "residual")),
+    rounding="as Llama: the normed value is rounded to x's dtype before the weight",
+)  # fmt: skip
+def add_norm(fused: Function) -> Function:
+    def call(
+        x: Tensor, residual: Tensor, weight: Tensor, bias: None, second: None, row_scale: None,
+        *, norm_type: str, eps: float,
+    ) -> Any:  # fmt: skip
+        return fused(x, residual, weight, eps)
+
+    return call
+
+
 def whole_rows(signature: Signature) -> str | None:
     x = signature["x"]
     for name in ("scale", "shift"):

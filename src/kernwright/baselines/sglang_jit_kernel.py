@@ -26,11 +26,11 @@ TABLE = Table(
 )  # fmt: skip
 
 
-def _same(op: str, *functions: str, file: str, kernels: str) -> None:
+def _same(op: str, *functions: str, file: str, kernels: str, folder: str = FOLDER) -> None:
     """An op whose function is called as 0.5.23's is, with the same restrictions."""
     known = later.TABLE.adapters[op]
     TABLE.add(
-        op, *functions, file=f"{FOLDER}/{file}", kernels=kernels, objections=known.objections, needs=known.needs,
+        op, *functions, file=f"{folder}/{file}", kernels=kernels, objections=known.objections, needs=known.needs,
         interpreted=known.interpreted, rounding=known.rounding,
     )(known.bind)  # fmt: skip
 
@@ -48,6 +48,11 @@ _same("layer_norm", f"{TRITON}.norm:norm_infer", file="triton/norm.py", kernels=
 _same(
     "rms_norm", f"{TRITON}.rmsnorm_onepass:triton_one_pass_rms_norm", "sglang.jit_kernel.norm:rmsnorm",
     file="triton/rmsnorm_onepass.py", kernels="_rms_norm_tiled_onepass|rmsnorm_(cta|warp)",
+)  # fmt: skip
+_same("add_norm", f"{TRITON}.norm:rms_norm_fn", file="triton/norm.py", kernels="_layer_norm_fwd_1pass_kernel")
+_same(
+    "fused_add_rms_norm_", "sglang.jit_kernel.norm:fused_add_rmsnorm", file="norm.py",
+    kernels="fused_add_rmsnorm_reg_kernel", folder="sglang/jit_kernel",
 )  # fmt: skip
 _same(
     "group_norm_silu", f"{TRITON}.group_norm_silu:triton_group_norm_silu",

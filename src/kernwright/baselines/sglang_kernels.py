@@ -29,6 +29,7 @@ KDA = "sglang/kernels/kda_kernels"
 HALVES = ("bf16", "fp16")
 FLOATS = ("bf16", "fp16", "fp32")
 MOST_WIDTH, WIDTH_STEP = 8192, 256
+FUSED_ADD_STEP = 16
 ONE_PASS_WIDTH = 128  # up to here a layer takes the one-pass kernel
 BITEXACT_WIDTHS = (2048, 4096)
 MOST_ROW_BYTES = 65536
@@ -154,6 +155,54 @@ def rms_norm(one_pass: Function, rmsnorm: Function) -> Function:
         y = torch.empty_like(rows)
         rmsnorm(rows, weight, y, eps)
         return y.view(x.shape)
+
+    return call
+
+
+def behind_residual(signature: Signature) -> str | None:
+    """Its function for LayerNorms takes no residual, and the one for RMS norms returns no sum without one."""
+    if signature.scalars["norm_type"] != "rms":
+        return "it has RMS norms behind a residual, and no LayerNorm"
+    if "residual" not in signature:
+        return "without a residual it returns no sum"
+    if "row_scale" in signature and "second" in signature:
+        return "it takes a row scale or a second input"
+    return None
+
+
+@TABLE.add(
+    "add_norm", f"{FACADE}:rms_norm_fn", file=f"{FOLDER}/norm/norm_triton.py", kernels="_layer_norm_fwd_1pass_kernel",
+    objections=(behind_residual, row_fits), rounding="the norm is that of the sum before it is rounded",
+)  # fmt: skip
+def add_norm(rms_norm_fn: Function) -> Function:
+    def call(
+        x: Tensor, residual: Tensor, weight: Tensor | None, bias: Tensor | None, second: Tensor | None,
+        row_scale: Tensor | None, *, norm_type: str, eps: float,
+    ) -> Any:  # fmt: skip
+        return rms_norm_fn(x, weight, bias, residual=residual, x1=second, eps=eps, rowscale=row_scale)
+
+    return call
+
+
+def fused_add_width(signature: Signature) -> str | None:
+    width = signature["x"].shape[-1]
+    if width % FUSED_ADD_STEP or width > MOST_WIDTH:
+        return f"a width of {width}: it takes multiples of {FUSED_ADD_STEP} up to {MOST_WIDTH}"
+    return None if "weight" in signature else "it needs a weight"
+
+
+@TABLE.add(
+    "fused_add_rms_norm_", "sglang.kernels.ops.layernorm.norm:fused_add_rmsnorm",
+    file="sglang/kernels/ops/layernorm/norm.py", kernels="fused_add_rmsnorm_reg_kernel",
+    objections=(
+        dimensions(2, "x"), dtypes(*HALVES, of=("x",)), same_dtype("x", "residual", "weight"),
+        contiguous("x", "residual"), fused_add_width,
+    ),
+    rounding="the mean square is that of the sum before it is rounded",
+)  # fmt: skip
+def fused_add_rms_norm_(fused: Function) -> Function:
+    def call(x: Tensor, residual: Tensor, weight: Tensor, *, eps: float) -> None:
+        fused(x, residual, weight, eps)
 
     return call
 

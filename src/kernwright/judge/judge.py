@@ -12,14 +12,14 @@ from typing import Protocol
 
 from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.case_runner import CaseRunner
 from kernwright.judge.cases import cases_for
 from kernwright.judge.census import refuse_other_kernels, take_census
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
-from kernwright.judge.correctness import check_row, expected_outputs
+from kernwright.judge.correctness import expected_outputs
 from kernwright.judge.decision import overall
 from kernwright.judge.device import Device, DeviceFull
+from kernwright.judge.examination import Examination
 from kernwright.judge.headline import headline_of, reasons_of
 from kernwright.judge.interrupt import Interrupt
 from kernwright.judge.party import Party
@@ -30,9 +30,8 @@ from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.sizing import block_sizes, first_call
 from kernwright.judge.timing import BASELINES, RowTiming, SideFault, SideName, warm_up
-from kernwright.judge.verdict import Ran, Verdict
+from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -73,6 +72,9 @@ class Judgement:
         self.states = [RowState(row) for row in self.rows]
         self.interrupt = Interrupt()
         self.checked = self.task.at_frozen_sizes() if self.candidate.at_frozen_sizes else self.task
+        self.examination = Examination(
+            self.checked, self.candidate, self.sides["candidate"].style, self.device, self.provenance, self.quick
+        )
         self.trusted: frozenset[SideName] = BASELINES | ({"candidate"} if self.candidate.trusted else frozenset())
         for state in self.states:
             for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
@@ -202,43 +204,9 @@ class Judgement:
             ) from None
 
     def _check(self, crew: Crew, state: RowState) -> None:
-        op = self.task.op_of(state.row)
-        worker = crew.worker("candidate", op.name)
-        pool = self._pool(state.row)
-        runner = CaseRunner(self.device, worker, op, self.sides["candidate"].style)
-        try:
-            state.report = check_row(
-                self.checked,
-                state.row,
-                runner,
-                pool,
-                quick=self.quick,
-                standard="tolerance" if self.candidate.trusted else None,
-            )
-        finally:
-            runner.close()
-        if self.candidate.shipped:
-            state.ran = self._implementation(worker, state.row)
-        if state.report.problems:
-            state.fault = "incorrect"
-            state.reasons += state.report.problems
-        elif not state.report.deterministic:
-            state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
+        worker = crew.worker("candidate", state.row.op)
+        self.examination.examine(worker, state, self._pool(state.row))
         state.decided = state.row.set == "grid"  # correctness was all that was asked of it
-
-    def _implementation(self, worker: WorkerProcess, row: Workload) -> Ran:
-        """Which of a shipped op's implementations the frozen row is for, and by the worker's own map the libraries that
-        it has loaded so far: their names hold their digests."""
-        session = self.device.open_session(worker, self.task.op_of(row), row, "returns", 1)
-        try:
-            ran = session.implementation()
-        finally:
-            session.close()
-        mapped = worker.memory.mappings()
-        known = self.provenance.contender.get("libraries", [])
-        loaded = self.provenance.contender.setdefault("loaded", [])
-        loaded += [name for name in known if name not in loaded and f"/{name}" in mapped]
-        return ran
 
     # Time
 
@@ -362,15 +330,11 @@ class Judgement:
 
     def _record_round(self, number: int) -> None:
         """What this round measured, safe on disk before the next begins."""
-        samples = {
-            state.row.id: [asdict(sample) for sample in state.samples if sample.round == number]
-            for state in self.states
-        }
-        blob = self.writer.blob(json.dumps(samples).encode())
+        blob = self.writer.blob(json.dumps(samples_of(self.states, number)).encode())
         self.writer.append("round", {"round": number, "samples": f"blob:{blob}"})
 
     def _verdict(self, interrupted: bool) -> Verdict:
-        samples = {state.row.id: [asdict(s) for s in state.samples] for state in self.states if state.samples}
+        samples = samples_of([state for state in self.states if state.samples])
         blob = f"blob:{self.writer.blob(json.dumps(samples).encode())}" if samples else None
         rows = tuple(
             state.verdict(self.policy, self.device, self.quick, blob if state.samples else None)
@@ -395,6 +359,13 @@ class Judgement:
             evidence=not (self.quick or self.seeded or interrupted),
             provenance=self.provenance.model_dump(mode="json"),
         )
+
+
+def samples_of(states: Sequence[RowState], number: int | None = None) -> dict[str, list[dict[str, object]]]:
+    """By row: of one round, or of all."""
+    return {
+        state.row.id: [asdict(sample) for sample in state.samples if number in (None, sample.round)] for state in states
+    }
 
 
 def _walls_of(crew: Crew) -> dict[str, object]:

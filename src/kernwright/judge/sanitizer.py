@@ -42,6 +42,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 FOUND_ERRORS = 87  # an exit status that no program of ours has
 BANNER = "========= "
 GRACE_S = 10.0
+MOST_PRINTED = 20
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ def watch(
         environment = worker_environment(side.scratch, task.policy.threads) | device.environment() | side.environment
         command = [
             program, "--tool", tool, "--error-exitcode", str(FOUND_ERRORS), "--log-file", str(report),
+            # A kernel that errs does so in every thread, and to look each one up takes minutes.
+            "--print-limit", str(MOST_PRINTED), "--show-backtrace", "device",
             sys.executable, "-P", "-s", "-m", "kernwright.judge.sanitized", str(orders),
         ]  # fmt: skip
         outcome, reason = _run(command, environment | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, side.scratch, deadline_s)

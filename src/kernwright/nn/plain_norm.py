@@ -1,7 +1,10 @@
 """LayerNorm and RMSNorm over the last axis: torch's own modules, with a fused forward. Where such a module stood, with
-its state dict, one of these may stand; so the forwards name their argument as torch's do."""
+its state dict, one of these may stand; so the forwards name their argument as torch's do. With a residual they answer
+as the norms of decoders do: the norm of the sum, and the sum."""
 
 from __future__ import annotations
+
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +32,16 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         _check_last_axis_alone(self.normalized_shape)
 
-    def forward(self, input: Tensor) -> Tensor:
+    @overload
+    def forward(self, input: Tensor) -> Tensor: ...
+    @overload
+    def forward(self, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """With a residual: the norm of input + residual, and that sum in the residual's dtype."""
         _check_width("input", input, self.normalized_shape[0])
-        return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
+        if residual is None:
+            return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
+        return ops.add_norm(input, residual, self.weight, self.bias, norm_type="layer", eps=self.eps)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -48,9 +58,17 @@ class RMSNorm(nn.RMSNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
         _check_last_axis_alone(self.normalized_shape)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @overload
+    def forward(self, x: Tensor) -> Tensor: ...
+    @overload
+    def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """With a residual: the norm of x + residual, and that sum in the residual's dtype."""
         _check_width("x", x, self.normalized_shape[0])
-        return ops.rms_norm(x, self.weight, eps=_machine_epsilon(x) if self.eps is None else self.eps)
+        eps = _machine_epsilon(x) if self.eps is None else self.eps
+        if residual is None:
+            return ops.rms_norm(x, self.weight, eps=eps)
+        return ops.add_norm(x, residual, self.weight, norm_type="rms", eps=eps)
 
 
 def _machine_epsilon(x: Tensor) -> float:

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from kernwright.ops.norm_tanh.calls import norm_tanh_mul_add_norm_scale as norm_tanh_mul_add_norm_scale
     from kernwright.ops.plain_norm.calls import layer_norm as layer_norm
     from kernwright.ops.plain_norm.calls import rms_norm as rms_norm
+    from kernwright.ops.residual_norm.calls import add_norm as add_norm
+    from kernwright.ops.residual_norm.calls import fused_add_rms_norm_ as fused_add_rms_norm_
 
 FAMILIES: dict[str, str] = {
+    "add_norm": "residual_norm",
     "broadcast_add": "modulation",
     "causal_cat_pad": "layout",
     "concat_sequence": "layout",
@@ -42,6 +45,7 @@ FAMILIES: dict[str, str] = {
     "ernie_norm_modulate": "ernie",
     "ernie_residual_gate": "ernie",
     "ernie_residual_norm_modulate": "ernie",
+    "fused_add_rms_norm_": "residual_norm",
     "group_norm_silu": "vae",
     "layer_norm": "plain_norm",
     "ltx2_qknorm_split_rope": "query_key",

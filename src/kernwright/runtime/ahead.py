@@ -18,13 +18,13 @@ Made = TypeVar("Made")
 
 
 def libraries(target: Target, families: Collection[str] = frozenset(FAMILIES.values())) -> list[Library]:
-    """Of families that have native kernels; each one's module `native` lists its own."""
+    """Of families that have native kernels; each one's module `native` lists its own. What two need is there once."""
     found: list[Library] = []
     for family in sorted(families):
         name = f"kernwright.ops.{family}.native"
         if importlib.util.find_spec(name):
             found += importlib.import_module(name).libraries(target)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def build_ahead(

@@ -42,7 +42,8 @@ def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) 
 
 
 def given_back(outputs: Sequence[Tensor]) -> Any:
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    """Of an op that works in place there are none."""
+    return (outputs[0] if len(outputs) == 1 else tuple(outputs)) if outputs else None
 
 
 def from_module(module: str, op: Op, promise: Promise) -> Callable[..., Any]:

@@ -2,7 +2,8 @@
 what a mode, a transform or a tensor of another class (a fake one, say) meets, which then goes its own way.
 
 What runs when the graph runs follows the preference of that moment. A call that trains never leads here; where somebody
-differentiates the op all the same, its reference runs once more for the gradient.
+differentiates the op all the same, its reference runs once more for the gradient. What an op changes in place stands in
+its schema, and torch gives such an op no gradient.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def schema(op: Op) -> str:
-    """Tensors, scalars, backend and contract, all by position."""
-    tensors = [f"Tensor{'?' if own.optional else ''} {own.name}" for own in op.tensor_parameters]
+    """Tensors, scalars, backend and contract, all by position; a tensor that a call changes is marked."""
+    marks = {name: f"(a{number}!)" for number, name in enumerate(op.inplace)}
+    tensors = [
+        f"Tensor{marks.get(own.name, '')}{'?' if own.optional else ''} {own.name}" for own in op.tensor_parameters
+    ]
     scalars = [f"{_KINDS[type(default)]} {name}" for name, default in op.scalar_defaults.items()]
     results = ", ".join(["Tensor"] * len(op.outputs))
     arguments = ", ".join([*tensors, *scalars, "str? backend", "str? contract"])
@@ -70,9 +74,10 @@ def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
         own = [next(found) if tensor is not None and tensor.requires_grad else None for tensor in given]
         return (*own, *(None for _ in ctx.scalars), None, None)
 
-    made = torch.library.custom_op(f"kernwright::{op.name}", run, mutates_args=(), schema=schema(op))
+    made = torch.library.custom_op(f"kernwright::{op.name}", run, mutates_args=op.inplace, schema=schema(op))
     made.register_fake(fake)
-    made.register_autograd(backward, setup_context=setup_context)
+    if not op.inplace:
+        made.register_autograd(backward, setup_context=setup_context)
     return made
 
 
@@ -82,7 +87,7 @@ def _named(op: Op, scalars: Sequence[Any]) -> dict[str, Any]:
 
 def _as_promised(result: Any, promised: Sequence[Tensor]) -> Any:
     """A reference may lay its results out in a way of its own; a graph was promised another."""
-    results = (result,) if isinstance(result, Tensor) else tuple(result)
+    results = (result,) if isinstance(result, Tensor) else tuple(result or ())
     return given_back(
         [
             own if own.stride() == wanted.stride() else torch.empty_like(wanted, device=own.device).copy_(own)

@@ -152,6 +152,9 @@ void __stcs(T* to, T value) {
   *to = value;
 }
 inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float value) { return std::exp(value); }
+// A GPU's is within one unit of the last place, this machine's own may be within two.
+#define tanhf(value) static_cast<float>(std::tanh(static_cast<double>(value)))
 // A GPU's compiler never fuses these; through memory no other one does.
 inline float __fmul_rn(float a, float b) {
   volatile float product = a * b;

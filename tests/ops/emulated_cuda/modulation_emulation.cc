@@ -31,6 +31,11 @@ bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::Tensor
   return read_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
 }
 
+bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+  Problem problem;
+  return read_ernie_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
+}
+
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
   Problem problem;
   return read_broadcast_add(&problem, kDLCPU, a, b, out) && run(&problem);
@@ -41,3 +46,4 @@ bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(ernie_residual_gate, kernwright::ernie_residual_gate);

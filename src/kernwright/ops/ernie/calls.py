@@ -1,18 +1,26 @@
-"""The public calls. Without a native kernel there is no short way yet: `runtime/long_way.py` is all of it."""
+"""The public calls: the shortest way from Python to a kernel that is known to fit, and the dispatcher for all else.
+
+As in norm_modulation: no binding of signatures, no look at shapes. The foreign function checks the tensors itself, and
+answers whether it took them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.ernie.implementations import DISPATCHERS
 from kernwright.ops.ernie.traced import OPS
-from kernwright.runtime.long_way import LongWay
+from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
-_norm, _behind_residual, _gate = (LongWay(DISPATCHERS[name], OPS[name]) for name in DISPATCHERS)
+_norm, _behind_residual, _gate = DISPATCHERS.values()
+_norm_otherwise, _behind_residual_otherwise, _gate_otherwise = (
+    LongWay(DISPATCHERS[name], OPS[name]) for name in DISPATCHERS
+)
 
 
 def ernie_norm_modulate(
@@ -29,10 +37,22 @@ def ernie_norm_modulate(
     """rms(x) * weight * (1 + scale) + shift in float32, rounded once to x's dtype.
 
     scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own; weight is `[D]`. backend: "triton" or "torch", for this call. contract: "exact" runs the reference. out
-    must not overlap the inputs.
+    its own; weight is `[D]`. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the reference.
+    out must not overlap the inputs.
     """
-    return _norm.call((x, weight, scale, shift), {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    given = (x, weight, scale, shift)
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _norm_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _norm.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y = torch.empty_like(x) if out is None else out
+        try:
+            if launch(x, weight, scale, shift, eps, y):
+                return y
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _norm_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def ernie_residual_norm_modulate(
@@ -50,7 +70,18 @@ def ernie_residual_norm_modulate(
 ) -> tuple[Tensor, Tensor]:
     """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift, of r before it is rounded."""
     given = (residual, update, gate, weight, scale, shift)
-    return _behind_residual.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    if is_compiling() or type(residual) is not Tensor or modes():
+        return _behind_residual_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _behind_residual.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        total, y = (torch.empty_like(residual), torch.empty_like(residual)) if out is None else out
+        try:
+            if launch(residual, update, gate, weight, scale, shift, eps, total, y):
+                return total, y
+        except RuntimeError:
+            if not is_without_memory(residual):
+                raise
+    return _behind_residual_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def ernie_residual_gate(
@@ -66,4 +97,16 @@ def ernie_residual_gate(
 
     Where `ops.residual_gate` rounds the product as well, this does not.
     """
-    return _gate.call((residual, update, gate), {}, backend, contract, out)  # type: ignore[no-any-return]
+    given = (residual, update, gate)
+    if is_compiling() or type(residual) is not Tensor or modes():
+        return _gate_otherwise.watched(given, {}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _gate.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y = torch.empty_like(residual) if out is None else out
+        try:
+            if launch(residual, update, gate, y):
+                return y
+        except RuntimeError:
+            if not is_without_memory(residual):
+                raise
+    return _gate_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """The ways to run ERNIE's ops, and what each asks of a call.
 
-ernie_residual_gate reduces nothing: its kernel has the chain's bits. The norms are close, as the sum over a token may
+ernie_residual_gate reduces nothing: its kernels have the chain's bits. The norms are close, as the sum over a token may
 be taken in any order.
 """
 
@@ -9,18 +9,19 @@ from __future__ import annotations
 from functools import partial
 
 from kernwright.ops.definition import Op
-from kernwright.ops.ernie import definition
+from kernwright.ops.ernie import definition, native
 from kernwright.ops.ernie.arguments import check, promise_of, result_shapes
 from kernwright.ops.token_requirements import rounds_to_nearest, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module
-from kernwright.runtime.requirements import triton_there
+from kernwright.runtime.requirements import on_cuda, triton_there
 
 NORMS = (definition.ernie_norm_modulate, definition.ernie_residual_norm_modulate)
-OPS = (*NORMS, definition.ernie_residual_gate)
-PROMISES = {op.name: promise_of(op) for op in OPS}
+GATE = definition.ernie_residual_gate
+PROMISES = {op.name: promise_of(op) for op in (*NORMS, GATE)}
+TRITON = "kernwright.ops.ernie.triton_kernel"
 
 
 def modulated_tokens_fit(call: Call) -> str | None:
@@ -36,11 +37,26 @@ def modulated_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=("gate", "scale", "shift"))
 
 
-def _implementations(op: Op) -> list[Implementation]:
-    load = partial(from_module, "kernwright.ops.ernie.triton_kernel", op, PROMISES[op.name])
-    if op in NORMS:
-        return [Implementation("triton", "close", load, (triton_there, modulated_tokens_fit))]
-    return [Implementation("triton", "exact", load, (triton_there, modulated_tokens_fit, rounds_to_nearest))]
+def _norm_implementations(op: Op) -> list[Implementation]:
+    load = partial(from_module, TRITON, op, PROMISES[op.name])
+    return [
+        native.NORMS[op.name].implementation(op, PROMISES[op.name], modulated_tokens_fit),
+        Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
+    ]
 
 
-DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}
+def _gate_implementations(op: Op) -> list[Implementation]:
+    cuda, triton = (
+        partial(native.gate_function, op, PROMISES[op.name]),
+        partial(from_module, TRITON, op, PROMISES[op.name]),
+    )
+    ours = (on_cuda, modulated_tokens_fit, native.gate_is_compiled)
+    return [
+        Implementation("cuda", "exact", cuda, ours, native.gate_shortcut),
+        Implementation("triton", "exact", triton, (triton_there, modulated_tokens_fit, rounds_to_nearest)),
+    ]
+
+
+DISPATCHERS = {op.name: Dispatcher(op, _norm_implementations(op), check) for op in NORMS} | {
+    GATE.name: Dispatcher(GATE, _gate_implementations(GATE), check)
+}

@@ -1,5 +1,5 @@
-"""ERNIE's norms, modulation and gated residuals in Triton, by the kernels of `norm_modulation` and `modulation`. The
-family has no other kernel yet.
+"""ERNIE's norms, modulation and gated residuals in Triton, by the kernels of `norm_modulation` and `modulation`: what
+runs on a GPU where there is no nvcc.
 
 Contract: close for the norms. All is float32 between loads and stores, what is normed too: the sum with the residual is
 rounded for its own store alone. Exact for ernie_residual_gate: a product, a sum and one rounding, none of them fused.

@@ -1,18 +1,25 @@
-"""The public calls. Without a native kernel there is no short way yet: `runtime/long_way.py` is all of it."""
+"""The public calls: the shortest way from Python to a kernel that is known to fit, and the dispatcher for all else.
+
+As in norm_modulation: no binding of signatures, no look at shapes. The foreign function checks the tensors itself, and
+answers whether it took them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
 from kernwright.ops.ltx2_modulate.traced import OPS
-from kernwright.runtime.long_way import LongWay
+from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
-_one, _two, _from_table = (LongWay(DISPATCHERS[name], OPS[name]) for name in DISPATCHERS)
+FLOAT32 = torch.float32
+_one, _two, _from_table = DISPATCHERS.values()
+_one_otherwise, _two_otherwise, _from_table_otherwise = (LongWay(DISPATCHERS[name], OPS[name]) for name in DISPATCHERS)
 
 
 def rms_modulate(
@@ -28,11 +35,23 @@ def rms_modulate(
     """rms(x) * (1 + scale) + shift in float32, whatever x's dtype, as LTX-2 runs it under autocast.
 
     scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own, in which `1 + scale` rounds. backend: "triton" or "torch", for this call. contract: "exact" runs a
+    its own, in which `1 + scale` rounds. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs a
     kernel that sums in torch's order where the device has shown that it has torch's bits, and else the eager chain. out
     must not overlap the inputs.
     """
-    return _one.call((x, scale, shift), {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    given = (x, scale, shift)
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _one_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _one.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y = torch.empty_like(x, dtype=FLOAT32) if out is None else out
+        try:
+            if launch(x, scale, shift, eps, y):
+                return y
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _one_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def dual_modulate(
@@ -49,7 +68,18 @@ def dual_modulate(
 ) -> tuple[Tensor, Tensor]:
     """rms(x) modulated twice: rms_modulate with either pair, of one norm."""
     given = (x, scale0, shift0, scale1, shift1)
-    return _two.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _two_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _two.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y0, y1 = (torch.empty_like(x, dtype=FLOAT32), torch.empty_like(x, dtype=FLOAT32)) if out is None else out
+        try:
+            if launch(x, scale0, shift0, scale1, shift1, eps, y0, y1):
+                return y0, y1
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _two_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def dual_modulate_from_table(
@@ -67,4 +97,15 @@ def dual_modulate_from_table(
     The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 4 * D]`, is taken too.
     """
     given = (x, temb_scale_shift, scale_shift_table)
-    return _from_table.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _from_table_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _from_table.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y0, y1 = (torch.empty_like(x, dtype=FLOAT32), torch.empty_like(x, dtype=FLOAT32)) if out is None else out
+        try:
+            if launch(x, temb_scale_shift, scale_shift_table, eps, y0, y1):
+                return y0, y1
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _from_table_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

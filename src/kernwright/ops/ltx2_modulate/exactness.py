@@ -1,4 +1,4 @@
-"""Whether the exact kernel has the bits of the chain: in what order torch sums a token on a GPU, and how a device is
+"""Whether an exact kernel has the bits of the chain: in what order torch sums a token on a GPU, and how a device is
 asked whether it does.
 
 All of the chain is elementwise but F.rms_norm of x in float32. The order in which that sums a token is no part of
@@ -15,9 +15,9 @@ multiple of 4 up to 2 ** 24 and its start aligned to 16 bytes, is summed so:
 
 Every other row (an odd width, a view off 16 bytes) goes through another kernel of torch's, whose order is another.
 
-An order does not depend on what is summed. So the device is asked once for each width: the kernel's norm and torch's
-own, of random rows of many magnitudes, must be equal in every bit. Two orders agree by chance on a row now and then,
-not on hundreds.
+An order does not depend on what is summed. So the device is asked once for each width and dtype: the kernel's norm and
+torch's own, of random rows of many magnitudes, must be equal in every bit. Two orders agree by chance on a row now and
+then, not on hundreds.
 """
 
 from __future__ import annotations
@@ -28,51 +28,69 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from kernwright.ops.definition import Op
+from kernwright.ops.ltx2_modulate import native
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import reference_function
-from kernwright.runtime.outputs import Promise, from_module
 
-ROWS = 512
-MODULE = "kernwright.ops.ltx2_modulate.triton_kernel"
+ROWS, EPS = 512, 1e-6
 
 
-def sums_as_torch(call: Call) -> str | None:
+def cuda_sums_as_torch(call: Call) -> str | None:
     """A requirement: the device has shown that the kernel sums as torch does."""
+    return _sums_as_torch(call, "cuda")
+
+
+def triton_sums_as_torch(call: Call) -> str | None:
+    if call.arguments["eps"] < torch.finfo(torch.float32).tiny:
+        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
+    return _sums_as_torch(call, "triton")
+
+
+def _sums_as_torch(call: Call, backend: str) -> str | None:
     x = call.first
     if x.shape[-1] % 4:
         return f"x is {x.shape[-1]} wide, no multiple of 4: torch sums such a token in an order of its own"
-    if call.arguments["eps"] < torch.finfo(torch.float32).tiny:
-        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
     if torch.cuda.is_current_stream_capturing():
         return "a graph is being captured, where the device cannot be asked how torch sums"
-    if not shown(x.device, x.shape[-1]):
+    if not shown(backend, x.device, x.dtype, x.shape[-1]):
         return f"torch {torch.__version__} sums tokens of {x.shape[-1]} channels in another order on {x.device}"
     return None
 
 
 @cache
-def shown(device: torch.device, width: int) -> bool:
-    from kernwright.ops.ltx2_modulate import triton_kernel
-
+def shown(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
     generator = torch.Generator(device).manual_seed(width)
     magnitudes = 10 ** (torch.rand(ROWS, 1, generator=generator, device=device) * 8 - 4)
-    rows = torch.randn(ROWS, width, generator=generator, device=device) * magnitudes
-    nothing = torch.zeros(1, device=device)
+    rows = (torch.randn(ROWS, width, generator=generator, device=device) * magnitudes).to(dtype)
     with torch.no_grad():
-        own = triton_kernel.rms_modulate(rows, nothing, nothing, exact=True)
-        return torch.equal(own, F.rms_norm(rows, (width,), None, 1e-6))
+        wanted = F.rms_norm(rows.float(), (width,), None, EPS)
+        # A number and a row: kernels may part there.
+        modulations = [torch.zeros(size, device=device, dtype=dtype) for size in (1, width)]
+        return all(torch.equal(_modulated(backend, rows, own), wanted) for own in modulations)
 
 
-def exact_function(op: Op, promise: Promise) -> Callable[..., Any]:
+def _modulated(backend: str, rows: Tensor, by: Tensor) -> Tensor:
+    if backend == "cuda":
+        found = torch.empty_like(rows, dtype=torch.float32)
+        taken = native.CUDA["rms_modulate"].launch(rows.device, rows.dtype)(rows, by, by, EPS, found)
+        assert taken
+        return found
+    from kernwright.ops.ltx2_modulate import triton_kernel
+
+    return triton_kernel.rms_modulate(rows, by, by, eps=EPS, exact=True)
+
+
+def exact_function(op: Op, load: Callable[[], Callable[..., Any]], **options: Any) -> Callable[..., Any]:
     """The exact kernel; for tokens that torch itself sums otherwise, which only their address tells, the chain."""
-    own, chain = from_module(MODULE, op, promise), reference_function(op)
+    own, chain = load(), reference_function(op)
 
     def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
         x = tensors[0]
         if x.dtype == torch.float32 and x.data_ptr() % 16:
             return chain(*tensors, **scalars, out=out)
-        return own(*tensors, **scalars, exact=True, out=out)
+        return own(*tensors, **scalars, **options, out=out)
 
     return run

@@ -1,7 +1,7 @@
 """The ways to run LTX-2's modulated norms, and what each asks of a call.
 
-Two are Triton's: a close one, and one that sums a token as torch does on a GPU. That one is exact where the device at
-hand shows it (`exactness.py`); elsewhere `contract="exact"` runs the chain.
+The CUDA kernels sum a token as torch does on a GPU, and so does a second one of Triton's beside a close one. Both are
+exact where the device at hand shows it (`exactness.py`); elsewhere `contract="exact"` runs the chain.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import partial
 from torch import Tensor
 
 from kernwright.ops.definition import Op
-from kernwright.ops.ltx2_modulate import definition
+from kernwright.ops.ltx2_modulate import definition, native
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
-from kernwright.ops.ltx2_modulate.exactness import MODULE, exact_function, sums_as_torch
+from kernwright.ops.ltx2_modulate.exactness import cuda_sums_as_torch, exact_function, triton_sums_as_torch
 from kernwright.ops.token_requirements import tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
@@ -35,11 +35,23 @@ def modulated_tokens_fit(call: Call) -> str | None:
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    load = partial(from_module, MODULE, op, PROMISES[op.name])
-    exactly = partial(exact_function, op, PROMISES[op.name])
+    cuda, promise = native.CUDA[op.name], PROMISES[op.name]
+    triton = partial(from_module, "kernwright.ops.ltx2_modulate.triton_kernel", op, promise)
     return [
-        Implementation("triton", "close", load, (triton_there, modulated_tokens_fit)),
-        Implementation("triton", "exact", exactly, (on_cuda, triton_there, modulated_tokens_fit, sums_as_torch)),
+        cuda.implementation(op, promise, modulated_tokens_fit),
+        Implementation(
+            "cuda",
+            "exact",
+            partial(exact_function, op, partial(cuda.function, op, promise)),
+            (on_cuda, modulated_tokens_fit, cuda.library_there, cuda_sums_as_torch),
+        ),
+        Implementation("triton", "close", triton, (triton_there, modulated_tokens_fit)),
+        Implementation(
+            "triton",
+            "exact",
+            partial(exact_function, op, triton, exact=True),
+            (on_cuda, triton_there, modulated_tokens_fit, triton_sums_as_torch),
+        ),
     ]
 
 

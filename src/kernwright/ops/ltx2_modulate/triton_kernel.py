@@ -1,5 +1,5 @@
-"""LTX-2's RMS norm with one or two modulations in Triton, from tensors or from table and timestep. The family has no
-other kernel yet.
+"""LTX-2's RMS norm with one or two modulations in Triton, from tensors or from table and timestep: what runs on a GPU
+where there is no nvcc.
 
 Contract: close. Statistics in float32, and a float32 result. It rounds where the chain does: `1 + scale`, and before
 that the sum of table and timestep, in the modulation's own dtype. What keeps it from the chain's bits is the order of

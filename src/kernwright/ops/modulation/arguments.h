@@ -55,6 +55,22 @@ inline bool read_residual_gate(Problem* p, int32_t device_type, ffi::TensorView 
   return reader.takes();
 }
 
+// ERNIE's: only the result is rounded, and a gate broadcasts as torch has it, so [S, D] is a row per token.
+inline bool read_ernie_residual_gate(Problem* p, int32_t device_type, ffi::TensorView residual, ffi::TensorView update,
+                                     ffi::TensorView gate, ffi::TensorView out) {
+  Reader reader(p, residual, device_type, "residual", kWidestRow);
+  p->result = p->type;
+  reader.broadcast(residual, &p->shift, "residual");
+  Modulation given;  // which is read for what is wrong with it
+  reader.broadcast(update, &given, "update");
+  if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
+  reader.tokens_of(given.type, update, &p->x, "update");
+  reader.broadcast(gate, &p->scale, "gate");
+  reader.tokens(out, &p->y, "out", true);
+  p->type = given.type;
+  return reader.takes();
+}
+
 // ---- a sum of tensors of any shapes that broadcast ------------------------------------------------------------------
 
 // One axis of the result: how many elements apart its steps lie in x, in the other summand, and in the result.

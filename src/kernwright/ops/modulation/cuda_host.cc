@@ -40,6 +40,11 @@ bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::Tensor
   return read_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, update.device());
 }
 
+bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+  Problem problem;
+  return read_ernie_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, residual.device());
+}
+
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
   Problem problem;
   return read_broadcast_add(&problem, kDLCUDA, a, b, out) && run(&problem, a.device());
@@ -84,6 +89,7 @@ ffi::String broadcast_add_variant(ffi::TensorView a, ffi::TensorView b, ffi::Ten
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(ernie_residual_gate, kernwright::ernie_residual_gate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift_variant, kernwright::scale_shift_variant);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate_variant, kernwright::residual_gate_variant);

@@ -1,4 +1,5 @@
-"""The native kernels of the family: one library for each dtype of x and of the result, which holds all three ops."""
+"""The native kernels of the family: one library for each dtype of x and of the result, which holds all three ops, and
+ERNIE's gate beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Problem: one call of scale_shift, residual_gate or broadcast_add, as every native kernel of the family takes it:
+// Problem: one call of scale_shift, residual_gate or broadcast_add, as every native kernel of the family takes it, or of
+// ernie_residual_gate, which is residual_gate with no rounding but the last one:
 //
 //   y = x * (constant + scale) + shift        scale_shift
 //   out = update * gate + residual            residual_gate: x is the update, scale the gate, shift the residual

@@ -17,6 +17,17 @@ struct Raw {
   uint32_t words[kBytes < 4 ? 1 : kBytes / 4];
 };
 
+// A kernel that may work in place reads what it writes: the path for data that no kernel changes is not for it.
+#if defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE
+#define KERNWRIGHT_LOAD_ONCE "ld.global.L1::no_allocate"
+template <typename Word>
+__device__ __forceinline__ Word load_word(const Word* from) { return *from; }
+#else
+#define KERNWRIGHT_LOAD_ONCE "ld.global.nc.L1::no_allocate"
+template <typename Word>
+__device__ __forceinline__ Word load_word(const Word* from) { return __ldg(from); }
+#endif
+
 // kBytes from global memory. kOnce: nobody will ask for them again soon, so they take no place in the first-level cache.
 template <int kBytes, bool kOnce>
 __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
@@ -28,25 +39,34 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
       uint4 four;
 #ifdef __CUDACC__
       if constexpr (kOnce) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm volatile(KERNWRIGHT_LOAD_ONCE ".v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
                      : "l"(at + i));
       } else {
-        four = __ldg(at + i);
+        four = load_word(at + i);
       }
 #else  // the tests run this file on a CPU, where all caches are alike
-      four = __ldg(at + i);
+      four = load_word(at + i);
 #endif
       raw.words[4 * i] = four.x, raw.words[4 * i + 1] = four.y;
       raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
     }
   } else if constexpr (kBytes == 8) {
-    const uint2 two = __ldg(static_cast<const uint2*>(from));
+    uint2 two;
+#ifdef __CUDACC__
+    if constexpr (kOnce) {
+      asm volatile(KERNWRIGHT_LOAD_ONCE ".v2.u32 {%0, %1}, [%2];" : "=r"(two.x), "=r"(two.y) : "l"(from));
+    } else {
+      two = load_word(static_cast<const uint2*>(from));
+    }
+#else
+    two = load_word(static_cast<const uint2*>(from));
+#endif
     raw.words[0] = two.x, raw.words[1] = two.y;
   } else if constexpr (kBytes == 4) {
-    raw.words[0] = __ldg(static_cast<const uint32_t*>(from));
+    raw.words[0] = load_word(static_cast<const uint32_t*>(from));
   } else {
-    raw.words[0] = __ldg(static_cast<const uint16_t*>(from));
+    raw.words[0] = load_word(static_cast<const uint16_t*>(from));
   }
   return raw;
 }
@@ -55,8 +75,10 @@ __device__ __forceinline__ Raw<kBytes> load_raw(const void* from) {
 template <int kBytes>
 __device__ __forceinline__ Raw<kBytes> load_ahead(const void* from) {
 #ifdef __CUDACC__
-  static_assert(kBytes >= 16, "narrower pieces are not worth it");
+  static_assert(kBytes >= 8, "narrower pieces are not worth it");
   Raw<kBytes> raw;
+  if constexpr (kBytes == 8)
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(raw.words[0]), "=r"(raw.words[1]) : "l"(from));
 #pragma unroll
   for (int i = 0; i < kBytes / 16; ++i)
     asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -72,18 +72,45 @@ class Reader {
     to->batch_step = extent_->batches == 1 ? 0 : own.stride(0);
   }
 
-  // Scale, shift or gate: one number, [D], [B, D], [B, S, D] with any axis 1, or [B, F, 1, D].
-  void modulation(ffi::TensorView own, Modulation* to, const char* name) {
-    if (!takes_) return;
+  // Its data and dtype; where its rows lie is the caller's to say. False: nothing more is to be read.
+  bool begins(ffi::TensorView own, Modulation* to, const char* name) {
+    if (!takes_) return false;
     check_device(own, name);
-    if (!read_type(own.dtype(), &to->type, name)) {
-      takes_ = false;
-      return;
-    }
+    if (!read_type(own.dtype(), &to->type, name)) return takes_ = false;
     to->data = own.data_ptr();
     refuse_nowhere(own);
+    return takes_;
+  }
+
+  // A modulation as torch broadcasts it: its axes are the last ones of x, so [S, D] is a row per token.
+  void broadcast(ffi::TensorView own, Modulation* to, const char* name) {
+    if (!begins(own, to, name) || own.ndim() == 0) return;
     const int n = own.ndim();
-    if (n == 0) return;
+    takes_ = n <= ndim_;
+    if (!takes_) return;
+    const int64_t channels = broadcast_step(own, n - 1, extent_->width, "channels", name);
+    if (channels != 0 && channels != 1) takes_ = false;
+    to->channel_step = static_cast<int32_t>(channels);
+    if (n > 1) to->token_step = broadcast_step(own, n - 2, extent_->tokens, "tokens", name);
+    if (n > 2) to->batch_step = broadcast_step(own, n - 3, extent_->batches, "batch entries", name);
+  }
+
+  // How far apart an axis's places lie: 0 where one serves all. What would make more of x is for the reference.
+  int64_t broadcast_step(ffi::TensorView own, int axis, int64_t whole, const char* of, const char* name) {
+    const int64_t size = own.size(axis);
+    if (size == 1) return 0;
+    if (size != whole && whole != 1)
+      TVM_FFI_THROW(ValueError) << name << ": has " << size << " where " << x_name_ << " has " << whole << " " << of;
+    if (size != whole) takes_ = false;
+    return own.stride(axis);
+  }
+
+  void refuse() { takes_ = false; }
+
+  // Scale, shift or gate: one number, [D], [B, D], [B, S, D] with any axis 1, or [B, F, 1, D].
+  void modulation(ffi::TensorView own, Modulation* to, const char* name) {
+    if (!begins(own, to, name) || own.ndim() == 0) return;
+    const int n = own.ndim();
     last_axis(own, to, name);
     auto step = [&](int axis, int64_t whole, const char* of) {
       if (own.size(axis) == 1) return int64_t{0};

@@ -1,6 +1,6 @@
 """Arguments of the family: what is wrong for every implementation, and what a choice of modulations looks like.
 
-`arguments.h` says the same for the native kernels, which check for themselves.
+`arguments.h` and `select_arguments.h` say the same for the native kernels, which check for themselves.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def over_places(index: Tensor) -> Tensor:
 
 
 def chosen_gate_like(x: Tensor, gate0: Tensor, gate1: Tensor) -> Tensor:
-    """A row per token, in the dtype that holds both gates."""
+    """A row per token, in the dtype that holds both gates; asked for only where it is another than x's, which costs."""
+    if gate0.dtype == gate1.dtype == x.dtype:
+        return torch.empty_like(x)
     return torch.empty_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
+from kernwright.ops.norm_modulation.arguments import chosen_gate_like
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS
 from kernwright.ops.norm_modulation.traced import OPS
 from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
@@ -21,9 +22,10 @@ _plain = DISPATCHERS["norm_scale_shift"]
 _behind_residual = DISPATCHERS["residual_norm_scale_shift"]
 _norm_scale_shift_otherwise = LongWay(_plain, OPS["norm_scale_shift"])
 _residual_norm_scale_shift_otherwise = LongWay(_behind_residual, OPS["residual_norm_scale_shift"])
-_select, _residual_select = (
-    LongWay(DISPATCHERS[name], OPS[name]) for name in ("norm_scale_shift_select", "residual_norm_scale_shift_select")
-)
+_select = DISPATCHERS["norm_scale_shift_select"]
+_residual_select = DISPATCHERS["residual_norm_scale_shift_select"]
+_select_otherwise = LongWay(_select, OPS["norm_scale_shift_select"])
+_residual_select_otherwise = LongWay(_residual_select, OPS["residual_norm_scale_shift_select"])
 
 
 def norm_scale_shift(
@@ -121,7 +123,18 @@ def norm_scale_shift_select(
     second, so that no number leads outside them. All else as in norm_scale_shift.
     """
     given = (x, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias)
-    return _select.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _select.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y, gate = (torch.empty_like(x), chosen_gate_like(x, gate0, gate1)) if out is None else out
+        try:
+            if launch(*given, eps, y, gate):
+                return y, gate
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _select_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def residual_norm_scale_shift_select(
@@ -150,4 +163,17 @@ def residual_norm_scale_shift_select(
     given = (
         x, residual, residual_gate, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias
     )  # fmt: skip
-    return _residual_select.call(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    if is_compiling() or type(x) is not Tensor or modes():
+        return _residual_select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _residual_select.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y, total, gate = (
+            (torch.empty_like(x), torch.empty_like(x), chosen_gate_like(x, gate0, gate1)) if out is None else out
+        )
+        try:
+            if launch(*given, eps, y, total, gate):
+                return y, total, gate
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
+    return _residual_select_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

@@ -1,5 +1,7 @@
 // norm_scale_shift (and, with KERNWRIGHT_RESIDUAL, residual_norm_scale_shift) for NVIDIA GPUs, for one dtype of x. With
-// KERNWRIGHT_MODULATED=0 the norm alone: the same kernels, whose rows of modulation are the weight and the bias.
+// KERNWRIGHT_MODULATED=0 the norm alone, or behind a sum without a gate: the same kernels, whose rows of modulation are the
+// weight and the bias. With KERNWRIGHT_IN_PLACE=1 the outputs may be x and the residual themselves: each element is read
+// before it is written, by the thread that writes it or ahead of a barrier, and never again.
 //
 // Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
 // are squared; then one multiply-add chain and one rounding, where the eager chain rounds after each step.
@@ -47,6 +49,7 @@ constexpr bool kModulated = KERNWRIGHT_MODULATED;
 #else
 constexpr bool kModulated = true;
 #endif
+constexpr bool kGated = kResidual && kModulated;
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 constexpr int kWidestVector = 16 / kSize;
 
@@ -91,7 +94,7 @@ struct Affine {
 template <int kVector>
 __device__ __forceinline__ void load_gate(const Problem& p, int64_t batch, int64_t token, int column,
                                           float (&gate)[kVector]) {
-  if (kResidual && p.gate.data) {
+  if (kGated && p.gate.data) {
     load_modulation(p.gate, row_start(p.gate, batch, token), column, gate);
   } else {
 #pragma unroll
@@ -288,12 +291,12 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
 
   // All that a token needs is under way before any of it is looked at.
   typename Own::Piece x[kVectors], residual[kResidual ? kVectors : 1];
-  typename Own::RowPiece gates[kResidual && Own::kHasRows ? kVectors : 1];
+  typename Own::RowPiece gates[kGated && Own::kHasRows ? kVectors : 1];
   typename Own::RowPiece scales[kEarly ? kVectors : 1], shifts[kEarly ? kVectors : 1];
   own.load(p.x, x);
   if constexpr (kResidual) {
     own.load(p.residual, residual);
-    if constexpr (Own::kHasRows) own.template load_ahead_of_use<false>(p.gate, gates);
+    if constexpr (kGated && Own::kHasRows) own.template load_ahead_of_use<false>(p.gate, gates);
   }
   if constexpr (kEarly) {
     own.template load_ahead_of_use<Own::kIsThere>(scale, scales);
@@ -310,7 +313,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
     for (int i = 0; i < kVectors; ++i) {
       if (!own.holds(i)) continue;
       float gate[kElements];
-      if constexpr (Own::kHasRows) {
+      if constexpr (kGated && Own::kHasRows) {
         widen<Own::kRow, kElements>(gates[i], gate);
 #pragma unroll
         for (int j = 0; j < kElements; ++j) gate[j] = p.gate.data ? gate[j] : 1.f;

@@ -1,4 +1,4 @@
-"""The ways to run the family's ops, and what each asks of a call. The pair with a choice has no native kernel yet.
+"""The ways to run the family's ops, and what each asks of a call. The pair with a choice has no kernel for a CPU.
 
 No implementation is exact. The order in which torch sums a token differs between its CPU and its CUDA kernels and is no
 part of its interface, so equal bits could be shown only on the device they are for: `contract="exact"` runs the eager
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_modulation import definition, native
+from kernwright.ops.norm_modulation import definition, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
 from kernwright.ops.token_requirements import tokens_fit
 from kernwright.runtime.call import Call
@@ -69,7 +69,10 @@ def _implementations(op: Op) -> list[Implementation]:
 
 
 def _select_implementations(op: Op) -> list[Implementation]:
-    return [Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit))]
+    return [
+        select_native.CUDA[op.name].implementation(op, PROMISES[op.name], chosen_tokens_fit),
+        Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit)),
+    ]
 
 
 DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in PLAIN} | {

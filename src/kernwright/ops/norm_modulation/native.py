@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
+from kernwright.ops.norm_modulation import select_native
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
@@ -38,7 +39,8 @@ def libraries(target: Target) -> list[Library]:
     """All that the family needs on a target."""
     if not target.is_cuda:
         return [CPU_LIBRARY]
-    return [cuda_library(op, dtype) for op in ("norm_scale_shift", "residual_norm_scale_shift") for dtype in _DTYPES]
+    plain = [cuda_library(op, dtype) for op in ("norm_scale_shift", "residual_norm_scale_shift") for dtype in _DTYPES]
+    return plain + [library for own in select_native.CUDA.values() for library in own.libraries(target)]
 
 
 @cache

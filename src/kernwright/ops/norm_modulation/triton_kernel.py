@@ -1,5 +1,5 @@
 """Norm, scale and shift in Triton: plain, behind a gated residual, and with a choice of two modulations per token. It
-runs on a GPU where there is no nvcc; the choice has no other kernel yet.
+runs on a GPU where there is no nvcc.
 
 Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
 are squared; then one chain in float32 and one rounding, where the eager chain rounds after each step.

@@ -1,20 +1,25 @@
-"""The public calls. Without a native kernel there is no short way yet: `runtime/long_way.py` is all of it."""
+"""The public calls: the shortest way from Python to a kernel that is known to fit, and the dispatcher for all else.
+
+A small kernel takes 2 us and its launch several, so what stands before the launch is counted: no binding of signatures,
+no look at shapes. The foreign function checks the tensors itself, and answers whether it took them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.norm_tanh.implementations import DISPATCHERS
 from kernwright.ops.norm_tanh.traced import OPS
-from kernwright.runtime.long_way import LongWay
+from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
 from kernwright.runtime.preference import Backend
 
-_once, _twice = (
-    LongWay(DISPATCHERS[name], OPS[name]) for name in ("norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale")
-)
+_once, _twice = DISPATCHERS["norm_tanh_mul_add"], DISPATCHERS["norm_tanh_mul_add_norm_scale"]
+_once_otherwise = LongWay(_once, OPS["norm_tanh_mul_add"])
+_twice_otherwise = LongWay(_twice, OPS["norm_tanh_mul_add_norm_scale"])
 
 
 def norm_tanh_mul_add(
@@ -33,11 +38,24 @@ def norm_tanh_mul_add(
     """norm(x) * tanh(scale) + shift, over x `[B, S, D]`: with a gate and a residual, residual + tanh(gate) * norm(x).
 
     scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. norm_type: "rms" or "layer". backend: "triton" or "torch", for this call. contract:
-    "exact" runs the eager chain. out must not overlap the inputs.
+    each in a dtype of its own. norm_type: "rms" or "layer". backend: "cuda", "triton" or "torch", for this
+    call. contract: "exact" runs the eager chain. out must not overlap the inputs.
     """
+    given = (x, scale, shift, weight, bias)
+    if is_compiling() or type(x) is not Tensor or modes():
+        scalars = {"norm_type": norm_type, "eps": eps}
+        return _once_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _once.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y = torch.empty_like(x) if out is None else out
+        try:
+            if launch(*given, norm_type, eps, y):
+                return y
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
     scalars = {"norm_type": norm_type, "eps": eps}
-    return _once.call((x, scale, shift, weight, bias), scalars, backend, contract, out)  # type: ignore[no-any-return]
+    return _once_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
 
 
 def norm_tanh_mul_add_norm_scale(
@@ -58,5 +76,17 @@ def norm_tanh_mul_add_norm_scale(
 ) -> tuple[Tensor, Tensor]:
     """y = norm(x) * tanh(scale) + shift; returns it and norm(y) * (1 + scale2), all as in norm_tanh_mul_add."""
     given = (x, scale, shift, scale2, weight, bias, weight2, bias2)
+    if is_compiling() or type(x) is not Tensor or modes():
+        scalars = {"norm_type": norm_type, "eps": eps}
+        return _twice_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
+    launch = _twice.latest(backend, contract)
+    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+        y, y2 = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
+        try:
+            if launch(*given, norm_type, eps, y, y2):
+                return y, y2
+        except RuntimeError:
+            if not is_without_memory(x):
+                raise
     scalars = {"norm_type": norm_type, "eps": eps}
-    return _twice.call(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
+    return _twice_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_tanh import definition
+from kernwright.ops.norm_tanh import definition, native
 from kernwright.ops.norm_tanh.arguments import MODULATIONS, check
 from kernwright.ops.token_requirements import tokens_fit
 from kernwright.runtime.call import Call
@@ -28,7 +28,10 @@ def gated_tokens_fit(call: Call) -> str | None:
 
 def _implementations(op: Op) -> list[Implementation]:
     load = partial(from_module, "kernwright.ops.norm_tanh.triton_kernel", op, PROMISES[op.name])
-    return [Implementation("triton", "close", load, (triton_there, gated_tokens_fit))]
+    return [
+        native.CUDA[op.name].implementation(op, PROMISES[op.name], gated_tokens_fit),
+        Implementation("triton", "close", load, (triton_there, gated_tokens_fit)),
+    ]
 
 
 DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

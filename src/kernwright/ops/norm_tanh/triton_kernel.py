@@ -1,4 +1,5 @@
-"""Norm behind a tanh gate in Triton, alone and followed by a second norm and scale. The family has no other kernel yet.
+"""Norm behind a tanh gate in Triton, alone and followed by a second norm and scale. It runs on a GPU where there is no
+nvcc.
 
 Contract: close. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding,
 where the eager chain rounds after each step. What the second norm sees is y as it is returned.

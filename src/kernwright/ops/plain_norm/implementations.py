@@ -6,6 +6,7 @@ which are fused there, are what runs.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from kernwright.ops.definition import Op
@@ -24,8 +25,8 @@ PROMISES = {op.name: like_first(op) for op in OPS}
 MOST_AXES = 15  # before the last one
 
 
-def rows_fit(call: Call) -> str | None:
-    """What every fused kernel asks of the tensors."""
+def rows_fit(call: Call, numbers: Collection[str] = ()) -> str | None:
+    """What every fused kernel asks of the tensors; `numbers` are those with one a row, wherever they lie."""
     x = call.first
     if x.ndim > MOST_AXES + 1:
         return f"x has {x.ndim} dimensions, over {MOST_AXES + 1}"
@@ -34,7 +35,7 @@ def rows_fit(call: Call) -> str | None:
     for name, tensor in call.tensors.items():
         if tensor.dtype not in DTYPES:
             return f"{name} is {tensor.dtype}"
-        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+        if name not in numbers and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             return f"{name} has a last axis with gaps"
     return None
 

@@ -44,10 +44,9 @@ def merged(*tensors: Tensor) -> list[Axis]:
 
 def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Views of all tensors that a kernel of two leading axes can walk. More than one round of them only where more than
-    two axes will not merge."""
+    two axes will not merge. The last axis is each tensor's own: where it is 1, a row has one number."""
     if tensors[0].numel() == 0:
         return
-    width = tensors[0].shape[-1]
     axes = sorted(merged(*tensors), key=lambda axis: -axis.size)
     none = Axis(1, (0,) * len(tensors))
     if len(axes) > 1:  # the two longest; of them the one whose rows lie closer are the tokens
@@ -60,6 +59,8 @@ def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
             for i, tensor in enumerate(tensors)
         ]
         yield tuple(
-            tensor.as_strided((batch.size, token.size, width), (batch.steps[i], token.steps[i], 1), starts[i])
+            tensor.as_strided(
+                (batch.size, token.size, tensor.shape[-1]), (batch.steps[i], token.steps[i], 1), starts[i]
+            )
             for i, tensor in enumerate(tensors)
         )

@@ -1,0 +1,83 @@
+// Arguments: from the tensors of each op to a Problem, or to an error that names the argument.
+//
+// What is wrong for every implementation throws ValueError. What is right, but not for these kernels (another dtype, a last
+// axis with gaps, modulations that make more of x than it is), makes each function answer false: the caller has other ways.
+
+#pragma once
+
+#include "problem.h"
+#include "reader.h"
+
+namespace kernwright {
+
+inline bool read_rms_modulate(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView scale,
+                              ffi::TensorView shift, double eps, ffi::TensorView y) {
+  p->form = Form::kOne;
+  p->eps = static_cast<float>(eps);
+  Reader reader(p, x, device_type);
+  reader.tokens(x, &p->x, "x");
+  reader.broadcast(scale, &p->pairs[0].scale, "scale");
+  reader.broadcast(shift, &p->pairs[0].shift, "shift");
+  reader.tokens_of(Type::kFloat32, y, &p->y[0], "out", true);
+  return reader.takes();
+}
+
+inline bool read_dual_modulate(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView scale0,
+                               ffi::TensorView shift0, ffi::TensorView scale1, ffi::TensorView shift1, double eps,
+                               ffi::TensorView y0, ffi::TensorView y1) {
+  p->form = Form::kTwo;
+  p->eps = static_cast<float>(eps);
+  Reader reader(p, x, device_type);
+  reader.tokens(x, &p->x, "x");
+  reader.broadcast(scale0, &p->pairs[0].scale, "scale0");
+  reader.broadcast(shift0, &p->pairs[0].shift, "shift0");
+  reader.broadcast(scale1, &p->pairs[1].scale, "scale1");
+  reader.broadcast(shift1, &p->pairs[1].shift, "shift1");
+  reader.tokens_of(Type::kFloat32, y0, &p->y[0], "out", true);
+  reader.tokens_of(Type::kFloat32, y1, &p->y[1], "out", true);
+  return reader.takes();
+}
+
+// A modulation of `row` elements further on.
+inline Modulation behind(const Modulation& of, int64_t row) {
+  Modulation own = of;
+  own.data = static_cast<const char*>(of.data) + row * bytes_of(of.type);
+  return own;
+}
+
+inline void read_table(Problem* p, Reader* reader, int ndim, ffi::TensorView temb, ffi::TensorView table) {
+  const char *temb_name = "temb_scale_shift", *table_name = "scale_shift_table";
+  Modulation timestep, rows;
+  if (!reader->begins(temb, &timestep, temb_name) || !reader->begins(table, &rows, table_name)) return;
+  const int64_t width = p->width;
+  if (table.ndim() != 2 || table.size(0) != 4 || table.size(1) != width)
+    TVM_FFI_THROW(ValueError) << table_name << ": must be [4, " << width << "]";
+  if (temb.ndim() != 3 || temb.size(2) != 4 * width)
+    TVM_FFI_THROW(ValueError) << temb_name << ": must be [B, 1, " << 4 * width << "]";
+  timestep.token_step = reader->broadcast_step(temb, 1, p->tokens, "tokens", temb_name);
+  if (ndim != 3) return reader->refuse();  // the results have three axes, x has not
+  timestep.batch_step = reader->broadcast_step(temb, 0, p->batches, "batch entries", temb_name);
+  if ((width > 0 && temb.stride(2) != 1) || (width > 1 && table.stride(1) != 1)) return reader->refuse();
+  timestep.channel_step = rows.channel_step = 1;
+  p->sum = timestep.type == rows.type ? rows.type : Type::kFloat32;
+  for (int i = 0; i < 2; ++i) {
+    p->pairs[i].scale = behind(timestep, 2 * i * width);
+    p->pairs[i].shift = behind(timestep, (2 * i + 1) * width);
+    p->pairs[i].table_scale = behind(rows, 2 * i * table.stride(0));
+    p->pairs[i].table_shift = behind(rows, (2 * i + 1) * table.stride(0));
+  }
+}
+
+inline bool read_dual_modulate_from_table(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView temb,
+                                          ffi::TensorView table, double eps, ffi::TensorView y0, ffi::TensorView y1) {
+  p->form = Form::kTable;
+  p->eps = static_cast<float>(eps);
+  Reader reader(p, x, device_type);
+  reader.tokens(x, &p->x, "x");
+  read_table(p, &reader, x.ndim(), temb, table);
+  reader.tokens_of(Type::kFloat32, y0, &p->y[0], "out", true);
+  reader.tokens_of(Type::kFloat32, y1, &p->y[1], "out", true);
+  return reader.takes();
+}
+
+}  // namespace kernwright

@@ -1,0 +1,50 @@
+// The foreign function of one op and dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
+// stream. Kept apart from the kernels, so that both compile at the same time.
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include "arguments.h"
+#include "variant.h"
+
+namespace kernwright {
+
+int launch(const Problem& p, const Variant& v, int device, void* stream);
+const char* error_text(int error);
+
+namespace {
+
+bool run(Problem* problem, DLDevice device) {
+  if (problem->type != Type::KERNWRIGHT_TYPE || problem->form != Form::KERNWRIGHT_FORM) return false;
+  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  fold_batches(problem);
+  const Variant variant = choose_variant(*problem);
+  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
+  if (const int error = launch(*problem, variant, device.device_id, stream))
+    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  return true;
+}
+
+bool rms_modulate(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double eps, ffi::TensorView y) {
+  Problem problem;
+  return read_rms_modulate(&problem, kDLCUDA, x, scale, shift, eps, y) && run(&problem, x.device());
+}
+
+bool dual_modulate(ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView shift0, ffi::TensorView scale1,
+                   ffi::TensorView shift1, double eps, ffi::TensorView y0, ffi::TensorView y1) {
+  Problem problem;
+  return read_dual_modulate(&problem, kDLCUDA, x, scale0, shift0, scale1, shift1, eps, y0, y1) &&
+         run(&problem, x.device());
+}
+
+bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
+                              ffi::TensorView y0, ffi::TensorView y1) {
+  Problem problem;
+  return read_dual_modulate_from_table(&problem, kDLCUDA, x, temb, table, eps, y0, y1) && run(&problem, x.device());
+}
+
+}  // namespace
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_modulate, kernwright::rms_modulate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate, kernwright::dual_modulate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate_from_table, kernwright::dual_modulate_from_table);

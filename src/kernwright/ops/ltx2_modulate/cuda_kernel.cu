@@ -1,0 +1,329 @@
+// rms_modulate, dual_modulate and dual_modulate_from_table for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM picks one of
+// them; without it all are compiled.
+//
+// Contract: exact where the device shows that torch sums as these kernels do (exactness.py), close everywhere. A token is
+// summed in torch's own order: 128 threads take groups of four channels in turn and fuse each square into their sum, then
+// lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
+// and products and sums are the instructions that a compiler does not fuse.
+// Bytes a token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
+// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, and those whose width or start
+// asks for single elements, are read twice, the second time out of the cache.
+// Share of a copy's bandwidth: in docs/results.md, once it is measured.
+//
+// Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
+
+#include <cuda_runtime.h>
+
+#include "elements.cuh"
+#include "launching.cuh"
+#include "problem.h"
+#include "variant.h"
+
+namespace kernwright {
+
+// What a kernel gets.
+struct Work {
+  bool is_streaming;
+  Problem problem;
+};
+
+namespace {
+
+constexpr Type kType = Type::KERNWRIGHT_TYPE;
+constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
+using Piece = RawOf<kType, kGroup>;
+template <Form kForm>
+constexpr int kResultsOf = results_of(kForm);
+
+#ifdef KERNWRIGHT_FORM
+constexpr bool is_compiled(Form form) { return form == Form::KERNWRIGHT_FORM; }
+#else
+constexpr bool is_compiled(Form) { return true; }
+#endif
+
+// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
+__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
+
+// ---- the sum --------------------------------------------------------------------------------------------------------
+
+template <int kCount>
+__device__ __forceinline__ float with_squares(float sum, const float (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sum = fmaf(values[i], values[i], sum);
+  return sum;
+}
+
+// Over a block's four warps, the same in each thread.
+__device__ __forceinline__ float block_sum(float value, float* parts) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) value = __fadd_rn(value, __shfl_xor_sync(~0u, value, step));
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  return __fadd_rn(__fadd_rn(parts[0], parts[2]), __fadd_rn(parts[1], parts[3]));
+}
+
+__device__ __forceinline__ float inverse_of(float squares, const Problem& p) {
+  return rsqrtf(__fadd_rn(squares / static_cast<float>(p.width), p.eps));
+}
+
+// ---- modulations ----------------------------------------------------------------------------------------------------
+
+template <Type kOf, int kCount>
+__device__ __forceinline__ void round_to(float (&values)[kCount]) {
+  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
+}
+
+template <int kCount>
+__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
+  if (type == Type::kBFloat16) {
+    round_to<Type::kBFloat16>(values);
+  } else if (type == Type::kFloat16) {
+    round_to<Type::kFloat16>(values);
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ void add(float (&values)[kCount], const float (&others)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = __fadd_rn(values[i], others[i]);
+}
+
+// What normed values are multiplied with, and what is added then.
+template <int kCount>
+struct Affine {
+  float gain[kCount], offset[kCount];
+
+  // Rows of any dtype, read here.
+  template <Form kForm>
+  __device__ __forceinline__ void load(const Problem& p, const Pair& pair, int64_t batch, int64_t token, int column) {
+    load_modulation(pair.scale, row_start(pair.scale, batch, token), column, gain);
+    load_modulation(pair.shift, row_start(pair.shift, batch, token), column, offset);
+    if constexpr (kForm == Form::kTable) {
+      float own[kCount];
+      load_modulation(pair.table_scale, row_start(pair.table_scale, batch, token), column, own);
+      add(gain, own);
+      round_to(p.sum, gain);
+      load_modulation(pair.table_shift, row_start(pair.table_shift, batch, token), column, own);
+      add(offset, own);
+      round_to(p.sum, offset);
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) gain[i] = __fadd_rn(1.f, gain[i]);
+    round_to(kForm == Form::kTable ? p.sum : pair.scale.type, gain);
+  }
+
+  __device__ __forceinline__ void apply(float inverse, float (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      values[i] = __fadd_rn(__fmul_rn(__fmul_rn(inverse, values[i]), gain[i]), offset[i]);
+  }
+};
+
+// Rows of x's dtype for one group of channels: scale and shift, and a table's for them. kAhead: asked for from where it
+// stands, and not where a compiler would rather have it.
+template <Form kForm, bool kAhead>
+struct OwnRows {
+  Piece scale, shift, table_scale, table_shift;
+
+  __device__ __forceinline__ static Piece one(const Modulation& of, int64_t batch, int64_t token, int column) {
+    const int64_t at = batch * of.batch_step + token * of.token_step + column;
+    const char* from = static_cast<const char*>(of.data) + at * kSize;
+    if constexpr (kAhead) return load_ahead<kGroup * kSize>(from);
+    else return load_raw<kGroup * kSize, false>(from);
+  }
+
+  __device__ __forceinline__ void load(const Pair& pair, int64_t batch, int64_t token, int column) {
+    scale = one(pair.scale, batch, token, column);
+    shift = one(pair.shift, batch, token, column);
+    if constexpr (kForm == Form::kTable) {
+      table_scale = one(pair.table_scale, batch, token, column);
+      table_shift = one(pair.table_shift, batch, token, column);
+    }
+  }
+
+  __device__ __forceinline__ Affine<kGroup> affine() const {
+    Affine<kGroup> by;
+    widen<kType, kGroup>(scale, by.gain);
+    widen<kType, kGroup>(shift, by.offset);
+    if constexpr (kForm == Form::kTable) {
+      float own[kGroup];
+      widen<kType, kGroup>(table_scale, own);
+      add(by.gain, own);
+      round_to<kType>(by.gain);
+      widen<kType, kGroup>(table_shift, own);
+      add(by.offset, own);
+      round_to<kType>(by.offset);
+    }
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) by.gain[i] = __fadd_rn(1.f, by.gain[i]);
+    round_to<kType>(by.gain);
+    return by;
+  }
+};
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ const char* token_of(const Problem& p, int64_t batch, int64_t token) {
+  return static_cast<const char*>(p.x.data) + (batch * p.x.batch_step + token * p.x.token_step) * kSize;
+}
+
+__device__ __forceinline__ float* result_of(const Tokens& of, int64_t batch, int64_t token) {
+  return static_cast<float*>(of.data) + batch * of.batch_step + token * of.token_step;
+}
+
+__device__ __forceinline__ void store_group(float* to, const float (&values)[kGroup], bool is_streaming) {
+  const Raw<16> raw = narrow_to<Type::kFloat32, kGroup>(values);
+  if (is_streaming) {
+    store_streaming(to, raw);
+  } else {
+    store_raw(to, raw);
+  }
+}
+
+// One token a block, in registers from the load to the store.
+template <Form kForm, int kGroups, bool kEarly>
+__global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Work w) {
+  constexpr int kResults = kResultsOf<kForm>;
+  __shared__ float parts[kThreads / 32];
+  const Problem& p = w.problem;
+  const uint32_t batch = batch_of_block(), token = blockIdx.x;
+  if (batch >= p.batches) return;
+  const int groups = p.width / kGroup;
+  auto group = [&](int i) { return i * kThreads + static_cast<int>(threadIdx.x); };
+
+  // All that a token needs is under way before any of it is looked at.
+  Piece x[kGroups];
+  OwnRows<kForm, kEarly> rows[kEarly ? kResults : 1][kEarly ? kGroups : 1];
+  const char* from = token_of(p, batch, token);
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    x[i] = Piece{};
+    if (group(i) < groups) x[i] = load_raw<kGroup * kSize, true>(from + group(i) * (kGroup * kSize));
+  }
+  if constexpr (kEarly) {
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i)
+      if (group(i) < groups) {
+#pragma unroll
+        for (int n = 0; n < kResults; ++n) rows[n][i].load(p.pairs[n], batch, token, group(i) * kGroup);
+      }
+  }
+
+  float squares = 0.f;
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    float values[kGroup];
+    widen<kType, kGroup>(x[i], values);
+    squares = with_squares(squares, values);
+  }
+  const float inverse = inverse_of(block_sum(squares, parts), p);
+
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) {
+    if (group(i) >= groups) break;
+    const int column = group(i) * kGroup;
+#pragma unroll
+    for (int n = 0; n < kResults; ++n) {
+      OwnRows<kForm, kEarly>& own = rows[kEarly ? n : 0][kEarly ? i : 0];
+      if constexpr (!kEarly) own.load(p.pairs[n], batch, token, column);
+      float values[kGroup];
+      widen<kType, kGroup>(x[i], values);
+      own.affine().apply(inverse, values);
+      store_group(result_of(p.y[n], batch, token) + column, values, w.is_streaming);
+    }
+  }
+}
+
+// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again. Behind the sum the order is
+// free, and single elements that lie beside each other go to threads beside each other.
+template <Form kForm, int kVector>
+__global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Work w) {
+  __shared__ float parts[2][kThreads / 32];
+  const Problem& p = w.problem;
+  const uint32_t batch = batch_of_block();
+  if (batch >= p.batches) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  int turn = 0;  // who writes one half of the parts again has met all who read it, at the other half
+  for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x, turn ^= 1) {
+    const char* from = token_of(p, batch, token);
+    float squares = 0.f;
+#pragma unroll 4
+    for (int column = thread * kGroup; column < p.width; column += kThreads * kGroup) {
+      float values[kGroup];
+      if constexpr (kVector == kGroup) {
+        widen<kType, kGroup>(load_raw<kGroup * kSize, false>(from + column * kSize), values);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kGroup; ++i) {
+          float one[1] = {0.f};
+          if (column + i < p.width) widen<kType, 1>(load_raw<kSize, false>(from + (column + i) * kSize), one);
+          values[i] = one[0];
+        }
+      }
+      squares = with_squares(squares, values);
+    }
+    const float inverse = inverse_of(block_sum(squares, parts[turn]), p);
+#pragma unroll 2
+    for (int column = thread * kVector; column < p.width; column += kThreads * kVector) {
+      const auto raw = load_raw<kVector * kSize, false>(from + column * kSize);
+#pragma unroll
+      for (int n = 0; n < kResultsOf<kForm>; ++n) {
+        Affine<kVector> by;
+        by.template load<kForm>(p, p.pairs[n], batch, token, column);
+        float values[kVector];
+        widen<kType, kVector>(raw, values);
+        by.apply(inverse, values);
+        float* to = result_of(p.y[n], batch, token) + column;
+        if constexpr (kVector == kGroup) {
+          store_group(to, values, w.is_streaming);
+        } else {
+          *to = values[0];
+        }
+      }
+    }
+  }
+}
+
+// ---- launch ---------------------------------------------------------------------------------------------------------
+
+using Kernel = void (*)(Work);
+
+template <Form kForm>
+Kernel kernel_of(const Variant& v) {
+  if constexpr (!is_compiled(kForm)) {
+    return nullptr;
+  } else {
+    if (v.groups == 4) return held<kForm, 4, is_early(kForm, kType, 4)>;
+    if (v.groups == 8) return held<kForm, 8, is_early(kForm, kType, 8)>;
+    if (v.groups == 16) return held<kForm, 16, is_early(kForm, kType, 16)>;
+    return v.is_vector ? read_twice<kForm, kGroup> : read_twice<kForm, 1>;
+  }
+}
+
+Kernel kernel_of(Form form, const Variant& v) {
+  if (form == Form::kOne) return kernel_of<Form::kOne>(v);
+  return form == Form::kTwo ? kernel_of<Form::kTwo>(v) : kernel_of<Form::kTable>(v);
+}
+
+cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
+  constexpr int64_t kMostY = 65535;
+  const int64_t blocks = p.tokens < INT32_MAX ? p.tokens : INT32_MAX;  // a block that reads twice goes on with the next
+  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
+  const Kernel kernel = kernel_of(p.form, v);
+  if (kernel == nullptr || z > kMostY) return cudaErrorInvalidConfiguration;
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
+  Work work{v.is_streaming, p};
+  void* arguments[] = {&work};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, dim3(kThreads), arguments, 0, stream);
+}
+
+}  // namespace
+
+// 0, or CUDA's number for what went wrong.
+int launch(const Problem& p, const Variant& v, int device, void* stream) {
+  return on_device(device, [&] { return launch_here(p, v, static_cast<cudaStream_t>(stream)); });
+}
+
+const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
+
+}  // namespace kernwright

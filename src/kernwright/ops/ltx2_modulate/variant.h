@@ -1,0 +1,94 @@
+// Variant: which of the compiled CUDA kernels takes a problem.
+//
+// Policy apart from mechanism: this file decides and launches nothing, so it can be read, and tested, without a GPU.
+
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+
+#include "problem.h"
+
+namespace kernwright {
+
+// Torch sums a token with so many threads, each of which takes groups of so many channels in turn. So do these kernels,
+// whatever they hold: the order of the sum, and with it every bit, is the same in all of them.
+constexpr int kThreads = 128;
+constexpr int kGroup = 4;
+
+struct Variant {
+  int groups = 0;             // a thread holds at most, with rows of x's own dtype; 0: the token is read twice
+  bool is_vector = false;     // groups are loaded and stored whole
+  bool is_streaming = false;  // results are stored to leave the cache first
+};
+
+// Whether rows of modulation are asked for together with the token, and so are there when its sum is, which is what counts
+// in a small grid. They take registers, so where there are many they come out of the cache once the sum is there.
+constexpr int kRegistersOfRows = 64;
+constexpr bool is_early(Form form, Type type, int groups) {
+  const int rows = form == Form::kOne ? 2 : form == Form::kTwo ? 4 : 8;
+  return rows * groups * (type == Type::kFloat32 ? 4 : 2) <= kRegistersOfRows;
+}
+
+// From this size on results are stored past the cache. A test has a smaller one.
+constexpr int64_t kBytesToStream = 1 << 20;
+
+inline int rows_of(const Problem& p, const Modulation* (&found)[8]) {
+  int count = 0;
+  for (int i = 0; i < results_of(p.form); ++i) {
+    const Pair& own = p.pairs[i];
+    for (const Modulation* of : {&own.scale, &own.shift, &own.table_scale, &own.table_shift})
+      if (of->data != nullptr) found[count++] = of;
+  }
+  return count;
+}
+
+inline bool takes_groups(const Problem& p) {
+  if (p.width % kGroup != 0) return false;
+  if (!is_aligned(p.x.data, p.x.batch_step, p.x.token_step, p.type, kGroup * bytes_of(p.type))) return false;
+  for (int i = 0; i < results_of(p.form); ++i)
+    if (!is_aligned(p.y[i].data, p.y[i].batch_step, p.y[i].token_step, Type::kFloat32, 16)) return false;
+  const Modulation* rows[8];
+  for (int i = rows_of(p, rows) - 1; i >= 0; --i)
+    if (!takes_vector(*rows[i], kGroup)) return false;
+  return true;
+}
+
+inline bool are_rows_own(const Problem& p) {
+  const Modulation* rows[8];
+  for (int i = rows_of(p, rows) - 1; i >= 0; --i)
+    if (rows[i]->type != p.type || rows[i]->channel_step != 1) return false;
+  return true;
+}
+
+inline void fold_batches(Problem* p) {
+  Pair &one = p->pairs[0], &two = p->pairs[1];
+  fold_batches(p, {&p->x, &p->y[0], p->form == Form::kOne ? &p->y[0] : &p->y[1]},
+               {&one.scale, &one.shift, &one.table_scale, &one.table_shift, &two.scale, &two.shift, &two.table_scale,
+                &two.table_shift});
+}
+
+inline Variant choose_variant(const Problem& p, int64_t bytes_to_stream = kBytesToStream) {
+  Variant own;
+  own.is_vector = takes_groups(p);
+  own.is_streaming = own.is_vector && p.batches * p.tokens * p.width * 4 >= bytes_to_stream;
+  const int64_t most_blocks = INT32_MAX;
+  if (!own.is_vector || p.tokens > most_blocks || !are_rows_own(p)) return own;
+  for (const int groups : {16, 8, 4})
+    if (p.width <= groups * kThreads * kGroup) own.groups = groups;
+  return own;
+}
+
+inline std::string described(const Problem& p, const Variant& v) {
+  std::ostringstream out;
+  if (v.groups) {
+    out << v.groups << " groups a thread, rows " << (is_early(p.form, p.type, v.groups) ? "early" : "late");
+  } else {
+    out << "read twice by " << (v.is_vector ? kGroup : 1);
+  }
+  if (v.is_streaming) out << ", streaming";
+  return out.str();
+}
+
+}  // namespace kernwright

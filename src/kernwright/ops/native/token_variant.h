@@ -1,0 +1,127 @@
+// TokenVariant: which of a family's compiled kernels takes a call, with how many threads and in what blocks.
+//
+// Policy apart from mechanism: this file decides and launches nothing, so it can be read, and tested, without a GPU. The
+// kernels are those of token_norm.cuh; a family brings the table of its shapes.
+
+#pragma once
+
+#include <sstream>
+#include <string>
+
+#include "tensors.h"
+
+namespace kernwright {
+
+// How a kernel comes by its rows of modulation.
+enum class Rows : int32_t {
+  kEarly,  // of the one dtype that the kernel is compiled for, and asked for together with the token
+  kLate,   // of that dtype, asked for when the token's sums are there: they take no registers before
+  kAny,    // anything: numbers, mixed dtypes, a row for so many tokens
+};
+
+// A token in registers: `vectors` a thread, and up to `warps` of a block. Where it `is_exact` there are just these warps, and
+// the token fills them: nobody asks whether a vector is there.
+struct TokenShape {
+  Rows rows;
+  bool is_wide;  // vectors of 16 bytes; else single elements, for widths and starts that allow no more
+  bool is_exact;
+  int vectors, warps;
+  int least_blocks;  // a multiprocessor: what a thread may have of registers follows from it
+};
+
+constexpr int kWarpsOfSmall = 4;  // of a block, each with a token of its own
+constexpr int kVectorsOfSmall = 2, kElementsOfSmall = 8;  // a thread
+constexpr int kThreadsOfStreamed = 512;
+
+enum class TokenKind : int32_t {
+  kHeld,      // one token a block, in registers
+  kSmall,     // one token a warp, in registers
+  kStreamed,  // too wide for either: read several times, all but once out of the cache
+};
+
+struct TokenVariant {
+  TokenKind kind = TokenKind::kStreamed;
+  int vector = 1;  // elements a load: 16 bytes where the width and every row's start allow it
+  int shape = 0;   // kHeld: which of the family's table
+  bool is_streaming = false;  // outputs are stored to leave the cache first
+  int threads = kThreadsOfStreamed;
+  int tokens = 1;  // a block
+};
+
+// What a family knows of a call.
+struct TokenCall {
+  Extent extent;
+  bool is_wide;   // every tensor can be read 16 bytes of tokens at a time
+  bool is_known;  // every row of modulation is of the dtype that the kernels are compiled for
+};
+
+// From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
+struct TokenThresholds {
+  int64_t bytes_to_stream = 1 << 20;  // of one output: see variant.h of norm_modulation, where it was measured
+};
+
+inline bool can_hold(const TokenShape& shape, int64_t vectors) {
+  const int64_t beside = 32 * shape.warps;
+  return shape.is_exact ? vectors == beside * shape.vectors : vectors <= beside * shape.vectors;
+}
+
+// The first of the table that can hold the token is the one.
+inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape* shapes, int count,
+                                         const TokenThresholds& thresholds = {}) {
+  const Extent& of = call.extent;
+  const int64_t size = bytes_of(of.type), most_blocks = INT32_MAX;
+  TokenVariant own;
+  own.vector = call.is_wide ? static_cast<int>(16 / size) : 1;
+  own.is_streaming = call.is_wide && of.batches * of.tokens * of.width * size >= thresholds.bytes_to_stream;
+  const int64_t vectors = of.width / own.vector;
+  if (of.tokens > most_blocks) return own;  // a streamed block goes on with the next token
+  if (vectors <= 32 * (call.is_wide ? kVectorsOfSmall : kElementsOfSmall)) {
+    own.kind = TokenKind::kSmall;
+    own.threads = 32 * kWarpsOfSmall;
+    own.tokens = kWarpsOfSmall;
+    return own;
+  }
+  for (int i = 0; i < count; ++i) {
+    const TokenShape& shape = shapes[i];
+    if (shape.is_wide != call.is_wide || (shape.rows != Rows::kAny && !call.is_known) || !can_hold(shape, vectors)) continue;
+    own.kind = TokenKind::kHeld;
+    own.shape = i;
+    const int64_t beside = 32 * shape.vectors;
+    own.threads = 32 * (shape.is_exact ? shape.warps : static_cast<int>((vectors + beside - 1) / beside));
+    return own;
+  }
+  return own;
+}
+
+inline std::string described(const TokenVariant& v, const TokenShape* shapes) {
+  static const char* const kKinds[] = {"held", "small", "streamed"};
+  static const char* const kRows[] = {"early rows", "late rows", "any rows"};
+  std::ostringstream out;
+  out << kKinds[static_cast<int>(v.kind)] << ": vector " << v.vector << ", ";
+  if (v.kind == TokenKind::kHeld)
+    out << shapes[v.shape].vectors << " a thread, " << kRows[static_cast<int>(shapes[v.shape].rows)] << ", ";
+  out << v.threads << " threads" << (v.is_streaming ? ", streaming" : "");
+  return out.str();
+}
+
+// Whether every token, and every row of modulation, can be read `vector` elements of x's dtype at a time. What is not there
+// can.
+inline bool is_wide(const Extent& of, std::initializer_list<const Tokens*> tokens,
+                    std::initializer_list<const Modulation*> rows) {
+  const int vector = static_cast<int>(16 / bytes_of(of.type));
+  if (of.width % vector != 0) return false;
+  for (const Tokens* own : tokens)
+    if (!is_aligned(own->data, own->batch_step, own->token_step, of.type, 16)) return false;
+  for (const Modulation* own : rows)
+    if (!takes_vector(*own, vector)) return false;
+  return true;
+}
+
+// Whether every row that is there is of one dtype, with all its channels, and serves a token, a batch entry or all.
+inline bool are_rows_of(Type type, std::initializer_list<const Modulation*> rows) {
+  for (const Modulation* own : rows)
+    if (own->data && (own->type != type || own->channel_step != 1 || own->tokens_per_row != 1)) return false;
+  return true;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,79 @@
+"""NativeOp: the CUDA libraries of one op, one a dtype, and how their foreign function becomes an implementation.
+
+One a dtype: a first call waits for the kernels that it may need, not for all of them. The function is called as the op
+is, takes the op's tensors and scalars by position and then the outputs, and answers whether it took the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernwright.errors import KernwrightError
+from kernwright.ops.definition import Op
+from kernwright.runtime.call import Call
+from kernwright.runtime.gpu import architecture, gpus_are_alike
+from kernwright.runtime.implementation import Implementation, Launch, Requirement
+from kernwright.runtime.library import Library, Target
+from kernwright.runtime.outputs import Promise, given_back, taken
+from kernwright.runtime.requirements import on_cuda
+
+TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
+_WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+@dataclass(frozen=True)
+class NativeOp:
+    """`sources` are compiled with KERNWRIGHT_TYPE, the dtype of the op's first tensor, and the op's own macros."""
+
+    op: str
+    sources: tuple[Path, ...]
+    macros: tuple[tuple[str, str], ...] = ()
+
+    def library(self, dtype: torch.dtype) -> Library:
+        return Library(f"{self.op}_{_WORDS[dtype]}", self.sources, (("KERNWRIGHT_TYPE", TYPES[dtype]), *self.macros))
+
+    def libraries(self, target: Target) -> list[Library]:
+        """All that the op needs on a target."""
+        return [self.library(dtype) for dtype in TYPES] if target.is_cuda else []
+
+    def library_there(self, call: Call) -> str | None:
+        return self.library(call.first.dtype).unavailable(architecture(call.first.device))
+
+    def launch(self, device: torch.device, dtype: torch.dtype) -> Launch:
+        return _loaded(self, architecture(device), dtype)
+
+    def shortcut(self, device: torch.device, dtype: torch.dtype) -> Launch | None:
+        """For calls whose tensors nobody looks at before: the library cannot tell a GPU of another architecture."""
+        return self.launch(device, dtype) if gpus_are_alike() else None
+
+    def function(self, op: Op, promise: Promise) -> Callable[..., Any]:
+        """The op's own signature over a foreign function: allocates what a call returns, where it is not given."""
+
+        def run(*tensors: Tensor | None, out: Any = None, **scalars: Any) -> Any:
+            first = tensors[0]
+            assert first is not None
+            outs = taken(op, promise, tensors, out)
+            own = (scalars[name] for name in op.scalar_defaults)
+            if not self.launch(first.device, first.dtype)(*tensors, *own, *outs):
+                raise KernwrightError(
+                    f"{op.name}: the kernel refused a call that its requirements took", "please report it"
+                )
+            return given_back(outs)
+
+        return run
+
+    def implementation(self, op: Op, promise: Promise, *requires: Requirement) -> Implementation:
+        load = partial(self.function, op, promise)
+        return Implementation("cuda", "close", load, (on_cuda, *requires, self.library_there), self.shortcut)
+
+
+@cache
+def _loaded(own: NativeOp, target: Target, dtype: torch.dtype) -> Launch:
+    return getattr(own.library(dtype).load(target), own.op)  # type: ignore[no-any-return]

@@ -1,0 +1,61 @@
+// The foreign function of one op and dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
+// stream. Kept apart from the kernels, so that both compile at the same time.
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include "arguments.h"
+
+namespace kernwright {
+
+int launch(const Problem& p, const TokenVariant& v, int device, void* stream);
+const char* error_text(int error);
+
+namespace {
+
+bool run(Problem* problem, DLDevice device) {
+  if (problem->type != Type::KERNWRIGHT_TYPE) return false;
+  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  part(problem);
+  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
+  if (const int error = launch(*problem, choose_variant(*problem), device.device_id, stream))
+    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  return true;
+}
+
+#if KERNWRIGHT_TWICE
+#define KERNWRIGHT_PARAMETERS                                                                              \
+  ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::TensorView scale2, MaybeTensor weight, \
+      MaybeTensor bias, MaybeTensor weight2, MaybeTensor bias2, ffi::String norm_type, double eps,             \
+      ffi::TensorView y, ffi::TensorView y2
+#define KERNWRIGHT_READ(problem, device) \
+  read(problem, device, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)
+#else
+#define KERNWRIGHT_PARAMETERS                                                                              \
+  ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,       \
+      ffi::String norm_type, double eps, ffi::TensorView y
+#define KERNWRIGHT_READ(problem, device) \
+  read(problem, device, x, scale, shift, {}, weight, bias, {}, {}, norm_type, eps, y, {})
+#endif
+
+bool call(KERNWRIGHT_PARAMETERS) {
+  Problem problem;
+  return KERNWRIGHT_READ(&problem, kDLCUDA) && run(&problem, x.device());
+}
+
+// What a call would run, in words; of tensors on any device, since nothing is launched.
+ffi::String variant(KERNWRIGHT_PARAMETERS) {
+  Problem problem;
+  if (!KERNWRIGHT_READ(&problem, x.device().device_type)) return "none";
+  part(&problem);
+  return described(choose_variant(problem), shapes_of<Type::KERNWRIGHT_TYPE>());
+}
+
+}  // namespace
+}  // namespace kernwright
+
+#if KERNWRIGHT_TWICE
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(norm_tanh_mul_add_norm_scale, kernwright::call);
+#else
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(norm_tanh_mul_add, kernwright::call);
+#endif
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);

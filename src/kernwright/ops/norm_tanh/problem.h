@@ -1,0 +1,52 @@
+// Problem: one call of norm_tanh_mul_add or norm_tanh_mul_add_norm_scale, and which kernel takes it.
+
+#pragma once
+
+#include "token_variant.h"
+
+namespace kernwright {
+
+struct Problem : Extent {  // its type is that of x and both outputs
+  float eps = 0.f;
+  bool is_rms = false;
+  Tokens x, y;
+  Modulation scale, shift, weight, bias;
+  Tokens y2;  // of the second norm, as all that follows
+  Modulation scale2, weight2, bias2;
+};
+
+// In an order of preference. What none of them takes is streamed: odd widths with rows of several dtypes, and tokens that are
+// wider.
+constexpr TokenShape kHalfShapes[] = {
+    {Rows::kEarly, true, true, 3, 5, 4},   // 3840 wide
+    {Rows::kLate, true, false, 4, 16, 2},  // up to 16384
+    {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kLate, false, false, 12, 32, 1},
+};
+constexpr TokenShape kFloatShapes[] = {
+    {Rows::kLate, true, false, 4, 16, 2},  // up to 8192
+    {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kLate, false, false, 12, 32, 1},
+};
+
+template <Type kType>
+constexpr const auto& shapes_of() {
+  if constexpr (kType == Type::kFloat32) return kFloatShapes;
+  else return kHalfShapes;
+}
+
+inline void part(Problem* p) {
+  fold_batches(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
+  part_into_frames(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
+}
+
+inline TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds = {}) {
+  const auto rows = {&p.scale, &p.shift, &p.weight, &p.bias, &p.scale2, &p.weight2, &p.bias2};
+  // A bias is none of the rows that kernels are compiled for.
+  const bool is_known = are_rows_of(p.type, rows) && p.bias.data == nullptr && p.bias2.data == nullptr;
+  const TokenCall call{p, is_wide(p, {&p.x, &p.y, &p.y2}, rows), is_known};
+  if (p.type == Type::kFloat32) return choose_token_variant(call, kFloatShapes, std::size(kFloatShapes), thresholds);
+  return choose_token_variant(call, kHalfShapes, std::size(kHalfShapes), thresholds);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,1 @@
+"""The norms behind a residual: a sum of rows, and its norm."""

@@ -1,0 +1,66 @@
+"""Norms behind a residual, as blocks run them: the sum goes on as the next residual, its norm into the layer.
+
+What is taken over from the fused calls that decoders make (`rms_norm_fn` of flash-attn and sglang, `fused_add_rmsnorm`
+of vLLM and sglang) is what goes in and what comes out: a row scale of x, a second input, a residual in a dtype of its
+own, a bias of an RMS norm, both results. Rounding is the eager chain's: each sum in its own dtype, and what is normed
+is the sum as it is returned, where those calls norm it before it is rounded.
+
+Not taken over: dropout and its masks, which only training has; a second weight and bias, whose result `rms_norm_fn`
+computes and does not return; a weight that has one added, which is `weight + 1`; another dtype of y than x's. There a
+row scale and a second input exclude each other; here the row scale is x's alone.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernwright.ops.definition import define
+from kernwright.ops.rounding import wide
+
+
+def _normed(total: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, eps: float) -> Tensor:
+    """In the sum's dtype where the affine has it too, as torch's modules run; otherwise wide."""
+    if any(own is not None and own.dtype != total.dtype for own in (weight, bias)):
+        total = wide(total)
+        weight, bias = (None if own is None else own.to(total.dtype) for own in (weight, bias))
+    width = total.shape[-1:]
+    if norm_type == "layer":
+        return F.layer_norm(total, width, weight, bias, eps)
+    if norm_type != "rms":
+        raise ValueError(f"norm_type is 'layer' or 'rms', not {norm_type!r}")
+    normed = F.rms_norm(total, width, weight, eps)
+    return normed if bias is None else normed + bias
+
+
+@define(outputs=["y", "residual_out"], activations=["x", "residual", "second"])
+def add_norm(
+    x: Tensor,
+    residual: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    second: Tensor | None = None,
+    row_scale: Tensor | None = None,
+    *,
+    norm_type: str = "rms",
+    eps: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """r = x * row_scale + second + residual, what is given of them; returns norm(r) * weight + bias, and r
+
+    r has the residual's dtype; without a residual, x's.
+    """
+    total = x if row_scale is None else x * row_scale[..., None]
+    if second is not None:
+        total = total + second
+    if residual is not None:
+        total = total + residual
+    # A sum of x alone is a tensor of its own, too.
+    total = total.to(x.dtype if residual is None else residual.dtype, copy=total is x)
+    return _normed(total, weight, bias, norm_type, eps).to(x.dtype), total
+
+
+@define(outputs=[], activations=["x", "residual"], inplace=["x", "residual"])
+def fused_add_rms_norm_(x: Tensor, residual: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> None:
+    """residual += x; then x = rms(residual) * weight, both in place"""
+    residual += x
+    x.copy_(_normed(residual, weight, None, "rms", eps))

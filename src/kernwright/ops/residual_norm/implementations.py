@@ -1,0 +1,54 @@
+"""The ways to run the norms behind a residual, and what each asks of a call.
+
+CUDA takes what decoders run, a sum of two in one dtype; every other form is Triton's. No implementation is exact: the
+order in which torch sums a row is no part of its interface. On a CPU the reference runs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kernwright.ops.definition import Op
+from kernwright.ops.plain_norm.implementations import rows_fit
+from kernwright.ops.residual_norm import definition, native
+from kernwright.ops.residual_norm.arguments import check, promise
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.gpu import architecture
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.outputs import from_module, like_first
+from kernwright.runtime.requirements import on_cuda, triton_there
+
+OPS = (definition.add_norm, definition.fused_add_rms_norm_)
+PROMISES = {"add_norm": promise, "fused_add_rms_norm_": like_first(definition.fused_add_rms_norm_)}
+
+
+def summed_rows_fit(call: Call) -> str | None:
+    """What every fused kernel asks of the tensors."""
+    return rows_fit(call, numbers=("row_scale",))
+
+
+def is_sum_of_two(call: Call) -> str | None:
+    """Of x and a residual, in one dtype."""
+    residual, x = call.tensors.get("residual"), call.first
+    if residual is None:
+        return "there is no residual"
+    if residual.dtype != x.dtype:
+        return f"residual is {residual.dtype}, x is {x.dtype}"
+    return next((f"there is a {name}" for name in ("second", "row_scale") if name in call.tensors), None)
+
+
+def cuda_library_there(call: Call) -> str | None:
+    return native.cuda_library(call.first.dtype).unavailable(architecture(call.first.device))
+
+
+def _implementations(op: Op) -> list[Implementation]:
+    load, launch = partial(native.function, op.name), partial(native.shortcut, op.name)
+    triton = partial(from_module, "kernwright.ops.residual_norm.triton_kernel", op, PROMISES[op.name])
+    return [
+        Implementation("cuda", "close", load, (on_cuda, summed_rows_fit, is_sum_of_two, cuda_library_there), launch),
+        Implementation("triton", "close", triton, (triton_there, summed_rows_fit)),
+    ]
+
+
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}

@@ -1,0 +1,65 @@
+// add_norm and fused_add_rms_norm_ of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the
+// caller's stream. The kernels are those of residual_norm_scale_shift, compiled without gate and modulation: see
+// cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs.
+// Share of a copy's bandwidth: not measured yet.
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <sstream>
+
+#include "sums.h"
+#include "variant.h"
+
+namespace kernwright {
+
+int launch(const Problem& p, const Variant& v, int device, void* stream);
+const char* error_text(int error);
+
+namespace {
+
+bool run(const Problem& problem, Rows* rows, DLDevice device) {
+  if (!rows->takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
+  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
+  rows->each([&](const Problem& own) {
+    if (const int error = launch(own, choose_variant(own), device.device_id, stream))
+      TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  });
+  return true;
+}
+
+bool add_norm(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, MaybeTensor bias, MaybeTensor second,
+              MaybeTensor row_scale, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
+  if (!residual.has_value() || second.has_value() || row_scale.has_value()) return false;
+  Problem problem;
+  Rows rows =
+      read_sums(&problem, kDLCUDA, x, residual.value(), weight, bias, read_is_rms(norm_type), eps, y, sum);
+  return run(problem, &rows, x.device());
+}
+
+bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, double eps) {
+  Problem problem;
+  Rows rows = read_sums(&problem, kDLCUDA, x, residual, weight, {}, true, eps, x, residual);
+  if (rows.takes()) check_written(x, "x"), check_written(residual, "residual");
+  return run(problem, &rows, x.device());
+}
+
+// What a call would launch, in words, a line each; of tensors on any device, since nothing is launched.
+ffi::String variant(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
+                    ffi::TensorView y, ffi::TensorView sum) {
+  Problem problem;
+  Rows rows = read_sums(&problem, x.device().device_type, x, residual, weight, bias, false, 0.0, y, sum);
+  if (!rows.takes()) return "none";
+  std::ostringstream out;
+  rows.each([&](const Problem& own) {
+    out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << " "
+        << described(own, choose_variant(own));
+  });
+  return out.str();
+}
+
+}  // namespace
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(add_norm, kernwright::add_norm);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(fused_add_rms_norm_, kernwright::fused_add_rms_norm_);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);

@@ -1,0 +1,44 @@
+// Sums: the tensors of a norm behind a residual as Problems, by the rows of plain_norm; or an error that names the argument.
+//
+// These kernels take a sum of x and a residual in one dtype. What is right, but not for them (another form, another dtype, a
+// last axis with gaps), makes `takes` answer false; what is wrong for every implementation throws ValueError.
+
+#pragma once
+
+#include "rows.h"
+
+namespace kernwright {
+
+// In place y is x, and sum the residual.
+inline Rows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
+                      const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y,
+                      ffi::TensorView sum) {
+  problem->is_rms = is_rms;
+  problem->eps = static_cast<float>(eps);
+  problem->has_residual = true;
+  Rows rows(problem, x, device_type);
+  rows.tokens(x, &Problem::x, "x");
+  rows.tokens(residual, &Problem::residual, "residual");
+  rows.affine(weight, &problem->weight, "weight");
+  rows.affine(bias, &problem->bias, "bias");
+  rows.tokens(sum, &Problem::sum, "out", true);
+  rows.tokens(y, &Problem::y, "out", true);
+  return rows;
+}
+
+// Either norm has a bias here, with a weight or without one.
+inline bool read_is_rms(const ffi::String& norm_type) {
+  const bool is_rms = norm_type == "rms";
+  if (!is_rms && !(norm_type == "layer"))
+    TVM_FFI_THROW(ValueError) << "norm_type: is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
+  return is_rms;
+}
+
+// Rows that lie on top of each other cannot each be written.
+inline void check_written(ffi::TensorView own, const char* name) {
+  for (int axis = 0; axis < own.ndim(); ++axis)
+    if (own.size(axis) > 1 && own.stride(axis) == 0)
+      TVM_FFI_THROW(ValueError) << name << ": is expanded, and cannot be written in place";
+}
+
+}  // namespace kernwright

@@ -1,0 +1,20 @@
+// The norms behind a residual on a CPU: the same kernels without gate and modulation, into other tensors and in place.
+
+#include "emulation.cc"
+
+#include "sum_host.cc"  // with what it exports: on tensors of a CPU it launches nothing
+
+namespace kernwright {
+
+bool sum_and_norm(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
+                  ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
+  Problem problem;
+  Rows rows = read_sums(&problem, kDLCPU, x, residual, weight, bias, read_is_rms(norm_type), eps, y, sum);
+  if (!rows.takes()) return false;
+  rows.each([](const Problem& own) { launch(own, chosen(own), 0, nullptr); });
+  return true;
+}
+
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sum_and_norm, kernwright::sum_and_norm);

@@ -1,0 +1,45 @@
+// Which of a family's kernels (token_norm.cuh) calls came by, for emulations of the families that have them.
+
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "token_norm.cuh"
+
+namespace kernwright {
+
+constexpr TokenThresholds kEmulatedThresholds{16 << 10};
+
+// Each kernel that is compiled, with a word for it; they are found by asking for every variant there could be.
+template <typename Family>
+std::map<TokenKernel<Family>, std::string>& unchosen() {
+  static std::map<TokenKernel<Family>, std::string> found;
+  static const bool is_filled = [] {
+    for (const TokenKind kind : {TokenKind::kHeld, TokenKind::kSmall, TokenKind::kStreamed})
+      for (const int vector : {1, kWidestOf<Family::kType>})
+        for (int shape = 0; shape < kShapesOf<Family>; ++shape) {
+          const TokenVariant v{kind, vector, shape};
+          found.emplace(token_kernel_of<Family>(v), described(v, Family::kShapes));
+        }
+    return true;
+  }();
+  (void)is_filled;
+  return found;
+}
+
+template <typename Family>
+TokenVariant chosen(const TokenVariant& variant) {
+  unchosen<Family>().erase(token_kernel_of<Family>(variant));
+  return variant;
+}
+
+// The compiled kernels that no call so far came by, a line each.
+template <typename Family>
+std::string left() {
+  std::string lines;
+  for (const auto& [kernel, words] : unchosen<Family>()) lines += words + "\n";
+  return lines;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,168 @@
+"""Calls that every implementation of the norms behind a residual is held to, by the judge's own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from token_cases import BF16, FP16, FP32, TOLERANCES
+from torch import Tensor
+
+from kernwright.judge.contract import Expected, compare
+from kernwright.ops.registry import shipped_ops
+from kernwright.tasks.task import Tolerance
+
+Dtype = torch.dtype
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: x's sizes, dtype and layout, and the dtype of all else that is given."""
+
+    name: str
+    batch: int = 2
+    tokens: int = 6
+    width: int = 64
+    dtype: Dtype = BF16
+    residual: Dtype | None = BF16
+    weight: Dtype | None = BF16
+    bias: Dtype | None = None
+    second: Dtype | None = None
+    row_scale: Dtype | None = None
+    norm_type: str = "rms"
+    layout: str = "dense"
+    in_place: bool = False
+    offset: float = 0.5
+
+    @property
+    def op(self) -> str:
+        return "fused_add_rms_norm_" if self.in_place else "add_norm"
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        return {"eps": 1e-6} if self.in_place else {"norm_type": self.norm_type, "eps": 1e-6}
+
+    @property
+    def is_sum_of_two(self) -> bool:
+        """What CUDA takes."""
+        return self.residual == self.dtype and self.second is None and self.row_scale is None
+
+    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
+        """Drawn on the CPU, so that every device sees the same numbers."""
+        generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
+
+        def draw(*sizes: int) -> Tensor:
+            return torch.randn(sizes, generator=generator)
+
+        def rows(dtype: Dtype | None, layout: str = self.layout) -> Tensor | None:
+            if dtype is None:
+                return None
+            b, s, d = self.batch, self.tokens, self.width
+
+            def drawn(*sizes: int) -> Tensor:
+                return (draw(*sizes) * 2 + self.offset).to(dtype).to(device)
+
+            if layout == "gaps":
+                return drawn(b, s, d + 5)[..., 2 : 2 + d]
+            if layout == "turned":
+                return drawn(s, b, d).transpose(0, 1)
+            if layout == "cut":  # no two of its axes can be walked as one
+                return drawn(b + 1, s + 1, 3, d)[1:, 1:, 1:]
+            return drawn(s, d) if layout == "flat" else drawn(b, s, d)
+
+        def row(dtype: Dtype | None, around: float) -> Tensor | None:
+            return None if dtype is None else (draw(self.width) / 4 + around).to(dtype).to(device)
+
+        x = rows(self.dtype)
+        assert x is not None
+        given = {"x": x, "residual": rows(self.residual), "weight": row(self.weight, 1)}
+        if not self.in_place:
+            given |= {
+                "bias": row(self.bias, 0),
+                "second": rows(self.second, {"gaps": "dense", "turned": "gaps"}.get(self.layout, self.layout)),
+            }
+            scale = None if self.row_scale is None else draw(*x.shape[:-1]).to(self.row_scale).to(device)
+            given["row_scale"] = scale
+        return given
+
+
+def cases() -> list[Case]:
+    found: list[Case] = []
+    for dtype in (BF16, FP16, FP32):
+        own: dict[str, Any] = {"dtype": dtype, "residual": dtype, "weight": dtype}
+        found.append(Case(f"in place {dtype}", in_place=True, **own))
+        found.append(Case(f"rms {dtype}", **own))
+        found.append(Case(f"layer {dtype}", norm_type="layer", bias=dtype, **own))
+        found.append(Case(f"all of {dtype}", bias=dtype, second=dtype, row_scale=dtype, **own))
+    found.append(Case("in place without weight", weight=None, in_place=True))
+    found.append(Case("in place of fp32", residual=FP32, in_place=True))
+    found.append(Case("fp32 residual", residual=FP32))
+    found.append(Case("fp32 residual and all else", residual=FP32, bias=BF16, second=FP16, row_scale=FP32))
+    found.append(Case("bf16 residual of fp32", dtype=FP32))
+    found.append(Case("fp32 affine", weight=FP32, bias=FP32, norm_type="layer"))
+    found.append(Case("weight of another dtype", weight=FP16, bias=FP32))
+    found.append(Case("bias alone", weight=None, bias=BF16, norm_type="layer"))
+    found.append(Case("second alone", residual=None, second=BF16))
+    found.append(Case("row scale alone", residual=None, row_scale=FP32, norm_type="layer"))
+    found.append(Case("x alone", residual=None))
+    for number, width in enumerate((1, 7, 100, 128, 257, 1023, 4096, 3073)):
+        found.append(Case(f"width {width}", width=width, tokens=5, norm_type=("rms", "layer")[number % 2]))
+        found.append(Case(f"in place width {width}", width=width, tokens=5, in_place=True))
+    for width in (16390, 65536):
+        more: dict[str, Any] = {"width": width, "tokens": 2, "batch": 1}
+        found.append(Case(f"width {width}", bias=BF16, norm_type="layer", **more))
+        found.append(Case(f"in place width {width}", in_place=True, **more))
+        found.append(Case(f"forms width {width}", residual=FP32, second=BF16, row_scale=BF16, **more))
+    for layout in ("flat", "gaps", "turned", "cut"):
+        in_place = {"in_place": True, "name": f"in place {'apart' if layout == 'gaps' else layout}"}
+        found.append(Case(layout, layout=layout, second=BF16, row_scale=FP32))
+        found.append(Case(**{"layout": layout, **in_place}))
+    found.append(Case("far from zero", dtype=FP32, residual=FP32, width=513, norm_type="layer", offset=500.0))
+    found.append(Case("no rows", tokens=0))
+    found.append(Case("in place no rows", batch=0, in_place=True))
+    return found
+
+
+CASES = {case.name: case for case in cases()}
+
+
+def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
+    """Held to the contract `close`, as the judge holds a candidate to it, to x's layout, and to leaving all else alone.
+
+    The eager chain is the CPU's, which every device is held to.
+    """
+    op, own = shipped_ops()[case.op], case.tensors()
+    oracles, eagers = op.results(own, case.scalars, precision=torch.float64), op.results(own, case.scalars)
+    given = case.tensors(device)
+    wholes = {
+        name: tensor if tensor._base is None else tensor._base for name, tensor in given.items() if tensor is not None
+    }
+    kept = {name: whole.clone() for name, whole in wholes.items()}
+    returned = run(*(given[parameter.name] for parameter in op.tensor_parameters), **case.scalars)
+    found = (
+        {name: given[name] for name in op.inplace} if case.in_place else dict(zip(op.outputs, returned, strict=True))
+    )
+    x = given["x"]
+    assert x is not None
+    for name, value in found.items():
+        assert value is not None
+        eager = eagers[name]
+        assert (value.shape, value.dtype, value.device) == (eager.shape, eager.dtype, x.device), name
+        if not case.in_place:
+            assert value.stride() == torch.empty_like(x).stride(), name
+        if value.numel():
+            limit = TOLERANCES[value.dtype] * (
+                1000 if case.offset > 100 else 1
+            )  # the tolerance of a norm of such numbers
+            finding = compare(
+                value.cpu(), Expected.of(oracles[name], eager), "close", Tolerance(atol=limit, rtol=limit)
+            )
+            assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
+    for name, whole in wholes.items():
+        tensor, before = given[name], kept[name]
+        assert tensor is not None
+        if name in op.inplace:
+            before.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(tensor)
+        assert torch.equal(whole, before), f"{name} was changed where it should not be"

@@ -1,0 +1,89 @@
+"""The CUDA kernels of ERNIE's norms, run on a CPU thread by thread: every case by the judge's rule. The gate's kernels
+are `modulation`'s, and emulated with them. Tokens are bfloat16 here, whatever the case says: a GPU runs the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from emulation import built
+from ernie_cases import BF16, CUDA_CASES, verify
+from token_cases import arguments
+
+from kernwright import ops
+from kernwright.ops.ernie import native
+from kernwright.ops.ernie.implementations import DISPATCHERS
+from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+CASES = {name: replace(case, dtype=BF16) for name, case in CUDA_CASES.items() if case.kind != "gate"}
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    headers = (Path(native.__file__).with_name("norm_arguments.h"), *TOKEN_HEADERS)
+    kinds = {BF16: {"KERNWRIGHT_TYPE": "kBFloat16"}}
+    return built("ernie_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+
+
+def runner(op: str, emulated: Any) -> Any:
+    def call(*tensors: torch.Tensor, eps: float) -> Any:
+        outs = tuple(torch.full_like(tensors[0], float("nan")) for _ in range(1 + ("residual" in op)))
+        assert getattr(emulated, op)(*tensors, eps, *outs)
+        return outs[0] if len(outs) == 1 else outs
+
+    return call
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_close(name: str, emulated: Any) -> None:
+    verify(CASES[name], runner(CASES[name].op, emulated))
+
+
+X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ((X, X[:, :5], D, D, D, D), "update: has 5 where residual has 6 tokens"),
+        ((X, X, D[:63], D, D, D), "gate: has 63 where residual has 64 channels"),
+        ((X, X, D, D[:63], D, D), "weight: has 63 where residual has 64 channels"),
+        ((X, X, D, D, torch.zeros(3, 1, 64), D), "scale: has 3 where residual has 2 batch entries"),
+    ],
+)
+def test_a_wrong_argument_is_named(given: tuple[Any, ...], named: str, emulated: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        emulated.ernie_residual_norm_modulate(*given, 1e-6, X, X)
+
+
+def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
+    for given in ((X.float(), X, D, D), (X, X[:, :1], D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
+        own = torch.zeros_like(given[0])
+        assert not emulated.ernie_residual_norm_modulate(*given, D, D, 1e-6, own, own)
+
+
+@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.parametrize("name", ["norm width 4096", "residual chunk modulation"])
+def test_a_call_like_the_last_goes_straight_to_the_kernel(
+    name: str, emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, answers = CASES[name], []
+
+    def launch(*given: Any) -> bool:
+        answers.append(getattr(emulated, case.op)(*given))
+        return bool(answers[-1])
+
+    monkeypatch.setattr(DISPATCHERS[case.op], "_latest", ("cuda", launch, (None, "close")))
+    own = getattr(ops, case.op)
+    verify(case, own)
+    assert answers == [True]
+    given = arguments(case)
+    assert given[0] is not None
+    own(given[0].double(), *given[1:], **case.scalars)  # refused: the dispatcher runs it
+    own(*given, **case.scalars, backend="torch")
+    assert answers == [True, False]  # what is wanted elsewhere never asks

@@ -1,0 +1,125 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: every case by the judge's rule, and bit by bit against a
+twin that sums as torch does on a GPU. Tokens are bfloat16 here, whatever the case says: a GPU runs the other dtypes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ltx2_exact_cases
+import pytest
+import torch
+from emulation import built
+from ltx2_modulate_cases import BF16, CUDA_CASES, verify
+from token_cases import arguments
+
+from kernwright import ops
+from kernwright.ops.ltx2_modulate import native
+from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    headers = (Path(native.__file__).with_name("arguments.h"),)
+    kinds = {BF16: {"KERNWRIGHT_TYPE": "kBFloat16"}}
+    return built("ltx2_modulate_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+
+
+def runner(op: str, emulated: Any) -> Any:
+    def call(*tensors: torch.Tensor, eps: float) -> Any:
+        count = 1 if op == "rms_modulate" else 2
+        outs = tuple(torch.full_like(tensors[0], float("nan"), dtype=torch.float32) for _ in range(count))
+        assert getattr(emulated, op)(*tensors, eps, *outs)
+        return outs[0] if count == 1 else outs
+
+    return call
+
+
+# Torch's order adds up 512 squares of such a token in a row. On a GPU the eager chain is no closer, on a CPU it is.
+WIDEST = "table width 65536"
+
+
+@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name != WIDEST])
+def test_every_case_is_close(name: str, emulated: Any) -> None:
+    case = replace(CUDA_CASES[name], dtype=BF16)
+    verify(case, runner(case.op, emulated))
+
+
+@pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, "held 4096", "dual held 8188", WIDEST])
+def test_it_has_the_bits_of_torchs_order(name: str, emulated: Any) -> None:
+    case = replace(ltx2_exact_cases.CASES.get(name) or CUDA_CASES[name], dtype=BF16)
+    ltx2_exact_cases.hold_to_twin(case, runner(case.op, emulated))
+
+
+def test_each_kernel_has_its_case(emulated: Any) -> None:
+    seen: dict[str, set[str]] = {}
+    for case in CUDA_CASES.values():
+        if case.tokens * case.batch:
+            own = replace(case, dtype=BF16)
+            runner(case.op, emulated)(*arguments(own), **own.scalars)
+            seen.setdefault(case.op, set()).add(str(emulated.variant()).removesuffix(", streaming"))
+    early = {"rms_modulate": (4, 8, 16), "dual_modulate": (4, 8), "dual_modulate_from_table": (4,)}
+    for op, words in seen.items():
+        held = {f"{n} groups a thread, rows {'early' if n in early[op] else 'late'}" for n in (4, 8, 16)}
+        assert words == held | {"read twice by 4", "read twice by 1"}, op
+
+
+X, D, TABLE = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64), torch.zeros(4, 64)
+Y = X.float()
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "named"),
+    [
+        ("rms_modulate", (X, D[:63], D, 1e-6, Y), "scale: has 63 where x has 64 channels"),
+        ("rms_modulate", (X, D, X[:, :5], 1e-6, Y), "shift: has 5 where x has 6 tokens"),
+        ("rms_modulate", (X, D, X.long(), 1e-6, Y), "shift: is no floating-point tensor"),
+        ("rms_modulate", (X, D, D, 1e-6, X), "out: has another dtype than the result"),
+        ("dual_modulate", (X, D, D, D, X[:, :4], 1e-6, Y, Y), "shift1: has 4 where x has 6 tokens"),
+        ("dual_modulate", (X, D, D, D, D, 1e-6, Y, Y[:1]), "out: has another shape than x"),
+        ("dual_modulate_from_table", (X, Y[:, :1], TABLE, 1e-6, Y, Y), r"temb_scale_shift: must be \[B, 1, 256\]"),
+        ("dual_modulate_from_table", (X, Y, TABLE[:3], 1e-6, Y, Y), r"scale_shift_table: must be \[4, 64\]"),
+        (
+            "dual_modulate_from_table",
+            (X, torch.zeros(3, 1, 256), TABLE, 1e-6, Y, Y),
+            "temb_scale_shift: has 3 where x has 2 batch",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named(op: str, given: tuple[Any, ...], named: str, emulated: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        getattr(emulated, op)(*given)
+
+
+def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
+    refused = [(X.float(), D, D), (X[:1], X, D), (X[0], X, D), (X, X.mT.contiguous().mT, D), (X, D.double(), D)]
+    for x, scale, shift in refused:
+        assert not emulated.rms_modulate(x, scale, shift, 1e-6, torch.zeros_like(x, dtype=torch.float32))
+    assert not emulated.dual_modulate_from_table(X[0], torch.zeros(1, 6, 256), TABLE, 1e-6, Y[0], Y[0])
+
+
+@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.parametrize("name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32"])
+def test_a_call_like_the_last_goes_straight_to_the_kernel(
+    name: str, emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, answers = replace(CUDA_CASES[name], dtype=BF16), []
+
+    def launch(*given: Any) -> bool:
+        answers.append(getattr(emulated, case.op)(*given))
+        return bool(answers[-1])
+
+    monkeypatch.setattr(DISPATCHERS[case.op], "_latest", ("cuda", launch, (None, "close")))
+    own = getattr(ops, case.op)
+    verify(case, own)
+    assert answers == [True]
+    given = arguments(case)
+    assert given[0] is not None
+    own(given[0].double(), *given[1:], **case.scalars)  # refused: the dispatcher runs it
+    own(*given, **case.scalars, contract="exact")
+    own(*given, **case.scalars, backend="torch")
+    assert answers == [True, False]  # what is wanted elsewhere never asks

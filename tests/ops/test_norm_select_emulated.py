@@ -1,0 +1,113 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: cases by the judge's rule, without a GPU.
+
+Of two kinds, since a build takes seconds: float32 alone, and bfloat16 behind a residual, of which the rest is a part.
+A GPU runs every case of all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from emulation import TYPES, built
+from norm_select_cases import CUDA_CASES, Case, verify
+from token_cases import BF16, FP32, arguments
+
+from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops.norm_modulation import select_native
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+KINDS = [(BF16, True), (FP32, False)]
+Kinds = dict[tuple[torch.dtype, bool], Any]
+
+
+def kind(case: Case) -> tuple[torch.dtype, bool]:
+    return case.dtype, case.residual_gate is not None
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
+    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_RESIDUAL": str(int(own[1]))} for own in KINDS}
+    headers = (Path(select_native.__file__).with_name("select_arguments.h"), *TOKEN_HEADERS)
+    return built("norm_select_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+
+
+def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
+    residual, run = case.residual_gate is not None, emulated[kind(case)].run
+
+    def call(x: Any, *more: Any, eps: float) -> Any:
+        before, (*sets, index, weight, bias) = (more[:2], more[2:]) if residual else ((None, None), more)
+        y, total = (torch.full_like(x, float("nan")) for _ in range(2))
+        gate = torch.full_like(x, float("nan"), dtype=torch.promote_types(sets[2].dtype, sets[5].dtype))
+        sum_out = total if residual else None
+        assert run(x, *before, *sets, index, weight, bias, eps, y, sum_out, gate, only_chooses) != "none"
+        return (y, total, gate) if residual else (y, gate)
+
+    return call
+
+
+@pytest.mark.parametrize("name", [name for name, case in CUDA_CASES.items() if kind(case) in KINDS])
+def test_every_case_is_close(name: str, emulated: Kinds) -> None:
+    verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
+    for case in CUDA_CASES.values():
+        if kind(case) in KINDS:
+            runner(case, emulated, only_chooses=True)(*arguments(case), **case.scalars)
+    for own, module in emulated.items():
+        assert str(module.kernels_left()) == "", own
+
+
+def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.zeros(sizes, dtype=dtype)
+
+
+SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
+
+
+def ran(emulated: Kinds, width: int = 64, **changed: Any) -> str:
+    """What would run behind a residual, for two batch entries of six tokens, as they are or changed."""
+    x, row = zeros(2, 6, width), zeros(2, width)
+    given = {"x": x, "residual": x, "residual_gate": x} | dict.fromkeys(SETS, row)
+    given |= {"index": zeros(2, 6, dtype=torch.int32), "weight": None, "bias": None, "eps": 1e-6}
+    given |= {"y": x, "sum": x, "gate": x} | changed
+    return str(emulated[BF16, True].run(*given.values(), True))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"x": zeros(6, 64)}, r"x: must be \[B, S, D\]"),
+        ({"residual": zeros(2, 5, 64)}, "residual: has another shape than x"),
+        ({"residual_gate": zeros(2, 4, 1, 64)}, "residual_gate: 6 tokens do not divide into 4 frames"),
+        ({"scale1": zeros(2, 63)}, "scale1: has 63 channels, x has 64"),
+        ({"shift0": zeros(3, 64)}, "shift0: has 3 where x has 2 batch entries"),
+        ({"gate0": zeros(2, 1, 64)}, r"gate0: must be \[2, 64\], a row per batch entry of x"),
+        ({"index": zeros(2, 7, dtype=torch.int32)}, r"index: must be \[2, 6\], a number per token of x"),
+        ({"index": zeros(2, 6)}, "index: must be integers or booleans"),
+        ({"weight": zeros(63)}, r"weight: must be \[64\]"),
+        ({"bias": zeros(64)}, "bias: comes only with a weight"),
+        ({"gate": zeros(2, 6, 64, dtype=FP32)}, "out: has another dtype than the result"),
+    ],
+)
+def test_a_wrong_argument_is_named(emulated: Kinds, changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        ran(emulated, **changed)
+
+
+def test_each_call_has_its_variant(emulated: Kinds) -> None:
+    assert ran(emulated, 512) == "small: vector 8, 128 threads"
+    assert ran(emulated, 520) == "held: vector 8, 2 a thread, late rows, 64 threads"
+    assert ran(emulated, 3072) == "held: vector 8, 2 a thread, early rows, 192 threads, streaming"
+    assert ran(emulated, 3072, weight=zeros(3072)).startswith("held: vector 8, 2 a thread, any rows")
+    assert ran(emulated, 3072, index=zeros(2, 6, dtype=torch.bool)).startswith("held: vector 8, 2 a thread, early rows")
+    assert ran(emulated, 3073) == "held: vector 1, 12 a thread, late rows, 288 threads"
+    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
+    # A gate that index and gates do not spread over x is narrower than x, and none of these kernels'.
+    assert ran(emulated, index=zeros(2, 1, dtype=torch.int32)) == "none"
+    assert ran(emulated, gate0=zeros(1, 64), gate1=zeros(2, 1)) == "small: vector 8, 128 threads"
+    assert ran(emulated, scale0=zeros(2, 64, dtype=torch.float64)) == "none"

@@ -1,0 +1,107 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: cases by the judge's rule, without a GPU.
+
+Of one dtype with both norms, since a build takes seconds: one norm is a part of two, and the other dtypes' kernels are
+the same with another conversion. A GPU runs every case of all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from emulation import TYPES, built
+from norm_tanh_cases import CUDA_CASES, Case, verify
+from token_cases import BF16, arguments
+
+from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops.norm_tanh import native
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+KINDS = [(BF16, True)]
+Kinds = dict[tuple[torch.dtype, bool], Any]
+
+
+def kind(case: Case) -> tuple[torch.dtype, bool]:
+    return case.dtype, case.scale2 is not None
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
+    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_TWICE": str(int(own[1]))} for own in KINDS}
+    headers = (Path(native.__file__).with_name("arguments.h"), *TOKEN_HEADERS)
+    return built("norm_tanh_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+
+
+def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
+    twice, run = case.scale2 is not None, emulated[kind(case)].run
+
+    def call(x: Any, scale: Any, shift: Any, *more: Any, norm_type: str, eps: float) -> Any:
+        outs = [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
+        scale2, weight, bias, weight2, bias2 = more if twice else (None, *more, None, None)
+        y2 = outs[1] if twice else None
+        rows = (scale2, weight, bias, weight2, bias2)
+        assert run(x, scale, shift, *rows, norm_type, eps, outs[0], y2, only_chooses) != "none"
+        return tuple(outs) if twice else outs[0]
+
+    return call
+
+
+@pytest.mark.parametrize("name", [name for name, case in CUDA_CASES.items() if kind(case) in KINDS])
+def test_every_case_is_close(name: str, emulated: Kinds) -> None:
+    verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
+    for case in CUDA_CASES.values():
+        if kind(case) in KINDS:
+            runner(case, emulated, only_chooses=True)(*arguments(case), **case.scalars)
+    for own, module in emulated.items():
+        assert str(module.kernels_left()) == "", own
+
+
+def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.zeros(sizes, dtype=dtype)
+
+
+def ran(emulated: Kinds, width: int = 96, **changed: Any) -> str:
+    """What would run for two batch entries of six tokens, as they are or changed."""
+    given = {"x": zeros(2, 6, width), "scale": zeros(2, 1, width), "shift": zeros(2, 6, width), "scale2": zeros(width)}
+    given |= dict.fromkeys(("weight", "bias", "weight2", "bias2")) | {"norm_type": "rms", "eps": 1e-5}
+    given |= {"y": given["x"], "y2": given["x"]} | changed
+    return str(emulated[BF16, True].run(*given.values(), True))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"scale": zeros(95)}, "scale: has 95 channels, x has 96"),
+        ({"shift": zeros(3, 1, 96)}, "shift: has 3 where x has 2 batch entries"),
+        ({"scale2": zeros(2, 4, 1, 96)}, "scale2: 6 tokens do not divide into 4 frames"),
+        ({"weight2": zeros(95)}, r"weight2: must be \[96\]"),
+        ({"bias": zeros(96)}, "bias: an RMS norm has no bias"),
+        ({"bias2": zeros(96), "norm_type": "layer"}, "bias2: comes only with a weight2"),
+        ({"norm_type": "batch"}, "norm_type is 'layer' or 'rms', not 'batch'"),
+        ({"y2": zeros(2, 6, 95)}, "out: has another shape than x"),
+        ({"shift": zeros(96, dtype=torch.int64)}, "shift: is no floating-point tensor"),
+    ],
+)
+def test_a_wrong_argument_is_named(emulated: Kinds, changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        ran(emulated, **changed)
+
+
+def test_each_call_has_its_variant(emulated: Kinds) -> None:
+    assert ran(emulated, 512) == "small: vector 8, 128 threads"
+    assert ran(emulated, 520) == "held: vector 8, 4 a thread, late rows, 32 threads"
+    assert ran(emulated, 3840) == "held: vector 8, 3 a thread, early rows, 160 threads, streaming"
+    assert ran(emulated, 3840, scale2=zeros(3840, dtype=torch.float32)).startswith(
+        "held: vector 8, 4 a thread, any rows"
+    )
+    assert ran(emulated, 3841) == "held: vector 1, 12 a thread, late rows, 352 threads"
+    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
+    assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1")  # rows start anywhere
+    assert ran(emulated, x=zeros(2, 6, 96, dtype=torch.float64)) == "none"
+    assert ran(emulated, scale=zeros(2, 1, 192)[..., ::2]) == "none"

@@ -1,0 +1,98 @@
+"""The CUDA kernels' own code, run on a CPU thread by thread: every case of theirs by the judge's rule, without a GPU.
+
+In bfloat16 alone: the kernels are norm_modulation's, whose own tests run every dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from emulation import built
+from residual_norm_cases import BF16, CASES, verify
+
+from kernwright.ops.residual_norm import native
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    kinds = {BF16: dict(native.cuda_library(BF16).macros)}
+    return built("residual_norm_emulation.cc", native.HEADERS, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_sum_of_two and case.dtype == BF16])
+def test_every_case_is_close(name: str, emulated: Any) -> None:
+    def call(x: Any, residual: Any, weight: Any, bias: Any = None, *_: Any, norm_type: str = "rms", eps: float) -> Any:
+        in_place = CASES[name].in_place
+        outs = (x, residual) if in_place else tuple(torch.full_like(x, float("nan")) for _ in range(2))
+        assert emulated.sum_and_norm(x, residual, weight, bias, norm_type, eps, *outs)
+        return outs
+
+    verify(CASES[name], call)
+
+
+@pytest.mark.parametrize("norm_type", ["layer", "rms"])
+def test_many_small_rows_in_place(norm_type: str, emulated: Any) -> None:
+    """Several a block, and blocks that are not full at the end."""
+    x, residual = torch.randn(1003, 128, dtype=BF16), torch.randn(1003, 128, dtype=BF16)
+    wanted = x + residual
+    assert emulated.sum_and_norm(x, residual, None, None, norm_type, 1e-6, x, residual)
+    assert torch.equal(residual, wanted)
+    normed = {"layer": torch.nn.functional.layer_norm, "rms": torch.nn.functional.rms_norm}[norm_type]
+    torch.testing.assert_close(x, normed(wanted, (128,), eps=1e-6), atol=0.03, rtol=0.01)
+
+
+def test_a_sum_of_two_dtypes_is_not_for_these_kernels(emulated: Any) -> None:
+    x, residual = torch.randn(4, 64, dtype=BF16), torch.randn(4, 64)
+    before = x.clone()
+    assert emulated.sum_and_norm(x, residual, None, None, "rms", 1e-6, x, residual) is False
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"residual": torch.zeros(4, 63, dtype=BF16)}, "residual: has another shape than x"),
+        ({"weight": torch.zeros(63)}, r"weight: must be \[64\], the width of x"),
+        ({"norm_type": "batch"}, "norm_type: is 'layer' or 'rms', not 'batch'"),
+        ({"y": torch.zeros(4, 64)}, "out: has another dtype than x"),
+    ],
+)
+def test_a_wrong_argument_is_named(given: dict[str, Any], named: str, emulated: Any) -> None:
+    x = torch.zeros(4, 64, dtype=BF16)
+    own = {"x": x, "residual": x, "weight": None, "bias": None, "norm_type": "rms", "eps": 1e-6, "y": x, "sum": x}
+    with pytest.raises(ValueError, match=f"^{named}"):
+        emulated.sum_and_norm(*(own | given).values())
+
+
+@pytest.mark.parametrize(
+    ("shape", "variant"),
+    [
+        ((64, 4096), "1 x 64 held: vector 8"),
+        ((8192, 5120), "1 x 8192 held: vector 8"),
+        ((2, 7, 24, 128), "1 x 336 small: vector 8"),
+        ((4, 3073), "1 x 4 odd: vector 1"),
+        ((0, 64), ""),
+    ],
+)
+def test_each_shape_has_its_variant_in_place_too(shape: tuple[int, ...], variant: str, emulated: Any) -> None:
+    x, residual = torch.empty(shape, dtype=BF16), torch.empty(shape, dtype=BF16)
+    weight = torch.ones(shape[-1], dtype=BF16)
+    found = [
+        str(emulated.variant(x, residual, weight, None, *outs))
+        for outs in ((torch.empty_like(x), torch.empty_like(x)), (x, residual))
+    ]
+    assert found[0] == found[1] and found[0].startswith(variant)
+
+
+def test_the_library_answers_no_for_a_tensor_or_a_form_that_is_not_its_own(emulated: Any) -> None:
+    x, row = torch.full((4, 64), 7.0, dtype=BF16), torch.ones(4, dtype=BF16)
+    outs = torch.full_like(x, 3.0), torch.full_like(x, 3.0)
+    for residual, second, scale in ((x, None, None), (None, None, None), (x, x, None), (x, None, row)):
+        assert emulated.add_norm(x, residual, None, None, second, scale, "rms", 1e-6, *outs) is False
+    assert emulated.fused_add_rms_norm_(x, x.clone(), None, 1e-6) is False
+    assert (x == 7).all() and all((out == 3).all() for out in outs)

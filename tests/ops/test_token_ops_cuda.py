@@ -1,0 +1,36 @@
+"""The CUDA kernels of the ops over tokens compile for a GPU that is not here; the emulated tests run them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from kernwright.ops.ltx2_modulate import native as ltx2_native
+from kernwright.ops.norm_modulation import select_native
+from kernwright.runtime import library
+from kernwright.runtime.library import Target, nvcc
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
+def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
+    """The one of which most is asked, for the GPU that can least; not optimised, which a build would wait for."""
+    own = select_native.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
+    with patch.object(library, "CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1")):
+        assert own.build(Target("sm_75"), tmp_path).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
+def test_kernels_in_torchs_order_compile_too(tmp_path: Path) -> None:
+    """Those of a table, of which most is asked; alone, as what is around them compiles in the emulation."""
+    own = ltx2_native.CUDA["dual_modulate_from_table"].library(torch.float16)
+    (kernel,) = (source for source in own.sources if source.suffix == ".cu")
+    macros = [f"-D{name}={value}" for name, value in own.macros]
+    folders = sorted({f"-I{source.parent}" for source in own.sources})
+    flags = ["-cubin", "-arch=sm_75", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
+    subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(tmp_path / "cubin"), str(kernel)], check=True)
