@@ -42,9 +42,11 @@ def test_a_launch_asks_for_what_explain_names(op: str, monkeypatch: pytest.Monke
     from kernwright.ops.norm_modulation import triton_kernel as norm_modulation
     from kernwright.ops.norm_tanh import triton_kernel as norm_tanh
     from kernwright.ops.plain_norm import triton_kernel as plain_norm
+    from kernwright.ops.residual_norm import triton_kernel as residual_norm
 
     kernels = {ltx2: "rms_modulated", modulation: "modulate", norm_modulation: "norm_modulate"}
-    for module, kernel in {**kernels, norm_tanh: "gated_norm", plain_norm: "norm_rows"}.items():
+    kernels |= {norm_tanh: "gated_norm", plain_norm: "norm_rows", residual_norm: "add_norm_rows"}
+    for module, kernel in kernels.items():
         monkeypatch.setattr(module, kernel, Recorded())
     asked: list[Situation] = []
 

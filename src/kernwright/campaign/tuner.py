@@ -8,6 +8,8 @@ is on the device while times are taken.
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -94,7 +96,7 @@ def _widened(row: Workload, first: str, widths: Sequence[int]) -> Iterator[Workl
 
 
 def place_of(device: torch.device) -> Place:
-    triton_version = __import__("triton").__version__
+    triton_version = importlib.metadata.version("triton")
     if device.type != "cuda":
         return Place(device="Triton's interpreter", torch=torch.__version__, triton=triton_version)
     properties = torch.cuda.get_device_properties(device)
@@ -113,6 +115,8 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise KernwrightError(f"--device {name}: is no device", "name cuda or cuda:N") from None
+    if importlib.util.find_spec("triton") is None:
+        raise EnvironmentProblem("triton is not installed", "install kernwright[gpu]")
     if device.type == "cuda" and torch.cuda.is_available() and not is_interpreted():
         return torch.device("cuda", device.index or 0)
     if device.type == "cpu" and is_interpreted():
@@ -179,8 +183,8 @@ class Tuner:
         try:
             own = candidates(work.situation)
             return Trial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
-        except (KernwrightError, torch.OutOfMemoryError) as error:
-            return Outcome(work, problem=str(error).splitlines()[0])
+        except Exception as error:  # too little memory, say: the other situations are not to suffer for it
+            return Outcome(work, problem=f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

@@ -28,6 +28,7 @@ def tune(
     minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
     again: Annotated[bool, typer.Option("--again", help="measure anew what the table has already")] = False,
     out: Annotated[Path | None, typer.Option(help="write the table here too, as one that can ship")] = None,
+    wait: Annotated[float, typer.Option(help="seconds to wait for a judge on the device")] = 0.0,
 ) -> None:
     """Finds the fastest configuration for each width of the rows, and keeps it for this user and this model of GPU.
 
@@ -38,6 +39,7 @@ def tune(
     from kernwright.cli.console import Bar, err
     from kernwright.cli.console import out as console
     from kernwright.errors import KernwrightError
+    from kernwright.judge.lock import device_lock
     from kernwright.ops import FAMILIES
     from kernwright.tasks.catalog import find_task, list_tasks
 
@@ -63,7 +65,7 @@ def tune(
     done: list[Outcome] = []
     stopped = False
     try:
-        with Bar() as bar:
+        with device_lock(str(place), wait), Bar() as bar:
             for outcome in tuner.run(bar):
                 done.append(outcome)
     except KeyboardInterrupt:

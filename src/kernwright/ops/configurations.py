@@ -69,6 +69,7 @@ def of_tiles(width: int, is_few: bool) -> Configuration:
 
 
 KERNELS: dict[str, Callable[[int, bool], Configuration]] = {
+    "add_norm": of_tokens,
     "broadcast_add": of_tiles,
     "dual_modulate": of_tokens,
     "layer_norm": of_tokens,
@@ -89,6 +90,7 @@ SHARED = {
     "ernie_norm_modulate": "norm_scale_shift",
     "ernie_residual_gate": "residual_gate",
     "ernie_residual_norm_modulate": "residual_norm_scale_shift",
+    "fused_add_rms_norm_": "add_norm",
 }
 
 
