@@ -69,6 +69,8 @@ class Case:
                 return draw((b, 6 * d), dtype).chunk(6, dim=-1)[1][:, None, :]
             if layout == "token chunk":
                 return draw((b, s, 2 * d), dtype).chunk(2, dim=-1)[1]
+            if layout == "off by three":  # a row that starts on no vector
+                return draw((d + 3,), dtype)[3:]
             sizes: tuple[int, ...] = {
                 "number": (), "one": (1,), "channel": (d,), "batch": (b, d), "row": (b, 1, d), "single": (1, 1, d),
                 "token": (b, s, d), "tokens of one": (1, s, d), "frame": (b, self.frames, 1, d),
@@ -171,7 +173,51 @@ def cases() -> list[Case]:
     return found
 
 
+def flat_cases() -> list[Case]:
+    """Dense tokens for each kernel that takes them as one run: of all dtypes, and of widths whose vectors begin at
+    every channel, with a rest behind the last whole one."""
+    kinds = ["row", "token", "token chunk"]
+    found = []
+    for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
+        for width in (64, 33):
+            found += [
+                Case(f"flat {name} {width} {layout}", dtype=dtype, batch=1, width=width, scale=(layout, dtype),
+                     shift=(layout, dtype), hard=width == 33)
+                for layout in kinds
+            ]  # fmt: skip
+            found += [
+                Case(f"flat {name} {width} gate", "residual_gate", dtype=dtype, batch=1, width=width, hard=True,
+                     scale=("row", dtype)),
+                Case(f"flat {name} {width} added row", "broadcast_add",
+                     summands=(((6, width), dtype), ((width,), dtype))),
+                Case(f"flat {name} {width} added", "broadcast_add", summands=(((6, width), dtype),) * 2),
+            ]  # fmt: skip
+    for width in (64, 33):
+        for layout in ("row", "token chunk"):
+            more: dict[str, Any] = {"batch": 1, "width": width, "scale": (layout, FP32)}
+            found += [
+                Case(f"flat fp32 {layout} {width}", shift=(layout, FP32), **more),
+                Case(f"flat fp32 {layout} gate {width}", "residual_gate", **more),
+                Case(f"flat fp16 by fp32 {layout} {width}", dtype=FP16, shift=(layout, FP32), **more),
+                Case(f"flat fp16 by fp32 {layout} gate {width}", "residual_gate", dtype=FP16, **more),
+                Case(f"flat wide residual {layout} {width}", "residual_gate", residual=FP32, **more),
+            ]
+    found += [
+        Case("flat wide residual own row", "residual_gate", residual=FP32, batch=1, scale=("row", BF16)),
+        Case("flat rows off by three", batch=1, scale=("off by three", BF16), shift=("off by three", BF16)),
+        Case("flat float rows off by three", batch=1, scale=("off by three", FP32), shift=("off by three", FP32)),
+        Case("flat batches", width=136, batch=3, scale=("row", BF16), shift=("token", BF16)),
+        Case("flat ragged batches", width=20, batch=3, tokens=6, scale=("row", BF16), shift=("row", BF16)),
+        Case("flat constant of fp16", dtype=FP16, batch=1, scale=("row", FP16), shift=("row", FP16), constant=-2.5),
+        Case("flat many ragged tokens", batch=1, tokens=301, width=13, scale=("row", BF16), shift=("token", BF16)),
+    ]
+    found += [Case(f"flat width {w}", batch=1, tokens=5, width=w, scale=("row", BF16)) for w in (*range(9, 18), 1030)]
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+# What only the CUDA kernels tell apart.
+CUDA_CASES = CASES | {case.name: case for case in flat_cases()}
 REFUSED = "add alternating"  # four axes that no merging makes three of: the reference runs
 # Said by others too, or by the emulation alone as well as by a GPU: a build and a launch there take longer than here.
 _ALIKE = {

@@ -102,7 +102,21 @@ def cases() -> list[Case]:
     return found
 
 
+def narrow_cases() -> list[Case]:
+    """RMS norms of rows of 128, 256 and 512 bytes: few, more and many of each, as an emulation counts them; with a
+    weight in one run, without one in two batches."""
+    found = []
+    for dtype in (BF16, FP32):
+        for row in (128, 256, 512):
+            for rows in (8192 // row - 3, 8192 // row + 3, 20480 // row + 3):
+                name, width = f"narrow {dtype} {rows} x {row} bytes", row // dtype.itemsize
+                found.append(Case(name, "rms", (rows, width), dtype, weight=dtype))
+                found.append(Case(f"{name} cut", "rms", (2, (rows + 1) // 2, width), dtype, layout="cut"))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+NARROW_CASES = {case.name: case for case in narrow_cases()}  # which only the CUDA kernels tell apart
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

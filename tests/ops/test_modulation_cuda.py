@@ -39,15 +39,15 @@ def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **m
 @pytest.mark.parametrize(
     ("sizes", "variant"),
     [
-        ((1, 19, 3072), "vector 8, 1 tokens a thread, streams nothing, 128 x 2 threads"),
-        ((1, 195, 3072), "vector 8, 1 tokens a thread, streams nothing, 128 x 2 threads"),
-        ((1, 4096, 3072), "vector 8, 4 tokens a thread, streams nothing, 128 x 2 threads"),
-        ((1, 4096, 4608), "vector 8, 4 tokens a thread, streams nothing, 64 x 4 threads"),
-        ((1, 4096, 128), "vector 8, 1 tokens a thread, streams nothing, 16 x 16 threads"),
-        ((1, 4, 8), "vector 8, 1 tokens a thread, streams nothing, 1 x 256 threads"),
-        ((1, 4, 3074), "vector 2, 8 tokens a thread, streams both, 32 x 8 threads"),
-        ((1, 4, 3073), "vector 1, 8 tokens a thread, streams both, 32 x 8 threads"),
-        ((1, 4, 1), "vector 1, 8 tokens a thread, streams both, 1 x 256 threads"),
+        ((1, 19, 3072), "flat: scale row, shift row, rounded"),
+        ((1, 63, 3072), "flat: scale row, shift row, rounded"),
+        ((1, 64, 3072), "flat: scale row, shift row, rounded, streaming"),
+        ((1, 4096, 128), "flat: scale row, shift row, rounded, streaming"),
+        ((1, 4, 3074), "flat: scale row, shift row, rounded, ragged"),
+        ((1, 4, 3073), "flat: scale row, shift row, rounded, ragged"),
+        ((1, 1, 64), "flat: scale dense, shift dense, rounded"),  # of one token a row is as dense as it
+        ((1, 4, 7), "tiled: vector 1, 8 tokens a thread, streams both, 8 x 32 threads"),  # ends in every vector
+        ((1, 4, 1), "tiled: vector 1, 8 tokens a thread, streams both, 1 x 256 threads"),
     ],
 )
 def test_each_size_has_its_variant(plain: Any, sizes: tuple[int, ...], variant: str) -> None:
@@ -55,37 +55,63 @@ def test_each_size_has_its_variant(plain: Any, sizes: tuple[int, ...], variant: 
 
 
 @needs_nvcc
-def test_vectors_are_as_wide_as_every_start_allows(plain: Any) -> None:
+def test_tokens_that_lie_apart_have_vectors_as_wide_as_every_start_allows(plain: Any) -> None:
     def width_of(*given: Any, **more: Any) -> str:
         return chosen(plain, *given, **more).split(",")[0]
 
-    x = tokens(1, 4, 64)
-    assert width_of(x) == "vector 8"
-    assert width_of(tokens(1, 4, 66)[..., 2:]) == "vector 2"  # rows 132 bytes apart
-    assert width_of(tokens(4 * 64 + 1)[1:].view(1, 4, 64)) == "vector 1"  # starts at an odd element
-    assert width_of(x, y=tokens(1, 4, 65)[..., 1:]) == "vector 1"
-    assert width_of(x, torch.zeros(66)[2:]) == "vector 2"  # float32: 16 bytes a load would start at 8
-    assert width_of(x, torch.zeros(68)[4:]) == "vector 8"
-    assert width_of(x, shift=tokens(1)) == "vector 8"  # one number is no vector
-    assert width_of(tokens(300).as_strided((1, 4, 64), (3, 64, 1))) == "vector 8"  # of one batch no step is taken
+    x, apart = tokens(1, 4, 64), tokens(1, 4, 128)[..., :64]
+    assert width_of(apart) == "tiled: vector 8"
+    assert width_of(tokens(1, 4, 66)[..., 2:]) == "tiled: vector 2"  # rows 132 bytes apart
+    assert width_of(tokens(4 * 64 + 1)[1:].view(1, 4, 64)) == "tiled: vector 1"  # starts at an odd element
+    assert width_of(x, y=tokens(1, 4, 65)[..., 1:]) == "tiled: vector 1"
+    assert width_of(apart, torch.zeros(66)[2:]) == "tiled: vector 2"  # float32: 16 bytes a load would start at 8
+    assert width_of(apart, torch.zeros(68)[4:]) == "tiled: vector 8"
+    assert width_of(x, shift=tokens(1)) == "tiled: vector 8"  # one number is no vector
+    strided = tokens(300).as_strided((1, 4, 64), (3, 64, 1))
+    assert width_of(strided) == "flat: scale row"  # of one batch no step is taken
+    assert width_of(apart, tokens(66)[2:]) == "tiled: vector 2"
 
 
 @needs_nvcc
 def test_what_tokens_share_is_read_once_and_alike_batches_are_one_run(plain: Any) -> None:
     def tail(*given: Any, **more: Any) -> str:
-        return chosen(plain, *given, **more).removeprefix("vector 8, 1 tokens a thread, streams ")
+        return chosen(plain, *given, **more).removeprefix("flat: ").replace(", rounded", "")
 
     x = tokens(2, 6, 64)
-    assert tail(x) == "nothing, 8 x 32 threads"  # per channel: one run of 12 tokens
-    assert tail(x, tokens(2, 64)) == "nothing, 8 x 32 threads, 2 batches"
-    assert tail(x, tokens(64), shift=tokens(2, 6, 64)) == "shift, 8 x 32 threads"
-    assert tail(x, tokens(2, 6, 64), shift=tokens(64)) == "both, 8 x 32 threads"
-    assert tail(x, tokens(1, 6, 64)) == "both, 8 x 32 threads, 2 batches"  # the second batch begins again
-    assert tail(x, tokens(2, 3, 1, 64)) == "nothing, 8 x 32 threads, 6 batches"  # frames are batches
-    assert tail(x, tokens(2, 3, 1, 64), shift=tokens(2, 6, 64)) == "shift, 8 x 32 threads, 6 batches"
-    assert tail(x, tokens(2, 3, 1, 64), shift=tokens(2, 2, 1, 64)) == "both, 8 x 32 threads"  # not two kinds
-    assert tail(tokens(6, 1, 64), tokens(6, 64)) == "both, 8 x 32 threads"
-    assert tail(tokens(2, 12, 64)[:, :6]).endswith("2 batches")
+    rows, frames = "scale row, shift row", tokens(2, 3, 1, 64)
+    assert tail(x) == rows  # per channel: one run of 12 tokens
+    assert tail(x, tokens(2, 64)) == f"{rows}, 2 batches"
+    assert tail(x, tokens(64), shift=tokens(2, 6, 64)) == "scale row, shift dense"
+    assert tail(x, tokens(2, 6, 64)) == "scale dense, shift dense"
+    assert tail(x, tokens(2, 6, 192)[..., 64:128]) == "scale stepped, shift stepped"
+    assert tail(x, tokens(1, 6, 64)) == "scale dense, shift dense, 2 batches"  # the second batch begins again
+    assert tail(x, frames) == f"{rows}, 6 batches"  # frames are batches
+    assert tail(x, frames, shift=tokens(2, 6, 64)) == "scale row, shift dense, 6 batches"
+    assert tail(x, frames, shift=tokens(2, 2, 1, 64)).startswith("tiled: ")  # not two kinds
+    assert tail(tokens(6, 1, 64), tokens(6, 64)) == "scale dense, shift dense"
+    assert tail(tokens(2, 12, 64)[:, :6]) == f"{rows}, 2 batches"
+    wide = tokens(2, 6, 64, dtype=FP32)
+    assert tail(x, wide[0, 0], shift=x) == "scale float row, shift dense"
+    assert tail(x, wide) == "scale float stepped, shift float stepped"
+    assert tail(x, wide[0, 0], shift=tokens(64)).startswith("tiled: ")  # of two dtypes
+
+
+@needs_nvcc
+def test_what_is_no_run_of_vectors_is_no_flat_problem(plain: Any) -> None:
+    def is_flat(x: torch.Tensor, *given: Any, **more: Any) -> bool:
+        return chosen(plain, x, *given, **more).startswith("flat: ")
+
+    odd = tokens(1, 6, 33)
+    assert is_flat(odd) and is_flat(odd, tokens(34)[1:])  # rows may start anywhere
+    assert is_flat(odd, torch.zeros(33)) and is_flat(odd, tokens(33), shift=odd)
+    assert not is_flat(tokens(6 * 33 + 1)[1:].view(1, 6, 33))
+    assert not is_flat(odd, tokens(33), shift=tokens(6 * 33 + 1)[1:].view(1, 6, 33))
+    assert not is_flat(odd, tokens(1, 6, 66)[..., 33:])  # each token's own, which start anywhere
+    assert not is_flat(tokens(2, 6, 33), tokens(2, 33))  # the second batch starts on no vector
+    assert is_flat(tokens(2, 8, 33), tokens(2, 33))
+    d = tokens(64)
+    half = [str(plain.scale_shift_variant(tokens(1, 6, 64), d, d, own, tokens(1, 6, 64), H200)) for own in (1.5, 1.1)]
+    assert half[0].startswith("flat: ") and half[1].startswith("tiled: ")  # 1.1 is no number of bfloat16
 
 
 @needs_nvcc
@@ -94,10 +120,10 @@ def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: An
         return str(plain.broadcast_add_variant(a, b, out, H200))
 
     row, whole = tokens(1, 1, 3, 64), tokens(1, 126, 3, 64)
-    rows = "vector 8, 1 tokens a thread, streams nothing, 32 x 8 threads"  # 24 vectors: three rows of 64 are one of 192
-    assert of(row, whole, whole) == of(whole, row, whole) == rows
+    assert of(row, whole, whole) == of(whole, row, whole) == "flat: scale none, shift row"
+    assert of(whole, whole, whole) == "flat: scale none, shift dense"
     crossed = of(tokens(5, 1, 64), tokens(1, 7, 64), tokens(5, 7, 64))
-    assert crossed.endswith("streams nothing, 8 x 32 threads, 5 batches")
+    assert crossed == "flat: scale none, shift row, 5 batches"
     assert of(tokens(2, 3, 1, 5, 16), tokens(2, 1, 4, 5, 16), tokens(2, 3, 4, 5, 16)) == "none"
     assert of(row, whole.float(), whole) == "none"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from modulation_cases import BF16, CASES, FP32, ON_A_GPU, differing, verify
+from modulation_cases import BF16, CASES, CUDA_CASES, FP32, ON_A_GPU, differing, verify
 
 import kernwright
 from kernwright import ops
@@ -25,6 +25,21 @@ def drawn(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 def test_every_case_has_the_chains_bits(name: str, backend: str) -> None:
     case = CASES[name]
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name not in CASES])
+def test_every_kernel_for_dense_tokens_has_the_chains_bits(name: str) -> None:
+    case = CUDA_CASES[name]
+    verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cuda"), "cuda")
+
+
+@pytest.mark.parametrize("width", [3073, 3074])
+def test_large_calls_of_odd_widths_have_the_chains_bits(width: int) -> None:
+    x, other, row = drawn(1, 999, width), drawn(1, 999, width), drawn(1, 1, width)
+    for given in ((x, row, row), (x, row, other), (x, other, other), (x, row.float(), row.float())):
+        own = ops.scale_shift(*given, backend="cuda")
+        assert torch.equal(own, ops.scale_shift(*given, backend="torch"))
+    assert torch.equal(ops.broadcast_add(x, row, backend="cuda"), x + row)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

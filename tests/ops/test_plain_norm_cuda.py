@@ -49,6 +49,23 @@ def test_each_shape_has_its_variant(library: Any, shape: tuple[int, ...], varian
 
 
 @needs_nvcc
+def test_rms_norms_of_narrow_rows_have_kernels_of_their_own(library: Any) -> None:
+    def of(x: torch.Tensor, weight: Any = None) -> str:
+        return str(library.rms_variant(x, weight, torch.empty_like(x)))
+
+    d = rows(128)
+    assert of(rows(1320, 128), d) == "1 x 1320 narrow: 8 threads, 2 vectors each, weight"
+    assert of(rows(16384, 128)) == "1 x 16384 narrow: 8 threads, 2 vectors each, streaming"
+    assert of(rows(200_000, 128), d) == "1 x 200000 narrow: 16 threads, 1 vectors each, weight, streaming"
+    heads = rows(2, 7, 72, 128)[:, :, 24:48]  # of one of three
+    assert of(heads, d) == "14 x 24 narrow: 8 threads, 2 vectors each, weight"
+    assert of(rows(4, 64)) == "1 x 4 narrow: 8 threads, 1 vectors each"
+    x = rows(4, 128)
+    for other in (of(rows(4, 96)), of(x, d.float()), of(rows(4, 130)[:, 2:]), of(x, rows(129)[1:])):
+        assert "small" in other
+
+
+@needs_nvcc
 def test_axes_grow_together_where_every_tensor_allows_it(library: Any) -> None:
     def runs(x: torch.Tensor, y: Any = None) -> list[str]:
         return [" ".join(line.split(" ")[:3]) for line in chosen(library, x, y=y).splitlines()]

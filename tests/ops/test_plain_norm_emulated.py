@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from emulation import built
-from plain_norm_cases import BF16, CASES, FP32, verify
+from plain_norm_cases import BF16, CASES, FP32, NARROW_CASES, verify
 
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.ops.plain_norm import native
@@ -24,21 +24,34 @@ DTYPES = (BF16, FP32)
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
     kinds = {dtype: dict(native.cuda_library(dtype).macros) for dtype in DTYPES}
-    headers = (Path(native.__file__).with_name("rows.h"), Path(shared.__file__).with_name("arguments.h"))
-    modules = built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
-    return {dtype: module.norm for dtype, module in modules.items()}
+    own = (Path(native.__file__).with_name(name) for name in ("rows.h", "narrow_rows.h"))
+    headers = (*own, Path(shared.__file__).with_name("arguments.h"))
+    return built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.dtype in DTYPES])
+@pytest.mark.parametrize("name", [name for name, case in (CASES | NARROW_CASES).items() if case.dtype in DTYPES])
 def test_every_case_is_close(name: str, emulated: dict[torch.dtype, Any]) -> None:
-    case = CASES[name]
+    case = (CASES | NARROW_CASES)[name]
 
     def call(x: torch.Tensor, weight: Any, bias: Any = None, *, eps: float) -> torch.Tensor:
         y = torch.full_like(x, float("nan"))
-        assert emulated[case.dtype](x, weight, bias, case.norm == "rms", eps, y)
+        assert emulated[case.dtype].norm(x, weight, bias, case.norm == "rms", eps, y)
         return y
 
     verify(case, call)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_narrow_rows_come_by_every_kernel_for_them(dtype: torch.dtype, emulated: dict[torch.dtype, Any]) -> None:
+    for case in (case for case in NARROW_CASES.values() if case.dtype == dtype):
+        x, weight = case.arguments()
+        assert x is not None
+        assert emulated[dtype].norm(x, weight, None, True, 1e-6, torch.empty_like(x))
+    few = [f"narrow: 8 threads, {vectors} vectors each" for vectors in (1, 2, 4)]
+    many = [f"narrow: 16 threads, {vectors} vectors each" for vectors in (1, 2)]
+    expected = {own + weight + end for own in few for weight in ("", ", weight") for end in ("", ", streaming")}
+    expected |= {f"{own}{weight}, streaming" for own in many for weight in ("", ", weight")}
+    assert set(str(emulated[dtype].narrow_reached()).splitlines()) == expected
 
 
 def test_an_output_that_lies_in_another_order_is_written_where_it_lies(emulated: dict[torch.dtype, Any]) -> None:
@@ -46,14 +59,14 @@ def test_an_output_that_lies_in_another_order_is_written_where_it_lies(emulated:
     x = torch.randn(3, 5, 6, 16)[:, :4, :5]
     whole = torch.full((5, 4, 3, 24), 7.0)
     y = whole.permute(2, 1, 0, 3)[..., :16]
-    assert emulated[FP32](x, None, None, False, 1e-6, y)
+    assert emulated[FP32].norm(x, None, None, False, 1e-6, y)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (16,), eps=1e-6), atol=1e-5, rtol=1e-5)
     assert (whole[..., 16:] == 7).all()
 
 
 def test_an_output_with_gaps_keeps_a_dense_input_from_being_one_run(emulated: dict[torch.dtype, Any]) -> None:
     x, whole = torch.randn(4, 5, 16), torch.full((4, 7, 16), 7.0)
-    assert emulated[FP32](x, None, None, True, 1e-6, whole[:, :5])
+    assert emulated[FP32].norm(x, None, None, True, 1e-6, whole[:, :5])
     expected = torch.nn.functional.rms_norm(x, (16,), eps=1e-6)
     torch.testing.assert_close(whole[:, :5], expected, atol=1e-5, rtol=1e-5)
     assert (whole[:, 5:] == 7).all()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from plain_norm_cases import BF16, CASES, FP32, verify
+from plain_norm_cases import BF16, CASES, FP32, NARROW_CASES, verify
 
 import kernwright
 from kernwright import ops
@@ -39,11 +39,17 @@ def test_every_case_is_close(name: str, backend: str) -> None:
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
+@pytest.mark.parametrize("name", NARROW_CASES)
+def test_every_case_of_narrow_rows_is_close(name: str) -> None:
+    verify(NARROW_CASES[name], rms("cuda"), "cuda")
+
+
 @pytest.mark.parametrize("rows", [131, 16897, 648720])
 def test_every_grid_of_small_rows_covers_every_row(rows: int) -> None:
-    """One by one and in pairs, with blocks that are not full at the end."""
+    """Of eight or sixteen threads a row; one by one and in pairs; with blocks that are not full at the end."""
     x, weight = drawn(rows, 128), drawn(128)
     assert_close(ops.rms_norm(x, weight, backend="cuda"), ops.rms_norm(x, weight, backend="torch"))
+    assert_close(ops.layer_norm(x, weight, backend="cuda"), ops.layer_norm(x, weight, backend="torch"))
 
 
 def test_a_module_on_a_gpu_runs_cuda_by_itself() -> None:

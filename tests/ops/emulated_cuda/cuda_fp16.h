@@ -27,3 +27,11 @@ inline uint16_t emulated_half(float value) {
   return sign | static_cast<uint16_t>(((exponent + 14) << 10) + mantissa - 1024);
 }
 inline __half2 __floats2half2_rn(float a, float b) { return {emulated_half(a), emulated_half(b)}; }
+inline __half2 __hmul2_rn(__half2 a, __half2 b) {
+  return __floats2half2_rn(__fmul_rn(__half2float({a.low}), __half2float({b.low})),
+                           __fmul_rn(__half2float({a.high}), __half2float({b.high})));
+}
+inline __half2 __hadd2_rn(__half2 a, __half2 b) {
+  return __floats2half2_rn(__fadd_rn(__half2float({a.low}), __half2float({b.low})),
+                           __fadd_rn(__half2float({a.high}), __half2float({b.high})));
+}

@@ -151,6 +151,9 @@ template <typename T>
 void __stcs(T* to, T value) {
   *to = value;
 }
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> (by & 31));
+}
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float value) { return std::exp(value); }
 // A GPU's is within one unit of the last place, this machine's own may be within two.
@@ -164,6 +167,7 @@ inline float __fadd_rn(float a, float b) {
   volatile float sum = a + b;
   return sum;
 }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32); }
 inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
 inline float __uint_as_float(uint32_t bits) {
   float value;
@@ -185,22 +189,28 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 // A small GPU: of one multiprocessor, which a small test fills.
 inline cudaError_t cudaDeviceGetAttribute(int* count, int, int) { return *count = 1, cudaSuccess; }
 
-// A family's emulation includes its kernels behind this line, and says with KERNWRIGHT_EMULATE what a kernel takes.
+// A launch of a kernel whose argument its type tells.
+template <typename Argument>
+cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t) {
+  const auto& argument = *static_cast<const Argument*>(arguments[0]);
+  emulated::grid_size = grid;
+  emulated::block_size = block;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        emulated::block_index = dim3(x, y, z);
+        emulated::Block::run(block.x * block.y, [&] { kernel(argument); });
+      }
+  return cudaSuccess;
+}
+
+// A family's emulation includes its kernels behind this line, and says with KERNWRIGHT_EMULATE what a kernel takes that is
+// launched by its address alone.
 inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t);
 
-// A kernel's address is all that a launch gets; what it takes is known to the family.
-#define KERNWRIGHT_EMULATE(Argument)                                                                             \
-  inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t,     \
-                                      cudaStream_t) {                                                            \
-    const auto kernel = reinterpret_cast<void (*)(Argument)>(const_cast<void*>(function));                       \
-    const auto& argument = *static_cast<const Argument*>(arguments[0]);                                          \
-    emulated::grid_size = grid;                                                                                  \
-    emulated::block_size = block;                                                                                \
-    for (unsigned z = 0; z < grid.z; ++z)                                                                        \
-      for (unsigned y = 0; y < grid.y; ++y)                                                                      \
-        for (unsigned x = 0; x < grid.x; ++x) {                                                                  \
-          emulated::block_index = dim3(x, y, z);                                                                 \
-          emulated::Block::run(block.x * block.y, [&] { kernel(argument); });                                    \
-        }                                                                                                        \
-    return cudaSuccess;                                                                                          \
+#define KERNWRIGHT_EMULATE(Argument)                                                                               \
+  inline cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes, \
+                                      cudaStream_t stream) {                                                       \
+    const auto kernel = reinterpret_cast<void (*)(Argument)>(const_cast<void*>(function));                         \
+    return cudaLaunchKernel(kernel, grid, block, arguments, bytes, stream);                                        \
   }

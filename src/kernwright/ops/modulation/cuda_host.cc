@@ -3,9 +3,6 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <sstream>
-#include <string>
-
 #include "arguments.h"
 #include "variant.h"
 
@@ -51,37 +48,31 @@ bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
 }
 
 // What a call would run on a GPU of so many multiprocessors, in words; of tensors on any device, since nothing is launched.
-ffi::String described(Problem* problem, bool takes, int64_t multiprocessors) {
+ffi::String variant_of(Problem* problem, bool takes, int64_t multiprocessors) {
   if (!takes || !is_own(*problem)) return "none";
   fold_batches(problem);
   part_into_frames(problem);
-  const Variant variant = choose_variant(*problem, static_cast<int>(multiprocessors));
-  static const char* const kStreams[] = {"nothing", "shift", "both"};
-  std::ostringstream out;
-  out << "vector " << variant.vector << ", " << variant.tokens << " tokens a thread, streams "
-      << kStreams[static_cast<int>(variant.streams)] << ", " << variant.lanes << " x " << variant.rows << " threads";
-  if (problem->batches > 1) out << ", " << problem->batches << " batches";
-  return out.str();
+  return described(*problem, choose_variant(*problem, static_cast<int>(multiprocessors)));
 }
 
 ffi::String scale_shift_variant(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                                 ffi::TensorView y, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_scale_shift(&problem, x.device().device_type, x, scale, shift, scale_constant, y);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 ffi::String residual_gate_variant(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
                                   ffi::TensorView out, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_residual_gate(&problem, update.device().device_type, residual, update, gate, out);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 ffi::String broadcast_add_variant(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out, int64_t multiprocessors) {
   Problem problem;
   const bool takes = read_broadcast_add(&problem, a.device().device_type, a, b, out);
-  return described(&problem, takes, multiprocessors);
+  return variant_of(&problem, takes, multiprocessors);
 }
 
 }  // namespace

@@ -3,18 +3,24 @@
 // Contract: exact. Each rounding of the eager chain is made where the chain makes it (problem.h says where that is), and
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
-// elements. Modulations per channel, batch row or frame are read once by each thread, out of the cache.
-// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: scale_shift 0.93 for 27,030 tokens 3072 wide
-// in bfloat16 (86 us), 0.95 for 37,800 tokens 5120 wide with float32 rows (193 us), 1.02 for 18,144 tokens 3072 wide with
-// float32 rows of their own (155 us); residual_gate 0.93 for 32,640 tokens 4096 wide (205 us); 0.27 for an odd width (3073).
+// elements. Modulations per channel, batch row or frame are read out of the cache.
+// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: exploration, on builds of which these kernels
+// are the best (docs/results.md has what was judged). In bfloat16: scale_shift 1.00 for 27,030 tokens 3072 wide (80.2 us),
+// 0.91 for 4,096 (13.9 us); 8,424 tokens 3073 wide take 26.9 us, as many 3072 wide 26.5. With float32 rows 1.00 for 37,800
+// tokens 5120 wide (185 us), with float32 rows of their own 1.03 for 18,144 tokens 3072 wide (155 us); residual_gate 1.03 for
+// 32,640 tokens 4096 wide (185 us), 1.02 for 4,096 tokens 3072 wide (19.6 us). Small calls are bound by latency: 195 tokens
+// 3072 wide take 2.3 us, behind a residual 2.6 us.
 //
-// A thread owns one vector of channels and works on several tokens: it asks for all it needs of them before it uses the
-// first. Blocks are short and many; neighbours in the grid are neighbours on a token, so that what runs at the same time
-// reads whole tokens.
+// Tokens that lie one behind the other are one run of vectors, of which a thread has one: flat.cuh, which has the dtypes of a
+// call at compile time. Here is what takes the rest: tokens that lie apart, modulations that are numbers, mixed dtypes, and
+// frames of two kinds. There a thread owns one vector of channels and works on several tokens: it asks for all it needs of
+// them before it uses the first. Blocks are short and many; neighbours in the grid are neighbours on a token, so that what
+// runs at the same time reads whole tokens.
 
 #include <cuda_runtime.h>
 
 #include "elements.cuh"
+#include "flat.cuh"
 #include "launching.cuh"
 #include "problem.h"
 #include "variant.h"
@@ -22,9 +28,7 @@
 namespace kernwright {
 namespace {
 
-constexpr Type kType = Type::KERNWRIGHT_TYPE, kResult = Type::KERNWRIGHT_RESULT;
-constexpr int kSize = kType == Type::kFloat32 ? 4 : 2, kResultSize = kResult == Type::kFloat32 ? 4 : 2;
-constexpr int kWidestVector = 16 / kSize, kMiddleVector = 4 / kSize;
+constexpr int kMiddleVector = 4 / kSize;
 
 template <Type kOf, int kVector>
 __device__ __forceinline__ void round_to(float (&values)[kVector]) {
@@ -180,24 +184,31 @@ Kernel kernel_of(const Variant& v) {
   return modulate<1, kTokensOfNarrow, Streams::kBoth>;
 }
 
-cudaError_t launch_here(const Problem& p, int device, cudaStream_t stream) {
-  cudaError_t error = cudaSuccess;
-  const Variant v = choose_variant(p, multiprocessors_of(device, &error));
-  if (error != cudaSuccess) return error;
+cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
+  if (v.flat.pair >= 0) {
+    Flat own = flat_of(p, v.flat.is_ragged);
+    void* arguments[] = {&own};
+    const dim3 grid((own.whole + kThreadsOfFlat - 1) / kThreadsOfFlat, static_cast<unsigned>(p.batches));
+    return cudaLaunchKernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), arguments, 0, stream);
+  }
   const int64_t blocks = blocks_of(p, v);
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;  // over 5 * 10^11 elements: no GPU holds them
   const int64_t batches = p.batches < 65535 ? p.batches : 65535;  // a grid's limit; a block goes on with the next
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(batches));
   Problem copy = p;
   void* arguments[] = {&copy};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel_of(v)), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
+  return cudaLaunchKernel(kernel_of(v), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
 }
 
 }  // namespace
 
 // 0, or CUDA's number for what went wrong.
 int launch(const Problem& p, int device, void* stream) {
-  return on_device(device, [&] { return launch_here(p, device, static_cast<cudaStream_t>(stream)); });
+  return on_device(device, [&] {
+    cudaError_t error = cudaSuccess;
+    const Variant v = choose_variant(p, multiprocessors_of(device, &error));
+    return error == cudaSuccess ? launch_here(p, v, static_cast<cudaStream_t>(stream)) : error;
+  });
 }
 
 const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }

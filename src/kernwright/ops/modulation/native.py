@@ -18,7 +18,7 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
 
 _HERE = Path(__file__).parent
-_FILES = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
+_FILES = ("cuda_host.cc", "cuda_kernel.cu", "flat.cuh", "flat.h", "arguments.h", "problem.h", "variant.h")
 _DTYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 _WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 

@@ -4,6 +4,10 @@
 
 #pragma once
 
+#include <sstream>
+#include <string>
+
+#include "flat.h"
 #include "problem.h"
 
 namespace kernwright {
@@ -19,6 +23,7 @@ constexpr int kBlocksToShare = 2;
 enum class Streams { kNone, kShift, kBoth };
 
 struct Variant {
+  FlatVariant flat;  // if one of its pairs fits, nothing below is looked at
   int vector = 1;  // elements of x a load: 16 bytes where the width and every row's start allow it
   int tokens = 1;  // a thread works on at once
   Streams streams = Streams::kBoth;
@@ -46,12 +51,14 @@ inline int64_t blocks_of(const Problem& p, const Variant& v) {
   return ceil_of(p.width / v.vector, v.lanes) * ceil_of(p.tokens, static_cast<int64_t>(v.rows) * v.tokens);
 }
 
-// What is compiled: vectors of 16 bytes for each kind of streams, with one token a thread or several; narrower ones (4
+// What is compiled for tokens that lie apart, and for numbers and mixed dtypes: vectors of 16 bytes for each kind of streams, with one token a thread or several; narrower ones (4
 // bytes, or one element), which read all anew, with several.
-inline Variant choose_variant(const Problem& p, int multiprocessors) {
+inline Variant choose_variant(const Problem& p, int multiprocessors, int64_t bytes_to_stream = kBytesToStream) {
   const int widest = static_cast<int>(16 / bytes_of(p.type)), middle = static_cast<int>(4 / bytes_of(p.type));
   Variant own;
   own.vector = takes_vector(p, widest) ? widest : takes_vector(p, middle) ? middle : 1;
+  own.flat = choose_flat(p, own.vector == widest, bytes_to_stream);
+  if (own.flat.pair >= 0) return own;
   const int64_t vectors = p.width / own.vector;
   if (vectors <= 32) {
     own.lanes = 1;
@@ -69,6 +76,21 @@ inline Variant choose_variant(const Problem& p, int multiprocessors) {
   own.tokens = kTokensOfWide;
   if (blocks_of(p, own) * p.batches < static_cast<int64_t>(kBlocksToShare) * multiprocessors) own.tokens = 1;
   return own;
+}
+
+// ---- in words -------------------------------------------------------------------------------------------------------
+
+inline std::string described(const Problem& p, const Variant& v) {
+  static const char* const kStreams[] = {"nothing", "shift", "both"};
+  std::ostringstream out;
+  if (v.flat.pair >= 0) {
+    out << described(p, v.flat);
+  } else {
+    out << "tiled: vector " << v.vector << ", " << v.tokens << " tokens a thread, streams "
+        << kStreams[static_cast<int>(v.streams)] << ", " << v.lanes << " x " << v.rows << " threads";
+  }
+  if (p.batches > 1) out << ", " << p.batches << " batches";
+  return out.str();
 }
 
 }  // namespace kernwright

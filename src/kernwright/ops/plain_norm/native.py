@@ -1,4 +1,5 @@
-"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind own checks."""
+"""The native kernels of the family: those of norm_modulation, compiled without a modulation, behind own checks; for RMS
+norms of narrow rows an own one."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ _SHARED = (
     *(Path(shared.__file__).with_name(name) for name in ("cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")),
     *CUDA_HEADERS,
 )
+_OWN = tuple(_HERE / name for name in ("norm_host.cc", "narrow_rows.cu", "narrow_rows.h", "rows.h"))
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 
@@ -29,7 +31,7 @@ _TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: 
 def cuda_library(dtype: torch.dtype) -> Library:
     """One a dtype, for both norms: which of them it is costs a kernel one branch that all threads agree on."""
     macros = (("KERNWRIGHT_TYPE", _TYPES[dtype]), ("KERNWRIGHT_RESIDUAL", "0"), ("KERNWRIGHT_MODULATED", "0"))
-    return Library(f"plain_norm_{_DTYPES[dtype]}", (_HERE / "norm_host.cc", _HERE / "rows.h", *_SHARED), macros)
+    return Library(f"plain_norm_{_DTYPES[dtype]}", (*_OWN, *_SHARED), macros)
 
 
 def libraries(target: Target) -> list[Library]:

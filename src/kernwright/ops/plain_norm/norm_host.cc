@@ -1,17 +1,20 @@
 // layer_norm and rms_norm of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
-// stream. The kernels are those of norm_scale_shift, compiled without a modulation: see cuda_kernel.cu, whose contract,
-// bytes a token (2 D s for D elements of s bytes) and measured shares of a copy's bandwidth are theirs.
+// stream. RMS norms of narrow rows are narrow_rows.cu's. All other kernels are those of norm_scale_shift, compiled without a
+// modulation: see cuda_kernel.cu, whose contract, bytes a token (2 D s for D elements of s bytes) and measured shares of a
+// copy's bandwidth are theirs.
 
 #include <tvm/ffi/extra/c_env_api.h>
 
 #include <sstream>
 
+#include "narrow_rows.h"
 #include "rows.h"
 #include "variant.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, const Variant& v, int device, void* stream);
+int launch_narrow(const NarrowRows& rows, const NarrowVariant& v, int device, void* stream);
 const char* error_text(int error);
 
 namespace {
@@ -24,7 +27,10 @@ bool run(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, 
   const DLDevice device = x.device();
   void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
   rows.each([&](const Problem& own) {
-    if (const int error = launch(own, choose_variant(own), device.device_id, stream))
+    const NarrowVariant narrow = choose_narrow(own);
+    const int error = narrow.vectors > 0 ? launch_narrow(narrow_rows_of(own), narrow, device.device_id, stream)
+                                         : launch(own, choose_variant(own), device.device_id, stream);
+    if (error)
       TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
   });
   return true;
@@ -39,16 +45,25 @@ bool rms_norm(ffi::TensorView x, MaybeTensor weight, double eps, ffi::TensorView
 }
 
 // What a call would launch, in words, a line each; of tensors on any device, since nothing is launched.
-ffi::String variant(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, ffi::TensorView y) {
+ffi::String variants(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, ffi::TensorView y) {
   Problem problem;
-  Rows rows = read_norm_rows(&problem, x.device().device_type, x, weight, bias, false, 0.0, y);
+  Rows rows = read_norm_rows(&problem, x.device().device_type, x, weight, bias, is_rms, 0.0, y);
   if (!rows.takes()) return "none";
   std::ostringstream out;
   rows.each([&](const Problem& own) {
+    const NarrowVariant narrow = choose_narrow(own);
     out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << " "
-        << described(own, choose_variant(own));
+        << (narrow.vectors > 0 ? described(narrow) : described(own, choose_variant(own)));
   });
   return out.str();
+}
+
+ffi::String variant(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, ffi::TensorView y) {
+  return variants(x, weight, bias, false, y);
+}
+
+ffi::String rms_variant(ffi::TensorView x, MaybeTensor weight, ffi::TensorView y) {
+  return variants(x, weight, {}, true, y);
 }
 
 }  // namespace
@@ -57,3 +72,4 @@ ffi::String variant(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, ffi
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(layer_norm, kernwright::layer_norm);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_norm, kernwright::rms_norm);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_variant, kernwright::rms_variant);

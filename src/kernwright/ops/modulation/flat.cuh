@@ -1,0 +1,309 @@
+// Kernels for tokens that lie one behind the other: a thread has one vector of 16 bytes of the run, wherever in a token it
+// lies, and all that it needs is asked for before any of it is looked at. cuda_kernel.cu includes this, and says what it
+// promises; flat.h says when it runs.
+//
+// Where all numbers have x's dtype, and that is half as wide, two are computed at once. That rounds as the chain does, which
+// computes in float32 and rounds then: a product of two such numbers is exact in float32, and a sum, rounded to 24 bits and
+// then to 11 or 8, is the same as rounded once, since 24 >= 2 * 11 + 2.
+
+#pragma once
+
+#include <iterator>
+
+#include "elements.cuh"
+#include "flat.h"
+
+namespace kernwright {
+namespace {
+
+constexpr Type kType = Type::KERNWRIGHT_TYPE, kResult = Type::KERNWRIGHT_RESULT;
+constexpr int kSize = kType == Type::kFloat32 ? 4 : 2, kResultSize = kResult == Type::kFloat32 ? 4 : 2;
+constexpr int kWidestVector = 16 / kSize;
+
+template <int kPair>
+constexpr Pair pair_of() {
+  if constexpr (kType != kResult) return kWideningPairs[kPair];
+  else if constexpr (kType == Type::kFloat32) return kFloatPairs[kPair];
+  else return kHalfPairs[kPair];
+}
+constexpr int kPairs = static_cast<int>(kType != kResult           ? std::size(kWideningPairs)
+                                        : kType == Type::kFloat32 ? std::size(kFloatPairs)
+                                                                  : std::size(kHalfPairs));
+
+// Of one pair, and of one kind, as device code may read them.
+template <int kPair>
+struct Modulations {
+  static constexpr Kind kScale = pair_of<kPair>().scale, kShift = pair_of<kPair>().shift;
+  static constexpr bool kRoundsProduct = pair_of<kPair>().rounds_product;
+};
+
+template <Kind kKind>
+struct Source {
+  static constexpr bool kIsThere = kKind != Kind::kNone;
+  static constexpr bool kIsFloat = is_float(kKind), kIsRow = is_row(kKind), kIsStepped = is_stepped(kKind);
+  static constexpr Type kType = kIsFloat ? Type::kFloat32 : Type::KERNWRIGHT_TYPE;
+  static constexpr int kBytes = kType == Type::kFloat32 ? 4 : 2;  // an element
+};
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+// What nobody will ask for again soon: no place in the first-level cache, and first to leave the second-level one.
+__device__ __forceinline__ uint4 load_passing(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint4 four;
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+               : "l"(from), "l"(policy));
+  return four;
+#else
+  const Raw<16> raw = load_raw<16, true>(from);
+  return make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]);
+#endif
+}
+
+template <int kBytes, bool kStreaming>
+__device__ __forceinline__ Raw<kBytes> load_stream(const void* from) {
+  if constexpr (kStreaming) {
+    Raw<kBytes> raw;
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      const uint4 four = load_passing(static_cast<const uint4*>(from) + i);
+      raw.words[4 * i] = four.x, raw.words[4 * i + 1] = four.y;
+      raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
+    }
+    return raw;
+  } else {
+    return load_raw<kBytes, true>(from);
+  }
+}
+
+template <bool kStreaming, int kBytes>
+__device__ __forceinline__ void store_stream(void* to, const Raw<kBytes>& raw) {
+  if constexpr (kStreaming) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      const uint32_t* four = raw.words + 4 * i;
+      __stcs(static_cast<uint4*>(to) + i, make_uint4(four[0], four[1], four[2], four[3]));
+    }
+  } else {
+    store_raw(to, raw);
+  }
+}
+
+// 16 bytes of a row from any of its channels on; behind its last one the row begins again.
+template <int kBytes>
+__device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t from, uint32_t width) {
+  constexpr uint32_t kCount = 16 / kBytes;
+  Raw<16> raw;
+  if (from + kCount > width) {
+    raw = Raw<16>{};
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const uint32_t at = from + i < width ? from + i : from + i - width;
+      const uint32_t one = load_raw<kBytes, false>(static_cast<const char*>(row) + at * kBytes).words[0];
+      raw.words[i * kBytes / 4] |= one << (i * kBytes % 4 * 8);
+    }
+    return raw;
+  }
+  // Of the two whole vectors that it lies in; the second may not be there where the first is all of it.
+  const uintptr_t at = reinterpret_cast<uintptr_t>(row) + from * kBytes;
+  const uint32_t phase = static_cast<uint32_t>(at & 15);
+  const uint4* whole = reinterpret_cast<const uint4*>(at - phase);
+  const uint4 first = __ldg(whole), second = phase ? __ldg(whole + 1) : make_uint4(0, 0, 0, 0);
+  uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+  if (phase & 8) {
+#pragma unroll
+    for (int i = 0; i < 6; ++i) words[i] = words[i + 2];
+  }
+  if (phase & 4) {
+#pragma unroll
+    for (int i = 0; i < 5; ++i) words[i] = words[i + 1];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    raw.words[i] = kBytes == 4 ? words[i] : __funnelshift_r(words[i], words[i + 1], (phase & 2) * 8);
+  return raw;
+}
+
+// As many elements as a vector of x has.
+template <int kBytes>
+__device__ __forceinline__ Raw<kWidestVector * kBytes> gathered(const void* row, uint32_t from, uint32_t width) {
+  Raw<kWidestVector * kBytes> raw;
+#pragma unroll
+  for (int i = 0; i < kWidestVector * kBytes / 16; ++i) {
+    const uint32_t at = from + i * (16 / kBytes);
+    const Raw<16> part = gathered_vector<kBytes>(row, at < width ? at : at - width, width);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) raw.words[4 * i + j] = part.words[j];
+  }
+  return raw;
+}
+
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+// Two numbers at once, in x's dtype. `_rn`: no compiler fuses these.
+__device__ __forceinline__ uint32_t two_products(uint32_t a, uint32_t b) {
+  if constexpr (kType == Type::kBFloat16) {
+    const __nv_bfloat162 of =
+        __hmul2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  } else {
+    const __half2 of = __hmul2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  }
+}
+
+__device__ __forceinline__ uint32_t two_sums(uint32_t a, uint32_t b) {
+  if constexpr (kType == Type::kBFloat16) {
+    const __nv_bfloat162 of =
+        __hadd2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  } else {
+    const __half2 of = __hadd2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  }
+}
+
+template <Kind kKind, int kCount>
+using PieceOf = RawOf<Source<kKind>::kType, kCount>;
+
+// x * (constant + scale) + shift, of kCount elements.
+template <int kPair, int kCount>
+__device__ __forceinline__ RawOf<kResult, kCount> modulated(const Flat& f, const RawOf<kType, kCount>& x,
+                                                            PieceOf<Modulations<kPair>::kScale, kCount> scale,
+                                                            const PieceOf<Modulations<kPair>::kShift, kCount>& shift) {
+  using Scale = Source<Modulations<kPair>::kScale>;
+  using Shift = Source<Modulations<kPair>::kShift>;
+  constexpr bool kRoundsProduct = Modulations<kPair>::kRoundsProduct;
+  constexpr bool kHasHalfScale = Scale::kIsThere && kSize == 2 && !Scale::kIsFloat;
+  constexpr bool kHalfProduct = !Scale::kIsThere || (kHasHalfScale && kRoundsProduct);
+  constexpr bool kHalfSum = kSize == 2 && kResult == kType && kHalfProduct && !Shift::kIsFloat;
+  constexpr int kWords = (kCount + 1) / 2;  // of halves
+  static_assert(kHasHalfScale || !kRoundsProduct);
+
+  if constexpr (kHasHalfScale) {
+    const uint32_t constant = f.half_constant * 0x10001u;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) scale.words[i] = two_sums(scale.words[i], constant);
+  }
+  RawOf<kType, kCount> product = x;
+  if constexpr (kHasHalfScale && kHalfProduct) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) product.words[i] = two_products(x.words[i], scale.words[i]);
+  }
+  if constexpr (kHalfSum) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) product.words[i] = two_sums(product.words[i], shift.words[i]);
+    return product;
+  } else {
+    float values[kCount], others[kCount];
+    widen<kType, kCount>(product, values);
+    if constexpr (!kHalfProduct) {
+      widen<Scale::kType, kCount>(scale, others);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if constexpr (!kHasHalfScale) others[i] = __fadd_rn(others[i], f.constant);
+        values[i] = __fmul_rn(values[i], others[i]);
+      }
+    }
+    widen<Shift::kType, kCount>(shift, others);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = __fadd_rn(values[i], others[i]);
+    return narrow_to<kResult, kCount>(values);
+  }
+}
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+// A place in a batch: an element of the run, and where that lies in its token.
+struct Place {
+  uint64_t element;
+  uint32_t token, column;
+};
+
+template <Kind kKind>
+__device__ __forceinline__ int64_t offset_of(const Place& at, int64_t step) {
+  if constexpr (Source<kKind>::kIsStepped) return at.token * step + at.column;
+  else if constexpr (Source<kKind>::kIsRow) return at.column;
+  else return static_cast<int64_t>(at.element);
+}
+
+template <Kind kKind, bool kRagged, bool kStreaming>
+__device__ __forceinline__ PieceOf<kKind, kWidestVector> load_piece(const Flat& f, const char* data, const Place& at,
+                                                                   int64_t step) {
+  constexpr int kBytes = Source<kKind>::kBytes;
+  if constexpr (kKind == Kind::kNone) return {};
+  else if constexpr (Source<kKind>::kIsRow && kRagged) return gathered<kBytes>(data, at.column, f.a_token);
+  else if constexpr (Source<kKind>::kIsRow) return load_ahead<kWidestVector * kBytes>(data + at.column * uint64_t{kBytes});
+  else return load_stream<kWidestVector * kBytes, kStreaming>(data + offset_of<kKind>(at, step) * kBytes);
+}
+
+template <Kind kKind>
+__device__ __forceinline__ PieceOf<kKind, 1> load_one(const char* data, const Place& at) {
+  constexpr int kBytes = Source<kKind>::kBytes;
+  if constexpr (kKind == Kind::kNone) return {};
+  else return load_raw<kBytes, false>(data + offset_of<kKind>(at, 0) * kBytes);
+}
+
+__device__ __forceinline__ uint32_t tokens_before(const Flat& f, uint32_t place) {
+  return (__umulhi(place, f.magic) + place) >> f.digits;
+}
+
+template <int kPair, bool kRagged, bool kStreaming>
+__global__ void __launch_bounds__(kThreadsOfFlat) flat(const __grid_constant__ Flat f) {
+  constexpr Kind kScale = Modulations<kPair>::kScale, kShift = Modulations<kPair>::kShift;
+  using Scale = Source<kScale>;
+  using Shift = Source<kShift>;
+  constexpr bool kAsksForTokens = Scale::kIsRow || Shift::kIsRow || Scale::kIsStepped || Shift::kIsStepped;
+  const char *x = static_cast<const char*>(f.x), *scale = static_cast<const char*>(f.scale);
+  const char* shift = static_cast<const char*>(f.shift);
+  char* y = static_cast<char*>(f.y);
+  if (const int64_t batch = blockIdx.y) {  // a call of one batch reads none of its steps
+    x += batch * f.x_batch * kSize;
+    y += batch * f.y_batch * kResultSize;
+    scale += batch * f.scale_batch * Scale::kBytes;
+    shift += batch * f.shift_batch * Shift::kBytes;
+  }
+  const uint32_t vector = blockIdx.x * kThreadsOfFlat + threadIdx.x;
+  if (vector < f.whole) {
+    Place at{static_cast<uint64_t>(vector) * kWidestVector, 0, 0};
+    const Raw<16> own = load_stream<16, kStreaming>(x + at.element * kSize);
+    if constexpr (kAsksForTokens && kRagged) {
+      at.token = tokens_before(f, vector * kWidestVector);
+      at.column = vector * kWidestVector - at.token * f.a_token;
+    } else if constexpr (kAsksForTokens) {
+      at.token = tokens_before(f, vector);
+      at.column = (vector - at.token * f.a_token) * kWidestVector;
+    }
+    const auto scales = load_piece<kScale, kRagged, kStreaming>(f, scale, at, f.scale_token);
+    const auto shifts = load_piece<kShift, kRagged, kStreaming>(f, shift, at, f.shift_token);
+    store_stream<kStreaming>(y + at.element * kResultSize, modulated<kPair, kWidestVector>(f, own, scales, shifts));
+  }
+  if constexpr (kRagged) {
+    if (blockIdx.x == 0 && threadIdx.x < f.rest) {
+      Place at{static_cast<uint64_t>(f.whole) * kWidestVector + threadIdx.x, 0, 0};
+      at.column = static_cast<uint32_t>(at.element) % f.a_token;
+      const auto own = load_raw<kSize, false>(x + at.element * kSize);
+      const auto one = modulated<kPair, 1>(f, own, load_one<kScale>(scale, at), load_one<kShift>(shift, at));
+      store_raw(y + at.element * kResultSize, one);
+    }
+  }
+}
+
+using FlatKernel = void (*)(Flat);
+
+template <int kPair = 0>
+FlatKernel flat_kernel_of(const FlatVariant& v) {
+  if (v.pair == kPair) {
+    if constexpr (can_be_ragged(pair_of<kPair>()))
+      if (v.is_ragged) return flat<kPair, true, true>;
+    return v.is_streaming ? flat<kPair, false, true> : flat<kPair, false, false>;
+  }
+  if constexpr (kPair + 1 < kPairs) return flat_kernel_of<kPair + 1>(v);
+  else return nullptr;
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,206 @@
+// Flat: a problem whose tokens lie one behind the other, so that a batch of them is one run of vectors of 16 bytes,
+// whatever their width is; and which of the kernels for such runs takes it.
+//
+// Policy apart from mechanism, as in variant.h, which asks here first.
+
+#pragma once
+
+#include <cstring>
+#include <string>
+
+#include "problem.h"
+
+namespace kernwright {
+
+// One vector a thread: what hides latency here is many threads, and few registers let them be there. 256 threads a block
+// are as fast; two or four vectors a thread are at most as fast, and for few tokens slower.
+constexpr int kThreadsOfFlat = 128;
+
+// From so many bytes of output on, what a call reads and writes leaves the second-level cache first (195 tokens 3072 wide:
+// 2.3 us, otherwise 2.5); of less there is nothing to gain (47 tokens and a residual: 1.97 us, otherwise 1.89). A test has
+// another size, so that small calls come by every kernel.
+constexpr int64_t kBytesToStream = 384 << 10;
+
+// What a thread reads of a modulation: its row for the thread's channels, or its own vector, in x's dtype or in float32.
+enum class Kind {
+  kNone,
+  kRow,           // one for all tokens of a batch
+  kDense,         // as the tokens lie
+  kStepped,       // one for each token, however far apart
+  kFloatRow,      // beside a narrower x
+  kFloatStepped,
+};
+
+struct Pair {
+  Kind scale, shift;
+  bool rounds_product;  // to x's dtype
+};
+
+// What is compiled, in an order of preference: the first that fits is the one.
+constexpr Pair kHalfPairs[] = {
+    {Kind::kNone, Kind::kDense, false},
+    {Kind::kNone, Kind::kRow, false},
+    {Kind::kDense, Kind::kDense, true},
+    {Kind::kRow, Kind::kDense, true},
+    {Kind::kRow, Kind::kRow, true},
+    {Kind::kStepped, Kind::kStepped, true},
+    {Kind::kFloatRow, Kind::kDense, false},
+    {Kind::kFloatRow, Kind::kFloatRow, false},
+    {Kind::kFloatStepped, Kind::kDense, false},
+    {Kind::kFloatStepped, Kind::kFloatStepped, false},
+    {Kind::kDense, Kind::kDense, false},
+    {Kind::kRow, Kind::kDense, false},
+};
+constexpr Pair kFloatPairs[] = {
+    {Kind::kNone, Kind::kDense, false},
+    {Kind::kNone, Kind::kRow, false},
+    {Kind::kDense, Kind::kDense, false},
+    {Kind::kRow, Kind::kDense, false},
+    {Kind::kRow, Kind::kRow, false},
+    {Kind::kStepped, Kind::kStepped, false},
+};
+// A float32 residual beside a narrower update.
+constexpr Pair kWideningPairs[] = {
+    {Kind::kRow, Kind::kFloatStepped, true},
+    {Kind::kFloatRow, Kind::kFloatStepped, false},
+    {Kind::kFloatStepped, Kind::kFloatStepped, false},
+};
+
+struct Pairs {
+  const Pair* first;
+  int count;
+};
+
+inline Pairs pairs_of(Type type, Type result) {
+  auto all = [](const auto& pairs) { return Pairs{pairs, static_cast<int>(sizeof(pairs) / sizeof(pairs[0]))}; };
+  return type != result ? all(kWideningPairs) : type == Type::kFloat32 ? all(kFloatPairs) : all(kHalfPairs);
+}
+
+constexpr bool is_float(Kind kind) { return kind == Kind::kFloatRow || kind == Kind::kFloatStepped; }
+constexpr bool is_row(Kind kind) { return kind == Kind::kRow || kind == Kind::kFloatRow; }
+constexpr bool is_stepped(Kind kind) { return kind == Kind::kStepped || kind == Kind::kFloatStepped; }
+
+// Rows that start anywhere are gathered; what is stepped would have to be, for each token anew.
+constexpr bool can_be_ragged(const Pair& pair) { return !is_stepped(pair.scale) && !is_stepped(pair.shift); }
+
+struct FlatVariant {
+  int pair = -1;           // of the table; -1: none fits
+  bool is_ragged = false;  // a vector may have the end of a token and the start of the next one in it
+  bool is_streaming = false;
+};
+
+// What a kernel gets. What calls of one batch and one half-width dtype read stands in the first 48 bytes: a GPU fetches its
+// arguments a line at a time.
+struct Flat {
+  const void* x;
+  void* y;
+  const void *scale, *shift;
+  uint32_t whole;          // vectors of a batch
+  uint32_t a_token;        // vectors of a token, or its elements if it is ragged: what `magic` divides by
+  uint32_t magic;
+  uint16_t digits;
+  uint16_t half_constant;  // as below, in x's dtype where that is half as wide
+  float constant;          // that scale has added: -0 changes no number
+  uint32_t rest;           // elements of a batch behind its last whole vector
+  int64_t x_batch, y_batch, scale_batch, shift_batch, scale_token, shift_token;
+};
+
+// ---- what is chosen -------------------------------------------------------------------------------------------------
+
+inline bool lies_dense(const Problem& p, int64_t token_step) { return p.tokens == 1 || token_step == p.width; }
+
+inline bool is_of(Kind kind, const Modulation& of, const Problem& p) {
+  if (kind == Kind::kNone || of.data == nullptr) return kind == Kind::kNone && of.data == nullptr;
+  if (of.type != (is_float(kind) ? Type::kFloat32 : p.type) || of.channel_step != 1 || of.tokens_per_row != 1)
+    return false;
+  if (is_row(kind)) return of.token_step == 0;
+  return kind == Kind::kDense ? lies_dense(p, of.token_step) : p.tokens == 1 || of.token_step != 0;
+}
+
+// To nearest even; of what float16 cannot hold as a normal number nothing is said.
+inline uint16_t half_of(Type type, float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (type == Type::kBFloat16) return static_cast<uint16_t>(bits >> 16);
+  if ((bits << 1) == 0) return static_cast<uint16_t>(bits >> 16);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | (((bits >> 13) & 0x3ffffu) - ((127 - 15) << 10)));
+}
+
+// Whether a constant is the same in a narrower dtype, so that arithmetic in that dtype rounds as the chain does.
+inline bool is_held(Type type, float value) {
+  if (type == Type::kFloat32 || value == 0.f) return true;
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if (type == Type::kBFloat16) return (bits & 0xffffu) == 0;
+  const int exponent = static_cast<int>(bits >> 23 & 0xffu) - 127;
+  return (bits & 0x1fffu) == 0 && exponent >= -14 && exponent <= 15;
+}
+
+inline bool starts_on_vectors(const Problem& p, const void* data, int64_t batch_step, Type type) {
+  return is_aligned(data, p.batches == 1 ? 0 : batch_step, 0, type, 16);
+}
+
+// `takes_vectors`: every row starts on 16 bytes, and ends there.
+inline FlatVariant choose_flat(const Problem& p, bool takes_vectors, int64_t bytes_to_stream) {
+  FlatVariant own;
+  const int64_t vector = 16 / bytes_of(p.type), elements = p.tokens * p.width;
+  constexpr int64_t kMostBatches = 65535;  // a grid's y
+  const bool fits = p.batches <= kMostBatches && elements / vector < INT32_MAX;
+  if (!fits || !lies_dense(p, p.x.token_step) || !lies_dense(p, p.y.token_step)) return own;
+  if (p.is_scale_cast || p.is_shift_cast) return own;
+  own.is_ragged = !takes_vectors;
+  if (own.is_ragged) {
+    if (elements > INT32_MAX) return own;  // what is divided to find a channel has 32 bits
+    if (p.width < vector) return own;      // a vector would have the ends of several tokens in it
+    if (!starts_on_vectors(p, p.x.data, p.x.batch_step, p.type)) return own;
+    if (!starts_on_vectors(p, p.y.data, p.y.batch_step, p.result)) return own;
+  }
+  own.is_streaming = own.is_ragged || p.batches * elements * bytes_of(p.result) >= bytes_to_stream;
+  const Pairs pairs = pairs_of(p.type, p.result);
+  for (int i = 0; i < pairs.count; ++i) {
+    const Pair& pair = pairs.first[i];
+    if (pair.rounds_product != p.is_product_rounded || !is_of(pair.scale, p.scale, p) || !is_of(pair.shift, p.shift, p))
+      continue;
+    if (!is_float(pair.scale) && p.adds_constant && !is_held(p.type, p.constant)) continue;
+    if (own.is_ragged) {
+      auto starts = [&](Kind kind, const Modulation& of) {
+        return kind != Kind::kDense || starts_on_vectors(p, of.data, of.batch_step, of.type);
+      };
+      if (!can_be_ragged(pair) || !starts(pair.scale, p.scale) || !starts(pair.shift, p.shift)) continue;
+    }
+    own.pair = i;
+    break;
+  }
+  return own;
+}
+
+inline Flat flat_of(const Problem& p, bool is_ragged) {
+  const int64_t vector = 16 / bytes_of(p.type), elements = p.tokens * p.width;
+  Flat own{p.x.data, p.y.data, p.scale.data, p.shift.data};
+  own.whole = static_cast<uint32_t>(elements / vector);
+  own.rest = static_cast<uint32_t>(elements % vector);
+  own.a_token = static_cast<uint32_t>(is_ragged ? p.width : p.width / vector);
+  // n / a_token is (n * magic / 2^32 + n) / 2^digits for each n below 2^31.
+  while (uint64_t{1} << own.digits < own.a_token) ++own.digits;
+  const uint64_t above = (uint64_t{1} << own.digits) - own.a_token;
+  own.magic = static_cast<uint32_t>((above << 32) / own.a_token + 1);
+  own.constant = p.adds_constant ? p.constant : -0.f;
+  own.half_constant = half_of(p.type, own.constant);
+  own.x_batch = p.x.batch_step;
+  own.y_batch = p.y.batch_step;
+  own.scale_batch = p.scale.batch_step, own.scale_token = p.scale.token_step;
+  own.shift_batch = p.shift.batch_step, own.shift_token = p.shift.token_step;
+  return own;
+}
+
+// ---- in words -------------------------------------------------------------------------------------------------------
+
+inline std::string described(const Problem& p, const FlatVariant& v) {
+  static const char* const kKinds[] = {"none", "row", "dense", "stepped", "float row", "float stepped"};
+  const Pair& pair = pairs_of(p.type, p.result).first[v.pair];
+  auto word = [](Kind kind) { return std::string(kKinds[static_cast<int>(kind)]); };
+  return "flat: scale " + word(pair.scale) + ", shift " + word(pair.shift) + (pair.rounds_product ? ", rounded" : "") +
+         (v.is_ragged ? ", ragged" : v.is_streaming ? ", streaming" : "");
+}
+
+}  // namespace kernwright
