@@ -8,13 +8,14 @@ channel step); what a call does not have is None, and the kernel is compiled wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops.configurations import HELD as HELD
-from kernwright.ops.configurations import Configuration, of_tokens
+from kernwright.ops.configurations import of_tokens
 from kernwright.ops.modulation_layout import layout
 from kernwright.runtime.tuning import chosen
 
@@ -31,7 +32,7 @@ class Shape:
     warps: int
     held_whole: bool
 
-    @property
+    @cached_property
     def options(self) -> dict[str, int | bool]:
         """As kernels call them."""
         return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
@@ -40,16 +41,19 @@ class Shape:
 def shape_of(op: str, x: Tensor) -> Shape:
     """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
     width = x.shape[-1]
-    return _shape(chosen(op, width, x.numel(), x.element_size(), x.device), width)
+    own = chosen(op, width, x.numel(), x.element_size(), x.device)
+    return _shape(own.rows, own.block, own.warps, width)
 
 
 def shape_for(width: int) -> Shape:
     """The default."""
-    return _shape(of_tokens(width), width)
+    own = of_tokens(width)
+    return _shape(own.rows, own.block, own.warps, width)
 
 
-def _shape(own: Configuration, width: int) -> Shape:
-    return Shape(own.rows, own.block, own.warps, own.block >= width)
+@lru_cache(maxsize=4096)  # a launch is short of time, and to make one takes as long as to look it up
+def _shape(rows: int, block: int, warps: int, width: int) -> Shape:
+    return Shape(rows, block, warps, block >= width)
 
 
 def steps(tensor: Tensor) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.configurations import Configuration
+from kernwright.ops.configurations import Configuration, power_of_two
 from kernwright.ops.modulation.arguments import folded, result_like
 from kernwright.ops.modulation_layout import ModulationLayout, layout
 from kernwright.ops.triton_tokens import steps
@@ -83,7 +83,7 @@ def tile_of(op: str, x: Tensor, sizes: tuple[int, int, int]) -> Configuration:
     """As for any kernel over tokens, but for rows that no token would be in."""
     batches, tokens, width = sizes
     own = chosen(op, width, batches * tokens * width, x.element_size(), x.device)
-    fewer = triton.next_power_of_2(tokens)
+    fewer = power_of_two(tokens)
     return own if own.rows <= fewer else Configuration(fewer, own.block, own.warps)
 
 
