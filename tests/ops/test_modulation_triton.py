@@ -31,9 +31,9 @@ def test_every_case_has_the_chains_bits(name: str, outcomes: dict[str, str | Non
 @pytest.mark.parametrize("tokens", [1, 19, 8424])
 @pytest.mark.parametrize("width", [1, 16, 17, 512, 3072, 3073, 4608, 65536, 70001])
 def test_a_tile_is_whole_where_it_can_be(width: int, tokens: int) -> None:
-    from kernwright.ops.modulation.triton_kernel import TILE, shape_for
+    from kernwright.ops.configurations import FEW, TILE, of_tiles
 
-    shape = shape_for(tokens, width, tokens * width)
+    shape = of_tiles(width, tokens * width < FEW)
     assert shape.rows * shape.block <= TILE
     assert shape.rows & (shape.rows - 1) == 0 and shape.block & (shape.block - 1) == 0
     assert shape.block <= max(16, 2 * width - 1)

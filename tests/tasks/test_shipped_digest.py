@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernwright.runtime.tuning import Entry, Place, Table
 from kernwright.tasks import shipped
 from kernwright.tasks.digest import code_text
 from kernwright.tasks.shipped import Shipped
@@ -47,6 +48,17 @@ def test_what_a_change_makes_stale(package: Path, file: str, added: str, changes
     path = package / file
     path.write_text(f"{path.read_text()}\n{added}\n")
     assert tuple(a != b for a, b in zip(before, digests(), strict=True)) == changes
+
+
+def test_a_configuration_counts_for_its_ops_and_what_was_measured_does_not(package: Path) -> None:
+    def ship(us: float, rows: int = 2) -> tuple[str, ...]:
+        entry = Entry(op="rms_norm", width=96, element_bytes=2, tokens="few", rows=rows, block=128, warps=4, us=us)
+        Table(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")
+        return digests()
+
+    before, measured = digests(), ship(1.0)
+    assert [a != b for a, b in zip(before, measured, strict=True)] == [False, True, False]
+    assert ship(2.0) == measured != ship(2.0, rows=4)
 
 
 def test_a_new_file_of_the_family_counts(package: Path) -> None:

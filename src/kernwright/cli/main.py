@@ -19,6 +19,7 @@ from kernwright.cli.report import report
 from kernwright.cli.results import results
 from kernwright.cli.sanitize import sanitize
 from kernwright.cli.sweep import sweep
+from kernwright.cli.tune import tune
 from kernwright.errors import KernwrightError
 
 # The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
@@ -39,6 +40,7 @@ app.command("build")(build)
 app.command("exploits")(exploits)
 app.command("explain")(explain)
 app.command("sweep")(sweep)
+app.command("tune")(tune)
 app.command("results")(results)
 app.command("sanitize")(sanitize)
 app.add_typer(task.app, name="task")

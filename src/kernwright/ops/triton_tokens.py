@@ -8,14 +8,16 @@ channel step); what a call does not have is None, and the kernel is compiled wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.configurations import HELD as HELD
+from kernwright.ops.configurations import of_tokens
 from kernwright.ops.modulation_layout import layout
-
-HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
+from kernwright.runtime.tuning import chosen
 
 Tokens = tuple[Tensor, int, int] | None
 Rows = tuple[Tensor, int, int, int, int] | None
@@ -30,20 +32,28 @@ class Shape:
     warps: int
     held_whole: bool
 
-    @property
+    @cached_property
     def options(self) -> dict[str, int | bool]:
         """As kernels call them."""
         return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
 
 
+def shape_of(op: str, x: Tensor) -> Shape:
+    """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
+    width = x.shape[-1]
+    own = chosen(op, width, x.numel(), x.element_size(), x.device)
+    return _shape(own.rows, own.block, own.warps, width)
+
+
 def shape_for(width: int) -> Shape:
-    """A table rather than a search: a memory-bound kernel has one good shape a width, and a search costs seconds."""
-    block = triton.next_power_of_2(max(width, 16))
-    if block > HELD:
-        return Shape(1, 4096, 8, False)
-    if block <= 512:  # small tokens: several a program, so that each thread has some 8 values
-        return Shape(max(1, 1024 // block), block, 4, True)
-    return Shape(1, block, {1024: 4, 2048: 4, 4096: 8, 8192: 16}.get(block, 16), True)
+    """The default."""
+    own = of_tokens(width)
+    return _shape(own.rows, own.block, own.warps, width)
+
+
+@lru_cache(maxsize=4096)  # a launch is short of time, and to make one takes as long as to look it up
+def _shape(rows: int, block: int, warps: int, width: int) -> Shape:
+    return Shape(rows, block, warps, block >= width)
 
 
 def steps(tensor: Tensor) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
+from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
@@ -39,9 +40,11 @@ class Answer:
 
     implementation: Implementation
     refusal: str | None
+    configured: Found | None = None
 
     def __str__(self) -> str:
-        return f"{self.implementation}: {self.refusal or 'takes it'}"
+        how = f", {self.configured}" if self.configured and not self.refusal else ""
+        return f"{self.implementation}: {self.refusal or 'takes it'}{how}"
 
 
 @dataclass(frozen=True)
@@ -168,9 +171,15 @@ class Dispatcher:
         call = Call.of(self.op, arguments, named)
         self.check(call)
         wanted = preferred()
-        answers = tuple(Answer(own, own.refusal(call, contract)) for own in self.implementations)
+        answers = tuple(
+            Answer(own, own.refusal(call, contract), self._configured(own, call)) for own in self.implementations
+        )
         fit = (a.implementation for a in answers if a.refusal is None and wanted in (None, a.implementation.backend))
         return Explanation(self.op.name, next(fit, None), wanted, answers)
+
+    def _configured(self, own: Implementation, call: Call) -> Found | None:
+        """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
+        return configured(call) if (own.backend, own.contract) == ("triton", self.op.contract) else None
 
     def _fell_back(self, call: Call, refusals: Sequence[Answer]) -> None:
         if not refusals:

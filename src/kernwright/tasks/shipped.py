@@ -12,6 +12,7 @@ from typing import ClassVar
 import kernwright
 from kernwright.ops import FAMILIES
 from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.tuning import shipped_configurations
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.digest import code_digest
 from kernwright.tasks.task import Task
@@ -20,6 +21,7 @@ SHIPPED = "kernwright"
 PACKAGE = Path(kernwright.__file__).resolve().parent
 # What a call runs through before it meets its family: the public lookup, and headers that no import names.
 ON_EVERY_WAY = ("runtime/catalog.py", "ops/native")
+TABLES = "ops/tuned"
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,12 @@ class Shipped:
     @cached_property
     def sources(self) -> dict[str, bytes]:
         """By path in the package: the families' folders, kernels and host code, and all of `ops` and `runtime` that
-        they import."""
+        they import; and the configurations that these ops' Triton kernels ship with, wherever those were measured."""
         families = {FAMILIES[op] for op in self.ops}
         roots = [PACKAGE / "ops" / family for family in families] + [PACKAGE / part for part in ON_EVERY_WAY]
-        return {path.relative_to(PACKAGE).as_posix(): path.read_bytes() for path in sorted(_reached(roots))}
+        found = {path.relative_to(PACKAGE).as_posix(): path.read_bytes() for path in sorted(_reached(roots))}
+        measured = shipped_configurations(self.ops, PACKAGE / TABLES)
+        return {**found, TABLES: measured.encode()} if measured else found
 
     @cached_property
     def digest(self) -> str:

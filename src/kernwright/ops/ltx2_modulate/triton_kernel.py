@@ -28,7 +28,7 @@ from kernwright.ops.triton_tokens import (
     read,
     row_start,
     rows_of,
-    shape_for,
+    shape_of,
     streamed_statistics,
     token_start,
     tokens_of,
@@ -146,8 +146,8 @@ def _launch(
     if x.numel() == 0:
         return
     width, tokens = x.shape[-1], x.shape[-2]
-    rows, shape = x.numel() // width, shape_for(width)
     first, second = [*modulations, None][:2]
+    rows, shape = x.numel() // width, shape_of("dual_modulate" if second else "rms_modulate", x)
     to = (tokens_of(outputs[0]), tokens_of(outputs[1] if second else None))
     given = (tokens_of(x), first, second, *to, rows, tokens, width, eps)
     with torch.cuda.device_of(x):

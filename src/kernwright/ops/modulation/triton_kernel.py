@@ -11,20 +11,18 @@ tokens 4096 wide (187 us); 0.83 for an odd width (3073).
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.configurations import Configuration, power_of_two
 from kernwright.ops.modulation.arguments import folded, result_like
 from kernwright.ops.modulation_layout import ModulationLayout, layout
 from kernwright.ops.triton_tokens import steps
+from kernwright.runtime.tuning import chosen
 
-TILE, SMALL_TILE = 4096, 1024  # elements a program of four warps: 32 a thread, or 8 where there are few
-FEW = 2**20  # elements, below which more programs are better than longer ones
-OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
+OPTIONS = {"enable_fp_fusion": False}
 
 
 @triton.jit
@@ -81,23 +79,12 @@ def modulate(
     tl.store(y + batch * y_batch + token * y_token + column, value.to(y.dtype.element_ty), there & inside)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A program's tile: tokens and channels."""
-
-    rows: int
-    block: int
-
-
-def shape_for(tokens: int, width: int, elements: int) -> Shape:
-    """A table rather than a search: a memory-bound kernel has few good shapes, and a search costs seconds."""
-    tile = SMALL_TILE if elements < FEW else TILE
-    block = min(triton.next_power_of_2(max(width, 16)), 1024)
-    while block > 256 and width % block:  # no program with a rest, if that can be had without short loads
-        block //= 2
-    if width % block:
-        block = min(triton.next_power_of_2(max(width, 16)), 1024)
-    return Shape(max(1, min(tile // block, triton.next_power_of_2(tokens))), block)
+def tile_of(op: str, x: Tensor, sizes: tuple[int, int, int]) -> Configuration:
+    """As for any kernel over tokens, but for rows that no token would be in."""
+    batches, tokens, width = sizes
+    own = chosen(op, width, batches * tokens * width, x.element_size(), x.device)
+    fewer = power_of_two(tokens)
+    return own if own.rows <= fewer else Configuration(fewer, own.block, own.warps)
 
 
 def _launch(
@@ -109,7 +96,8 @@ def _launch(
     batches, tokens, width = sizes
     if batches * tokens * width == 0:
         return
-    shape = shape_for(tokens, width, batches * tokens * width)
+    op = "broadcast_add" if scale is None else "residual_gate" if constant is None else "scale_shift"
+    shape = tile_of(op, x, sizes)
     is_half = x.dtype != torch.float32 and not rounds_once
     number = is_half and scale is not None and scale.ndim == 0
     rounds = is_half and scale is not None and (scale.ndim == 0 or scale.dtype == x.dtype)
@@ -124,7 +112,7 @@ def _launch(
             SCALE_SHARED=scale_rows.token_step == 0, SHIFT_SHARED=shift_rows.token_step == 0,
             ROUND_PRODUCT=rounds, CAST_SCALE=number and scale is not None and scale.dtype != x.dtype,
             CAST_SHIFT=rounds and shift.ndim == 0 and shift.dtype != x.dtype,
-            ROWS=shape.rows, BLOCK=shape.block, **OPTIONS,
+            ROWS=shape.rows, BLOCK=shape.block, num_warps=shape.warps, **OPTIONS,
         )  # fmt: skip
 
 

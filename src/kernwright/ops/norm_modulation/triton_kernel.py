@@ -27,7 +27,7 @@ from kernwright.ops.triton_tokens import (
     read,
     row_start,
     rows_of,
-    shape_for,
+    shape_of,
     streamed_statistics,
     token_start,
     tokens_of,
@@ -137,7 +137,8 @@ def launch(
     if x.numel() == 0:
         return
     width, tokens = x.shape[-1], x.shape[-2]
-    rows, shape = x.numel() // width, shape_for(width)
+    op = f"{'' if residual is None else 'residual_'}norm_scale_shift{'' if second is None else '_select'}"
+    rows, shape = x.numel() // width, shape_of(op, x)
     choice: tuple[Any, ...] = (None,) * 5
     if second is not None:
         *sets, index = second

@@ -25,7 +25,7 @@ from kernwright.ops.triton_tokens import (
     read,
     row_start,
     rows_of,
-    shape_for,
+    shape_of,
     streamed_statistics,
     token_start,
     tokens_of,
@@ -122,7 +122,8 @@ def _launch(
     if x.numel() == 0:
         return
     width, tokens = x.shape[-1], x.shape[-2]
-    rows, shape = x.numel() // width, shape_for(width)
+    op = "norm_tanh_mul_add" if scale2 is None else "norm_tanh_mul_add_norm_scale"
+    rows, shape = x.numel() // width, shape_of(op, x)
     with torch.cuda.device_of(x):
         gated_norm[(triton.cdiv(rows, shape.rows),)](
             tokens_of(x), rows_of(scale, x), rows_of(shift, x), weight, bias, rows_of(scale2, x), weight2, bias2,

@@ -19,7 +19,7 @@ from kernwright.ops.triton_tokens import (
     affine,
     held_statistics,
     places,
-    shape_for,
+    shape_of,
     streamed_statistics,
     token_start,
     tokens_of,
@@ -58,7 +58,7 @@ def norm_rows(
 
 def _launch(x: Tensor, weight: Tensor | None, bias: Tensor | None, rms: bool, eps: float, y: Tensor) -> None:
     width = x.shape[-1]
-    shape = shape_for(width)
+    shape = shape_of("rms_norm" if rms else "layer_norm", x)
     with torch.cuda.device_of(x):
         for own, to in batches(x, y):
             rows = own.shape[0] * own.shape[1]

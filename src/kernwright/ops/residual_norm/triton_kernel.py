@@ -26,7 +26,7 @@ from kernwright.ops.triton_tokens import (
     affine,
     held_statistics,
     places,
-    shape_for,
+    shape_of,
     streamed_statistics,
     token_start,
     tokens_of,
@@ -92,7 +92,7 @@ def launch(
 ) -> None:  # fmt: skip
     """`y` and `total` may be x and residual themselves."""
     width = x.shape[-1]
-    shape = shape_for(width)
+    shape = shape_of("add_norm", x)
     numbers = None if row_scale is None else row_scale[..., None]
     members = (x, numbers, second, residual, total, y)
     with torch.cuda.device_of(x):

@@ -1,0 +1,243 @@
+"""Trial: configurations of one Triton kernel on one row. Each must give what the reference gives before it is timed.
+
+Times are medians of rounds in which every configuration has its turn, by replay of a CUDA graph over as many sets of
+inputs as exceed the cache several times. The fastest of many is fast by luck too, so it meets the default once more,
+alone, and takes its place only if it is faster by GAIN there.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from kernwright.errors import KernwrightError
+from kernwright.judge.contract import Expected, compare
+from kernwright.judge.inputs import draw_inputs
+from kernwright.ops.configurations import Configuration, Situation
+from kernwright.ops.definition import Op
+from kernwright.runtime.call import Call
+from kernwright.runtime.catalog import dispatcher
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.tuning import Entry, trying
+from kernwright.tasks.task import Task
+from kernwright.tasks.tensor import ConcreteTensor
+from kernwright.tasks.workload import Workload
+
+GAIN = 0.02  # less is noise
+ROUNDS, LAST_ROUNDS = 5, 11
+CACHES, MOST_SETS = 3, 512  # sets of inputs exceed the cache so many times, unless they are tiny
+LEAST_SECONDS = 0.0015  # of one turn
+Side = TypeVar("Side")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A situation, and the row that it is measured on."""
+
+    situation: Situation
+    task: Task
+    row: Workload
+
+
+@dataclass
+class Outcome:
+    """What came of a work: an entry, or why there is none; and configurations that failed, with the reason."""
+
+    work: Work
+    entry: Entry | None = None
+    problem: str = ""
+    failed: dict[Configuration, str] = field(default_factory=dict)
+
+
+def triton_of(op: Op) -> Implementation | None:
+    """The implementation that configurations are for."""
+    own = dispatcher(op.name).implementations
+    return next((each for each in own if (each.backend, each.contract) == ("triton", op.contract)), None)
+
+
+def placed(spec: ConcreteTensor, device: torch.device, values: Tensor | None = None) -> Tensor:
+    """A tensor as a row has it, strides and all. Without values it is zeros: what a call can take, whatever it is."""
+    size = spec.span_bytes // spec.item_bytes
+    base = torch.zeros(size, dtype=getattr(torch, spec.torch_dtype_name), device=device)
+    if values is not None:
+        once = [slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides]  # what is expanded lies once
+        sizes = [1 if stride == 0 else size for size, stride in zip(spec.shape, spec.strides, strict=True)]
+        base.as_strided(sizes, spec.strides).copy_(values[tuple(once)])
+    return base.as_strided(spec.shape, spec.strides)
+
+
+def call_of(row: Workload, tensors: dict[str, Tensor]) -> Call:
+    return Call.of(dispatcher(row.op).op, (), {**tensors, **row.scalars})
+
+
+def blank_call(row: Workload, device: torch.device) -> Call:
+    return call_of(row, {name: placed(spec, device) for name, spec in row.concrete_inputs().items()})
+
+
+class Trial:
+    """Of one work on one device."""
+
+    def __init__(self, work: Work, device: torch.device) -> None:
+        self.work, self.device, self.row = work, device, work.row
+        self.op = work.task.op_of(work.row)
+        own = triton_of(self.op)
+        assert own is not None  # such works alone are made
+        self._own = own
+        generator = torch.Generator(device).manual_seed(0)
+
+        def noise(spec: ConcreteTensor) -> Tensor:
+            return torch.randn(spec.shape, generator=generator, device=device)
+
+        drawn = draw_inputs(self.op, self.row, "normal", noise, generator)
+        specs = self.row.concrete_inputs()
+        self._drawn = {name: placed(specs[name], device, values) for name, values in drawn.items()}
+        if why := own.refusal(call_of(self.row, self._drawn)):
+            raise KernwrightError(f"{self.op.name} cannot run: {why}", "see kernwright explain")
+
+    @cached_property
+    def _expected(self) -> list[Expected]:
+        own = {parameter.name: self._drawn.get(parameter.name) for parameter in self.op.tensor_parameters}
+        pairs = zip(self.op.oracle(own, self.row.scalars), self.op.call(own, self.row.scalars), strict=True)
+        return [Expected.of(oracle, eager) for oracle, eager in pairs]
+
+    @cached_property
+    def _sets(self) -> list[tuple[list[Any], dict[str, Any], tuple[Tensor, ...]]]:
+        """Tensors, scalars and outputs of as many calls as it takes to find none of them in the cache."""
+        cache = torch.cuda.get_device_properties(self.device).L2_cache_size if self.device.type == "cuda" else 0
+        moved = self.row.fewest_bytes()
+        count = min(MOST_SETS, 1 + CACHES * cache // moved)
+        specs = self.row.concrete_inputs()
+        made = []
+        for _ in range(count):
+            own = {name: placed(specs[name], self.device, values) for name, values in self._drawn.items()}
+            tensors, scalars = call_of(self.row, own).parts
+            outputs = tuple(torch.empty_like(each.eager) for each in self._expected)
+            made.append((tensors, scalars, outputs))
+        return made
+
+    def _call(self, given: tuple[list[Any], dict[str, Any], tuple[Tensor, ...]]) -> None:
+        tensors, scalars, outputs = given
+        self._own.function(*tensors, **scalars, out=outputs[0] if len(outputs) == 1 else outputs)
+
+    def problem(self, configuration: Configuration) -> str | None:
+        """What is wrong with a configuration's results."""
+        given = self._sets[0]
+        for output in given[2]:
+            output.fill_(float("nan"))  # what is not written shows
+        try:
+            with trying(configuration):
+                self._call(given)
+        except Exception as error:  # a compiler's, of any kind: this configuration is out, the others are not
+            return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        for name, output, expected in zip(self.op.outputs, given[2], self._expected, strict=True):
+            tolerance = self.work.task.tolerance_for(self.row.outputs[name].dtype)
+            if found := compare(output, expected, self._own.contract, tolerance).problem:
+                return f"{name}: {found}"
+        return None
+
+    def clock(self, configuration: Configuration) -> Callable[[], float]:
+        def body() -> None:
+            for given in self._sets:
+                self._call(given)
+
+        with trying(configuration):
+            own = clock(body, self.device)
+
+        def seconds() -> float:
+            with trying(configuration):  # for the interpreter, which has no graph
+                return own() / len(self._sets)
+
+        return seconds
+
+    def copy_seconds(self) -> float:
+        """Of a copy that moves as many bytes as the row must."""
+        count, size = len(self._sets), max(1, self.row.fewest_bytes() // 2)
+        buffers = [torch.zeros(size, dtype=torch.uint8, device=self.device) for _ in range(count + 1)]
+
+        def body() -> None:
+            for source, to in zip(buffers[1:], buffers, strict=False):
+                to.copy_(source)
+
+        return medians({"copy": clock(body, self.device)}, self._rounds(ROUNDS))["copy"] / count
+
+    def _rounds(self, wanted: int) -> int:
+        return wanted if self.device.type == "cuda" else 1
+
+    def run(self, candidates: Sequence[Configuration]) -> Outcome:
+        default, outcome = self.work.situation.default, Outcome(self.work)
+        clocks: dict[Configuration, Callable[[], float]] = {}
+        for each in dict.fromkeys([default, *candidates]):
+            if why := self.problem(each):
+                outcome.failed[each] = why
+            else:
+                clocks[each] = self.clock(each)
+        if default not in clocks:
+            outcome.problem = f"the default, {default}, failed: {outcome.failed[default]}"
+            return outcome
+        found = medians(clocks, self._rounds(ROUNDS))
+        best = min(found, key=found.__getitem__)
+        if best != default:
+            found = medians({each: clocks[each] for each in (default, best)}, self._rounds(LAST_ROUNDS))
+            if found[best] > (1 - GAIN) * found[default]:
+                best = default
+        situation, place = self.work.situation, f"{self.work.task.name}/{self.row.id}"
+        outcome.entry = Entry(
+            op=situation.op, width=situation.width, element_bytes=situation.element_bytes,
+            tokens="few" if situation.is_few else "many",
+            rows=best.rows, block=best.block, warps=best.warps,
+            us=_us(found[best]), default_us=_us(found[default]), copy_us=_us(self.copy_seconds()), measured_on=place,
+        )  # fmt: skip
+        return outcome
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 2)
+
+
+def clock(body: Callable[[], None], device: torch.device) -> Callable[[], float]:
+    """Seconds of one go of it, whenever it is asked. On a GPU of a graph's replay, often enough for a clock to tell."""
+    if device.type != "cuda":
+
+        def once() -> float:
+            start = time.perf_counter()
+            body()
+            return time.perf_counter() - start
+
+        return once
+
+    with torch.cuda.device(device):
+        body()  # compiled and loaded before it is captured
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            body()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def replayed(times: int) -> float:
+        with torch.cuda.device(device):
+            start.record()
+            for _ in range(times):
+                graph.replay()
+            end.record()
+            end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3 / times
+
+    replayed(1)
+    times = max(1, int(LEAST_SECONDS / max(replayed(1), 1e-7)))
+    return lambda: replayed(times)
+
+
+def medians(clocks: dict[Side, Callable[[], float]], rounds: int) -> dict[Side, float]:
+    """Every side has its turn in every round: a clock that drifts drifts for all."""
+    found: dict[Side, list[float]] = {side: [] for side in clocks}
+    for _ in range(rounds):
+        for side, own in clocks.items():
+            found[side].append(own())
+    return {side: statistics.median(values) for side, values in found.items()}

@@ -1,0 +1,234 @@
+"""Tuner: a user's table of configurations, filled situation by situation from the rows of tasks.
+
+What was measured is written at once, so that a tuner that was stopped goes on where it was. Compilers take most of the
+time: they run first, side by side, each in a process that launches the kernel once for Triton's own cache; nothing else
+is on the device while times are taken.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import importlib.util
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from kernwright import __version__
+from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
+from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.judge.cuda.nvml import Nvml
+from kernwright.ops.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
+from kernwright.runtime.catalog import dispatcher
+from kernwright.runtime.tuning import Place, Table, forget, is_interpreted, model_of, situation_of, trying, user_file
+from kernwright.tasks.shipped import Shipped
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+MOST_INTERPRETED = 2  # configurations, where they are tried for the procedure's sake
+COMPILERS_SHARE = 0.6  # of the minutes that were given
+
+
+class Bar(Protocol):
+    def phase(self, what: str, steps: int) -> None: ...
+    def step(self, note: str) -> None: ...
+
+
+def candidates(situation: Situation) -> list[Configuration]:
+    """Those worth a try: each thread with 8 to 64 values, which hide the memory's latency and fit its registers."""
+    width, whole = situation.width, power_of_two(max(situation.width, 16))
+    if KERNELS[situation.op] is of_tiles:
+        blocks = [block for block in (2048, 1024, 512, 256) if block <= whole and width % block == 0][:2] or [whole]
+        shapes = [(max(1, 32 * warps * each // block), block, warps)
+                  for block in blocks if block <= 2048 for warps in (4, 8) for each in (8, 16, 32)]  # fmt: skip
+        return _distinct(shapes or [(1, 1024, 4), (2, 1024, 4), (4, 1024, 8)])
+    if whole <= 512:
+        shapes = [(rows, whole, warps) for warps in (1, 2, 4, 8) for rows in (1, 2, 4, 8, 16, 32, 64)]
+        return _distinct(shape for shape in shapes if 4 <= shape[0] * whole // (32 * shape[2]) <= 32)
+    held = [(rows, whole, warps) for rows in (1, 2) for warps in (2, 4, 8, 16, 32) if whole <= HELD]
+    held = [shape for shape in held if 8 <= shape[0] * whole // (32 * shape[2]) <= 64]
+    pieces = [(1, block, warps) for block, warps in ((1024, 4), (2048, 8), (4096, 8), (4096, 16), (8192, 16))]
+    # Pieces with a rest, or beside few others, have nothing to set against reading a token again.
+    pieces = [shape for shape in pieces if whole > HELD or (shape[1] < width and width % shape[1] == 0)]
+    return _distinct([*held, *pieces[: 5 if whole > HELD else 2]])
+
+
+def _distinct(shapes: Iterable[tuple[int, int, int]]) -> list[Configuration]:
+    return list(dict.fromkeys(Configuration(*shape) for shape in shapes))
+
+
+def works_of(tasks: Iterable[Task], pattern: str, ops: Collection[str] = (), widths: Sequence[int] = ()) -> list[Work]:
+    """One row for each situation that they bring: of all that bring it, the one in the middle by what it moves."""
+    found: dict[Situation, list[Work]] = {}
+    for task in tasks:
+        shipped = Shipped.of(task).ops
+        for row in task.select(pattern) if task.has(pattern) else ():
+            op = task.op_of(row)
+            if row.op not in shipped or (ops and row.op not in ops) or op.inplace or triton_of(op) is None:
+                continue
+            for own in _widened(row, op.activations[0], widths) if widths else [row]:
+                asked = situation_of(blank_call(own, torch.device("meta")))
+                if asked is not None:
+                    found.setdefault(asked, []).append(Work(asked, task, own))
+
+    order = sorted(found, key=lambda own: (own.op, own.width, own.element_bytes, own.is_few))
+    return [_middle(found[situation]) for situation in order]
+
+
+def _middle(works: list[Work]) -> Work:
+    return sorted(works, key=lambda work: work.row.fewest_bytes())[(len(works) - 1) // 2]
+
+
+def _widened(row: Workload, first: str, widths: Sequence[int]) -> Iterator[Workload]:
+    """The row at other widths. Strides stay as they were captured, so such a row can be narrower only."""
+    axis = row.inputs[first].shape[-1]
+    for width in widths:
+        if isinstance(axis, str) and axis in row.axes and (width <= row.axes[axis] or not row.has_strided_tensors):
+            yield row.resized({axis: width})
+
+
+def place_of(device: torch.device) -> Place:
+    triton_version = importlib.metadata.version("triton")
+    if device.type != "cuda":
+        return Place(device="Triton's interpreter", torch=torch.__version__, triton=triton_version)
+    properties = torch.cuda.get_device_properties(device)
+    return Place(
+        device=properties.name,
+        capability=f"{properties.major}.{properties.minor}",
+        driver=str(Nvml(properties).identity()["driver"]),
+        torch=torch.__version__,
+        triton=triton_version,
+    )
+
+
+def find_device(name: str) -> torch.device:
+    """Where Triton runs; refuses what it does not run on."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise KernwrightError(f"--device {name}: is no device", "name cuda or cuda:N") from None
+    if importlib.util.find_spec("triton") is None:
+        raise EnvironmentProblem("triton is not installed", "install kernwright[gpu]")
+    if device.type == "cuda" and torch.cuda.is_available() and not is_interpreted():
+        return torch.device("cuda", device.index or 0)
+    if device.type == "cpu" and is_interpreted():
+        return device
+    if device.type == "cpu":
+        raise KernwrightError(
+            "--device cpu: Triton's kernels run on a GPU",
+            "name cuda; TRITON_INTERPRET=1 tries the procedure on a CPU, where times mean nothing",
+        )
+    why = "TRITON_INTERPRET is set" if is_interpreted() else "torch sees no CUDA device"
+    raise EnvironmentProblem(f"--device {name}: {why}", "tune on the GPU that the kernels will run on")
+
+
+class Tuner:
+    """`told` hears what a user should know of: that earlier measurements do not count here, say."""
+
+    def __init__(
+        self, works: Sequence[Work], device: torch.device, minutes: float = 0.0, again: bool = False,
+        told: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        self.device = device
+        self.path: Path = user_file(str(model_of(device)))
+        self.table = self._begun(told)
+        self.works = [work for work in works if again or self.table.entry(work.situation) is None]
+        self._minutes, self._start = minutes, time.monotonic()
+
+    def _begun(self, told: Callable[[str], None]) -> Table:
+        new = Table(place=place_of(self.device), kernwright=__version__, date=str(datetime.date.today()))
+        try:
+            before = Table.read(self.path)
+        except FileNotFoundError:
+            return new
+        except (OSError, ValueError):
+            told(f"{self.path} is no table of this release: it is written anew")
+            return new
+        if before.place != new.place:
+            told(f"{self.path} was measured with another driver, torch or Triton: it is written anew")
+            return new
+        return before.model_copy(update={"date": new.date, "kernwright": new.kernwright})
+
+    def run(self, bar: Bar) -> Iterator[Outcome]:
+        """What there is time for. Whatever is yielded with an entry is in the user's file by then."""
+        ready = self._compiled(bar) if self.device.type == "cuda" else self.works
+        bar.phase("measuring", len(ready))
+        longest = 0.0
+        for work in ready:
+            begun = time.monotonic()
+            if longest > self._left(1.0):
+                return
+            outcome = self._outcome(work)
+            if outcome.entry is not None:
+                self.table = self.table.with_entry(outcome.entry)
+                self.table.write(self.path)
+                forget()
+            bar.step(str(work.situation))
+            longest = max(longest, time.monotonic() - begun)
+            yield outcome
+
+    def _left(self, share: float) -> float:
+        """Seconds until a share of the minutes is over."""
+        return self._start + self._minutes * 60 * share - time.monotonic() if self._minutes else float("inf")
+
+    def _outcome(self, work: Work) -> Outcome:
+        try:
+            own = candidates(work.situation)
+            return Trial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
+        except Exception as error:  # too little memory, say: the other situations are not to suffer for it
+            return Outcome(work, problem=f"{type(error).__name__}: {error}".splitlines()[0])
+        finally:
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _compiled(self, bar: Bar) -> list[Work]:
+        """Works whose configurations were compiled in time; all of them, where that cannot be done ahead."""
+        count = max(1, min(len(os.sched_getaffinity(0)), 16))
+        jobs: dict[Future[None], Work] = {}
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _leave_interrupts)
+        bar.phase("compiling", len(self.works))
+        try:
+            for work in self.works:
+                for each in dict.fromkeys([work.situation.default, *candidates(work.situation)]):
+                    jobs[pool.submit(_compile, work.row, each, str(self.device))] = work
+            open_jobs = {work.situation: 0 for work in self.works}
+            for work in jobs.values():
+                open_jobs[work.situation] += 1
+            waiting = set(jobs)
+            while waiting and self._left(COMPILERS_SHARE) > 0:
+                done, waiting = wait(waiting, timeout=1.0, return_when="FIRST_COMPLETED")
+                for job in done:
+                    job.result()
+                    open_jobs[jobs[job].situation] -= 1
+                    if open_jobs[jobs[job].situation] == 0:
+                        bar.step(str(jobs[job].situation))
+        except BrokenProcessPool:
+            return self.works  # a configuration that its compiler does not survive shows again, and is named
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [work for work in self.works if open_jobs[work.situation] == 0]
+
+
+def _leave_interrupts() -> None:
+    """To the tuner, which ends its compilers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _compile(row: Workload, configuration: Configuration, device: str) -> None:
+    """In a process of its own. What fails here fails in the trial, where it is told."""
+    own = triton_of(dispatcher(row.op).op)
+    assert own is not None
+    try:
+        with trying(configuration), torch.no_grad():
+            tensors, scalars = blank_call(row, torch.device(device)).parts
+            own.function(*tensors, **scalars)
+    except Exception:  # of any compiler
+        return
