@@ -97,10 +97,11 @@ def cuda_cases() -> list[Case]:
         more = {"scale2": scale2, "tokens": 3, "batch": 1, "frames": 1}
         twice = "twice " if scale2 else ""
         found.append(Case(f"{twice}exact 3840", width=3840, weight=BF16, **more))
-        found.append(Case(f"{twice}late 4160", width=4160, **more))
+        found.append(Case(f"{twice}early 4160", width=4160, **more))
         found.append(Case(f"{twice}streamed 16392", width=16392, **more))
         found.append(Case(f"{twice}any 520", width=520, scale=("row", FP32), **more))
         found.append(Case(f"{twice}odd 777", width=777, norm_type="layer", **more))
+        found.append(Case(f"{twice}odd late 4161", width=4161, **more))
         found.append(Case(f"{twice}odd any 777", width=777, weight=FP32, **more))
         wide = more | rms | ({"scale2": ("row", FP32)} if scale2 else {})
         found.append(Case(f"{twice}float late 700", width=700, norm_type="layer", offset=1000.0, **wide))

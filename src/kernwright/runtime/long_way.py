@@ -24,7 +24,11 @@ modes, transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek
 
 
 def any_trains(given: Given) -> bool:
-    return any(tensor is not None and tensor.requires_grad for tensor in given)
+    # A generator of its own would cost as much as all else that a call asks.
+    for tensor in given:  # noqa: SIM110
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
 
 
 def is_without_memory(first: Tensor) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.ernie.implementations import DISPATCHERS
@@ -45,7 +44,7 @@ def ernie_norm_modulate(
         return _norm_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _norm.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y = torch.empty_like(x) if out is None else out
+        y = empty_like(x) if out is None else out
         try:
             if launch(x, weight, scale, shift, eps, y):
                 return y
@@ -74,7 +73,7 @@ def ernie_residual_norm_modulate(
         return _behind_residual_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _behind_residual.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        total, y = (torch.empty_like(residual), torch.empty_like(residual)) if out is None else out
+        total, y = (empty_like(residual), empty_like(residual)) if out is None else out
         try:
             if launch(residual, update, gate, weight, scale, shift, eps, total, y):
                 return total, y
@@ -102,7 +101,7 @@ def ernie_residual_gate(
         return _gate_otherwise.watched(given, {}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _gate.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y = torch.empty_like(residual) if out is None else out
+        y = empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
                 return y

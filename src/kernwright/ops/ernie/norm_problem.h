@@ -24,13 +24,13 @@ struct Problem : Extent {  // its type is that of x and both outputs
 // In an order of preference. What none of them takes is streamed: odd widths with rows of several dtypes, and tokens that are
 // wider.
 constexpr TokenShape kHalfShapes[] = {
-    {Rows::kLate, true, true, 4, 4, 8},  // 4096 wide
+    {Rows::kEarly, true, true, 4, 4, 5},  // 4096 wide
     {Rows::kLate, true, false, 4, 16, 2},
     {Rows::kAny, true, false, 4, 16, 1},
     {Rows::kLate, false, false, 16, 32, 1},
 };
 constexpr TokenShape kHalfResidualShapes[] = {
-    {Rows::kLate, true, true, 2, 8, 4},  // 4096 wide
+    {Rows::kEarly, true, true, 2, 8, 3},  // 4096 wide
     {Rows::kLate, true, false, 4, 16, 2},
     {Rows::kAny, true, false, 4, 16, 1},
     {Rows::kLate, false, false, 8, 32, 1},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
@@ -44,7 +44,7 @@ def rms_modulate(
         return _one_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _one.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y = torch.empty_like(x, dtype=FLOAT32) if out is None else out
+        y = empty_like(x, dtype=FLOAT32) if out is None else out
         try:
             if launch(x, scale, shift, eps, y):
                 return y
@@ -72,7 +72,7 @@ def dual_modulate(
         return _two_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _two.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y0, y1 = (torch.empty_like(x, dtype=FLOAT32), torch.empty_like(x, dtype=FLOAT32)) if out is None else out
+        y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, scale0, shift0, scale1, shift1, eps, y0, y1):
                 return y0, y1
@@ -101,7 +101,7 @@ def dual_modulate_from_table(
         return _from_table_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _from_table.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y0, y1 = (torch.empty_like(x, dtype=FLOAT32), torch.empty_like(x, dtype=FLOAT32)) if out is None else out
+        y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, temb_scale_shift, scale_shift_table, eps, y0, y1):
                 return y0, y1

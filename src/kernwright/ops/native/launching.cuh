@@ -28,6 +28,7 @@ int on_device(int device, const Body& body) {
   if (error == cudaSuccess && before != device) error = cudaSetDevice(device);
   if (error != cudaSuccess) return static_cast<int>(error);
   error = body();
+  if (error != cudaSuccess) cudaGetLastError();  // told here: whoever asks CUDA next is not to be told again
   if (before != device) cudaSetDevice(before);
   return static_cast<int>(error);
 }

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.norm_modulation.arguments import chosen_gate_like
@@ -53,7 +52,7 @@ def norm_scale_shift(
         return _norm_scale_shift_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _plain.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y = torch.empty_like(x) if out is None else out
+        y = empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
                 return y
@@ -89,7 +88,7 @@ def residual_norm_scale_shift(
         return _residual_norm_scale_shift_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _behind_residual.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
+        y, total = (empty_like(x), empty_like(x)) if out is None else out
         try:
             if launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total):
                 return y, total
@@ -127,9 +126,15 @@ def norm_scale_shift_select(
         return _select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _select.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y, gate = (torch.empty_like(x), chosen_gate_like(x, gate0, gate1)) if out is None else out
+        if out is not None:
+            y, gate = out
+        else:
+            alike = gate0.dtype is gate1.dtype is x.dtype
+            y, gate = empty_like(x), empty_like(x) if alike else chosen_gate_like(x, gate0, gate1)
         try:
-            if launch(*given, eps, y, gate):
+            if launch(
+                x, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias, eps, y, gate
+            ):  # fmt: skip
                 return y, gate
         except RuntimeError:
             if not is_without_memory(x):
@@ -167,11 +172,16 @@ def residual_norm_scale_shift_select(
         return _residual_select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _residual_select.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y, total, gate = (
-            (torch.empty_like(x), torch.empty_like(x), chosen_gate_like(x, gate0, gate1)) if out is None else out
-        )
+        if out is not None:
+            y, total, gate = out
+        else:
+            alike = gate0.dtype is gate1.dtype is x.dtype
+            y, total, gate = empty_like(x), empty_like(x), empty_like(x) if alike else chosen_gate_like(x, gate0, gate1)
         try:
-            if launch(*given, eps, y, total, gate):
+            if launch(
+                x, residual, residual_gate, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias,
+                eps, y, total, gate
+            ):  # fmt: skip
                 return y, total, gate
         except RuntimeError:
             if not is_without_memory(x):

@@ -23,15 +23,17 @@ struct Problem : Extent {  // its type is that of x, residual, y and sum
 };
 
 // In an order of preference. What none of them takes is streamed: odd widths with rows of several dtypes, and tokens that are
-// wider. Behind a residual a thread has three times the loads in flight, and two vectors are enough.
+// wider. Behind a residual a thread has three times the loads in flight, and two vectors are enough. Late rows of single
+// elements are waited for one after the other: early ones are better, where there are registers for them.
 constexpr TokenShape kHalfShapes[] = {
-    {Rows::kEarly, true, true, 3, 4, 6},   // 3072 wide
-    {Rows::kLate, true, false, 4, 16, 2},  // up to 16384
+    {Rows::kLate, true, true, 3, 4, 8},      // 3072 wide
+    {Rows::kLate, true, false, 4, 16, 2},    // up to 16384
     {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kEarly, false, false, 8, 16, 2},  // odd, up to 4096
     {Rows::kLate, false, false, 12, 32, 1},
 };
 constexpr TokenShape kHalfResidualShapes[] = {
-    {Rows::kEarly, true, true, 2, 6, 4},   // 3072 wide
+    {Rows::kEarly, true, true, 2, 6, 5},   // 3072 wide
     {Rows::kLate, true, false, 2, 32, 1},  // up to 16384
     {Rows::kAny, true, false, 2, 32, 1},
     {Rows::kLate, false, false, 12, 32, 1},

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.ops.norm_tanh.implementations import DISPATCHERS
@@ -47,9 +46,9 @@ def norm_tanh_mul_add(
         return _once_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _once.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y = torch.empty_like(x) if out is None else out
+        y = empty_like(x) if out is None else out
         try:
-            if launch(*given, norm_type, eps, y):
+            if launch(x, scale, shift, weight, bias, norm_type, eps, y):
                 return y
         except RuntimeError:
             if not is_without_memory(x):
@@ -81,9 +80,9 @@ def norm_tanh_mul_add_norm_scale(
         return _twice_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _twice.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        y, y2 = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
+        y, y2 = (empty_like(x), empty_like(x)) if out is None else out
         try:
-            if launch(*given, norm_type, eps, y, y2):
+            if launch(x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2):
                 return y, y2
         except RuntimeError:
             if not is_without_memory(x):

@@ -16,11 +16,12 @@ struct Problem : Extent {  // its type is that of x and both outputs
 };
 
 // In an order of preference. What none of them takes is streamed: odd widths with rows of several dtypes, and tokens that are
-// wider.
+// wider. Late rows of single elements would be waited for one after the other.
 constexpr TokenShape kHalfShapes[] = {
-    {Rows::kEarly, true, true, 3, 5, 4},   // 3840 wide
-    {Rows::kLate, true, false, 4, 16, 2},  // up to 16384
+    {Rows::kEarly, true, true, 3, 5, 5},     // 3840 wide
+    {Rows::kEarly, true, false, 2, 32, 1},   // up to 16384
     {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kEarly, false, false, 8, 16, 2},  // odd, up to 4096
     {Rows::kLate, false, false, 12, 32, 1},
 };
 constexpr TokenShape kFloatShapes[] = {
