@@ -1,6 +1,6 @@
 """The whole suite in less time than one process takes: what `make test` runs.
 
-    python tests/side_by_side.py [words for pytest]
+    python tests/side_by_side.py [options for pytest, but -m and paths]
 
 Tests of the judge, and others that judge by the clock (marked `slow`), run one after the other and have the machine to
 themselves. The others do so before, in two processes: the ops', most of which compile, and all else. Each process's
@@ -93,6 +93,13 @@ def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
 
 def main() -> int:
     more = sys.argv[1:]
+    if unfit := [word for word in more if word == "-m" or Path(word.partition("::")[0]).exists()]:
+        print(
+            f"{unfit[0]} would undo how tests are parted here\n  remedy: python -m pytest {' '.join(more)}",
+            file=sys.stderr,
+        )
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     try:
         codes = run(TOGETHER, more)
         for part in ALONE:

@@ -26,7 +26,6 @@ from kernwright.judge.linux import PR_SET_DUMPABLE, prctl
 
 PID = struct.Struct("<q")
 ADOPTION_S = 10.0
-NOT_INITIALIZED = 3  # the driver's answer to a question before its cuInit
 
 
 def main() -> None:
@@ -63,7 +62,7 @@ def _has_met_a_gpu() -> bool:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
-    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) != NOT_INITIALIZED
+    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) == 0  # before its cuInit it answers with an error
 
 
 def _bear(message: dict[str, Any], descriptors: list[int], judge: int, channel: Channel) -> int:

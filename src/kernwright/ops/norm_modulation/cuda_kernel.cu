@@ -30,6 +30,7 @@
 
 #include <iterator>
 
+#include "allocation.cuh"
 #include "held.cuh"
 #include "launching.cuh"
 #include "lean.cuh"
@@ -108,7 +109,21 @@ BriefKernel brief_kernel_of(const Variant& v) {
   return v.kind == Kind::kShifted ? shifted_of(v.shape, v.is_gated) : nullptr;
 }
 
+// What a shifted token reads beside its rows must be there.
+bool may_be_shifted(const Problem& p) {
+  for (const Tokens* of : {&p.x, &p.residual})
+    if (!holds_whole_vectors(p, *of)) return false;
+  for (const Modulation* of : {&p.scale, &p.shift, &p.gate, &p.weight, &p.bias})
+    if (!holds_whole_vectors(p, *of)) return false;
+  return true;
+}
+
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
+  if (v.kind == Kind::kShifted && !may_be_shifted(p)) {
+    Thresholds thresholds;
+    thresholds.may_shift = false;
+    return launch_here(p, choose_variant(p, thresholds), stream);
+  }
   constexpr int64_t kMostY = 65535;
   const int64_t tokens = static_cast<int64_t>(v.groups) * v.tokens;
   int64_t blocks = (p.tokens + tokens - 1) / tokens;

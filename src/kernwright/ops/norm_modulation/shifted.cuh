@@ -2,8 +2,8 @@
 // of the same dtype. One token a block.
 //
 // A thread has vectors of 16 bytes as they lie in memory, and stores such: x, residual and outputs must lie alike. Rows of
-// modulation are shifted to them. A vector at either end of a row is read whole, and so are up to 14 bytes beside the row:
-// memory is given out in far larger pieces, so they are there, and nothing looks at them. None are written.
+// modulation are shifted to them. A vector at either end of a row is read whole, and so are up to 14 bytes beside the row,
+// which nothing looks at; the host has seen that they are there (allocation.cuh). None are written.
 
 #pragma once
 

@@ -125,6 +125,7 @@ struct Thresholds {
   // Threads of small tokens beyond what 132 multiprocessors hold at once: two tokens a thread then hide each other's
   // latency (16,384 rows of 128: 4.2 us, one by one 4.4; 1,320 rows: 2.1 and 1.9).
   int64_t threads_to_pair = 200'000;
+  bool may_shift = true;  // whether whole vectors may be read at the ends of rows
 };
 
 enum class Kind {
@@ -311,7 +312,7 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
     own.is_streaming = true;  // which costs small calls nothing (195 tokens 3072 wide: 2.58 us, stored plainly 2.78)
   } else if (own.vector > 1 && !is_small && find_held(p, &own)) {
     own.kind = Kind::kHeld;
-  } else if (own.vector == 1 && !is_small && find_shifted(p, &own)) {
+  } else if (own.vector == 1 && !is_small && thresholds.may_shift && find_shifted(p, &own)) {
     own.kind = Kind::kShifted;
     own.vector = widest;
     own.is_streaming = true;
