@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from kernwright.judge.contract import Expected, compare
+from kernwright.judge.contract import ErrorFigures, Expected, compare
+from kernwright.judge.correctness import NEAR, REDRAWS
 from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.catalog import dispatcher
 from kernwright.tasks.task import Tolerance
@@ -93,10 +95,26 @@ def hold(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
         limit = TOLERANCES[own.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
         if own.numel():
             expected = Expected.of(oracle.cpu(), eager.cpu())
-            finding = compare(own.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
+            tolerance = Tolerance(atol=limit, rtol=limit)
+            finding = compare(own.cpu(), expected, "close", tolerance)
+            if finding.problem and finding.figures.max_error <= NEAR * expected.eager_max:
+                finding = compare(own.cpu(), by_several_draws(case, name, expected, device), "close", tolerance)
             assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
     for name, tensor in tensors.items():
         assert tensor is None or torch.equal(tensor, kept[name]), f"{name} was changed"
+
+
+def by_several_draws(case: Case, name: str, expected: Expected, device: str) -> Expected:
+    """With the eager chain's largest error of several draws, as the judge has it for a near miss: that of a few hundred
+    elements is mostly luck. What all elements are off by together is not, and has no more room."""
+    op = shipped_ops()[case.op]
+    for number in range(REDRAWS):
+        tensors = replace(case, name=f"{case.name} {number}").tensors(device)  # type: ignore[type-var]
+        both = op.oracle(tensors, case.scalars), op.call(tensors, case.scalars)
+        oracle, eager = (results[list(op.outputs).index(name)] for results in both)
+        drawn = Expected.of(oracle.cpu(), eager.cpu())
+        expected = expected.at_least(ErrorFigures(0.0, 0.0, drawn.eager_max, 0.0))
+    return expected
 
 
 def arguments(case: Case, device: str = "cpu") -> list[Tensor | None]:
