@@ -18,6 +18,7 @@ from kernwright.ops.argument_checks import (
     check_width,
 )
 from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.outputs import refuse_expanded
 
 
 def check(call: Call) -> None:
@@ -35,13 +36,7 @@ def check(call: Call) -> None:
     if "norm_type" in call.arguments:
         check_norm_type(call)
     for name in call.op.inplace:
-        check_written(name, call.tensors[name])
-
-
-def check_written(name: str, own: Tensor) -> None:
-    """Rows that lie on top of each other cannot each be written."""
-    if any(size > 1 and step == 0 for size, step in zip(own.shape, own.stride(), strict=True)):
-        raise BadArgument(name, "is expanded, and cannot be written in place", "pass its clone()")
+        refuse_expanded(name, call.tensors[name])
 
 
 def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
