@@ -24,6 +24,7 @@ from kernwright.runtime.preference import Backend, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
+Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -66,15 +67,20 @@ class Explanation:
 class Dispatcher:
     """One op and all ways to run it, best first. The reference is the last, and takes every call that is right at all.
 
-    `check` raises BadArgument for what the op itself cannot take.
+    `check` raises BadArgument for what the op itself cannot take. `spelled` names the op's own arguments for those of
+    its public call, where that takes more.
     """
 
     def __init__(
-        self, op: Op, implementations: Sequence[Implementation] = (), check: Callable[[Call], None] | None = None
+        self,
+        op: Op,
+        implementations: Sequence[Implementation] = (),
+        check: Callable[[Call], None] | None = None,
+        spelled: Spelled | None = None,
     ) -> None:
         self.op = op
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
-        self._check = check
+        self._check, self._spelled = check, spelled
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
         self._latest: tuple[Backend, Launch, tuple[Contract | None, ...]] | None = None
@@ -121,7 +127,7 @@ class Dispatcher:
         else:
             self.check_out(first, tensors, out)
             result = chosen.function(*tensors, **scalars, out=out)
-        if chosen.backend != "torch" and (out is not None or self.op.inplace):
+        if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
             written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
             kept: tuple[Contract | None, ...] = (
@@ -171,6 +177,8 @@ class Dispatcher:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
     def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
+        if self._spelled is not None:
+            arguments, named = self._spelled(arguments, named)
         call = Call.of(self.op, arguments, named)
         self.check(call)
         wanted = preferred()

@@ -51,10 +51,9 @@ def refuse_expanded(name: str, own: Tensor, called: str = "") -> None:
 def written(own: Written) -> Written:
     """What a kernel has written behind torch's back, and torch is told: a gradient may need it as it was.
 
-    Where no gradient is kept it costs more than it is worth.
+    For calls that record gradients: to all others it would be a part of their time.
     """
-    if torch.is_grad_enabled():
-        torch.autograd.graph.increment_version(own)
+    torch.autograd.graph.increment_version(own)
     return own
 
 

@@ -57,7 +57,7 @@ def ernie_norm_modulate(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, weight, scale, shift, eps, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -87,7 +87,7 @@ def ernie_residual_norm_modulate(
         total, y = (empty_like(residual), empty_like(residual)) if out is None else out
         try:
             if launch(residual, update, gate, weight, scale, shift, eps, total, y):
-                return (total, y) if out is None else written((total, y))
+                return (total, y) if out is None or not is_grad_enabled() else written((total, y))
             del total, y
         except MISFITS as misfit:
             if not goes_on(misfit, residual):
@@ -116,7 +116,7 @@ def ernie_residual_gate(
         y = empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, residual):

@@ -57,7 +57,7 @@ def rms_modulate(
         y = empty_like(x, dtype=FLOAT32) if out is None else out
         try:
             if launch(x, scale, shift, eps, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -86,7 +86,7 @@ def dual_modulate(
         y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, scale0, shift0, scale1, shift1, eps, y0, y1):
-                return (y0, y1) if out is None else written((y0, y1))
+                return (y0, y1) if out is None or not is_grad_enabled() else written((y0, y1))
             del y0, y1
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -116,7 +116,7 @@ def dual_modulate_from_table(
         y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, temb_scale_shift, scale_shift_table, eps, y0, y1):
-                return (y0, y1) if out is None else written((y0, y1))
+                return (y0, y1) if out is None or not is_grad_enabled() else written((y0, y1))
             del y0, y1
         except MISFITS as misfit:
             if not goes_on(misfit, x):

@@ -47,7 +47,7 @@ def scale_shift(
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, scale_constant, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -76,7 +76,7 @@ def residual_gate(
         y = torch.empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, residual):
@@ -102,7 +102,7 @@ def broadcast_add(
             # The larger one has the sum's shape, as a rule; where it has not, the foreign function refuses.
             y = torch.empty_like(a if a.numel() >= b.numel() else b) if out is None else out
             if launch(a, b, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, a):

@@ -65,7 +65,7 @@ def norm_scale_shift(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -102,7 +102,7 @@ def residual_norm_scale_shift(
         y, total = (empty_like(x), empty_like(x)) if out is None else out
         try:
             if launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total):
-                return (y, total) if out is None else written((y, total))
+                return (y, total) if out is None or not is_grad_enabled() else written((y, total))
             del y, total
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -147,7 +147,7 @@ def norm_scale_shift_select(
             if launch(
                 x, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias, eps, y, gate
             ):  # fmt: skip
-                return (y, gate) if out is None else written((y, gate))
+                return (y, gate) if out is None or not is_grad_enabled() else written((y, gate))
             del y, gate
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -199,7 +199,7 @@ def residual_norm_scale_shift_select(
                 x, residual, residual_gate, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias,
                 eps, y, total, gate
             ):  # fmt: skip
-                return (y, total, gate) if out is None else written((y, total, gate))
+                return (y, total, gate) if out is None or not is_grad_enabled() else written((y, total, gate))
             del y, total, gate
         except MISFITS as misfit:
             if not goes_on(misfit, x):

@@ -59,7 +59,7 @@ def norm_tanh_mul_add(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
-                return y if out is None else written(y)
+                return y if out is None or not is_grad_enabled() else written(y)
             del y
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -94,7 +94,7 @@ def norm_tanh_mul_add_norm_scale(
         y, y2 = (empty_like(x), empty_like(x)) if out is None else out
         try:
             if launch(x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2):
-                return (y, y2) if out is None else written((y, y2))
+                return (y, y2) if out is None or not is_grad_enabled() else written((y, y2))
             del y, y2
         except MISFITS as misfit:
             if not goes_on(misfit, x):

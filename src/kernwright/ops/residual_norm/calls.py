@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
+from kernwright.ops.residual_norm.arguments import wide_zeros
 from kernwright.ops.residual_norm.implementations import DISPATCHERS
 from kernwright.ops.residual_norm.traced import OPS
 from kernwright.runtime.long_way import (
@@ -51,21 +52,19 @@ def add_norm(
 
     Over the last axis of x. residual and second: x's shape, each in a dtype of its own; row_scale: a number per row of
     x, which it alone is multiplied with; weight and bias: `[D]`, each in a dtype of its own, of either norm. r has the
-    residual's dtype; without a residual x's, or float32 with residual_in_fp32. norm_type: "rms" or "layer". backend:
-    "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out: both tensors, which must
-    not overlap the inputs.
+    residual's dtype; without a residual x's; with residual_in_fp32 float32, or x's where that is wider. norm_type:
+    "rms" or "layer". backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out:
+    both tensors, which must not overlap the inputs.
     """
     if residual is None and residual_in_fp32 and isinstance(x, Tensor):
-        wide = torch.promote_types(x.dtype, torch.float32)
-        residual = x.new_zeros(x.shape[-1:], dtype=wide).expand(x.shape)  # one row, that stays in the cache
+        residual = wide_zeros(x)
     given = (x, residual, weight, bias, second, row_scale)
     if is_compiling() or type(x) is not Tensor or modes():
         scalars = {"norm_type": norm_type, "eps": eps}
         return _add_norm_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _add.latest(backend, contract)
-    is_sum_of_two = (
-        residual is not None and second is None and row_scale is None
-    )  # nothing else is a foreign function's
+    # Nothing else is a foreign function's.
+    is_sum_of_two = residual is not None and second is None and row_scale is None
     if (
         launch is not None
         and is_sum_of_two
@@ -75,7 +74,7 @@ def add_norm(
         y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
         try:
             if launch(x, residual, weight, bias, second, row_scale, norm_type, eps, y, total):
-                return (y, total) if out is None else written((y, total))
+                return (y, total) if out is None or not is_grad_enabled() else written((y, total))
             del y, total
         except MISFITS as misfit:
             if not goes_on(misfit, x):
@@ -106,7 +105,8 @@ def fused_add_rms_norm_(
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
         try:
             if launch(x, residual, weight, eps):
-                written((x, residual))
+                if is_grad_enabled():
+                    written((x, residual))
                 return
         except MISFITS as misfit:
             if not goes_on(misfit, x):
