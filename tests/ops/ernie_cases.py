@@ -74,6 +74,7 @@ def cases() -> list[Case]:
     for width in (1, 7, 129, 4096):
         found += all_three(f"width {width}", width=width, tokens=3, batch=1)
     found += all_three("width 16390", width=16390, tokens=1, batch=2)
+    found += all_three("single tokens", batch=4, tokens=1)
     found += all_three("gaps", gaps=True, width=96)
     found += all_three("gaps odd", gaps=True, width=97, dtype=FP32)
     found += all_three("flat", flat=True, batch=1, gate=("channel", BF16), scale=("flat tokens", BF16))

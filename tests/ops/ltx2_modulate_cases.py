@@ -76,6 +76,8 @@ def cases() -> list[Case]:
         found.append(Case(f"table width {width}", width=width, tokens=3, table=(BF16, BF16)))
     found += both("width 16390", width=16390, tokens=2, batch=1)
     found.append(Case("table width 65536", width=65536, tokens=1, batch=1, table=(BF16, FP32)))
+    found += both("single tokens", batch=4, tokens=1)
+    found.append(Case("table single tokens", batch=4, tokens=1, table=(BF16, BF16)))
     found += both("gaps", gaps=True, width=96, shift=("token", BF16))
     found.append(Case("table gaps odd", gaps=True, width=97, dtype=FP32, table=(BF16, BF16)))
     found.append(Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)))

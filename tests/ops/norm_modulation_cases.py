@@ -92,6 +92,7 @@ def cases() -> list[Case]:
         name = f"some way from zero {width}"
         found += both(name, dtype=FP32, offset=100.0, width=width, tokens=tokens, frames=2, **fine)
     found += both("one token", batch=1, tokens=1, frames=1)
+    found += both("single tokens", batch=4, tokens=1, frames=1, scale=("batch", BF16))
     found += both("many tokens", batch=3, tokens=700, width=40, frames=7, scale=("frame", BF16))
     found += both("no tokens", tokens=0, frames=1, scale=("row", BF16))
     found += both("no batch", batch=0, scale=("channel", BF16), shift=("channel", BF16))

@@ -91,6 +91,8 @@ def cases() -> list[Case]:
         found += both(f"width {width}", width=width, tokens=5, frames=1)
     found += both("width 3072", width=3072, tokens=3, batch=1, frames=1)
     found += both("width 16400", width=16400, tokens=2, batch=1, frames=1)
+    for dtype in (BF16, FP32):
+        found += both(f"single tokens {dtype}", batch=4, tokens=1, frames=1, dtype=dtype, dtypes=(dtype,) * 6)
     found += both("gaps", gaps=True, width=96)
     found += both("gaps odd", gaps=True, width=97, dtype=FP32)
     found.append(Case("far from zero", dtype=FP32, offset=1000.0, width=513, dtypes=(FP32,) * 6))

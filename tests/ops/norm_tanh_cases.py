@@ -81,6 +81,7 @@ def cases() -> list[Case]:
         found += both(f"width {width}", width=width, tokens=3, frames=1, norm_type=("rms", "layer")[number % 2])
     found += both("width 16390", width=16390, tokens=2, batch=1, frames=1, norm_type="layer", weight=BF16)
     found.append(Case("twice width 65536", width=65536, tokens=1, batch=1, frames=1, scale2=("row", BF16)))
+    found += both("single tokens", batch=4, tokens=1, frames=1)
     found += both("gaps", gaps=True, width=96)
     found += both("gaps odd", gaps=True, width=97, dtype=FP32, shift=("token", FP32), norm_type="layer")
     found.append(Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)))

@@ -94,6 +94,7 @@ def cases() -> list[Case]:
     found.append(Case("cut deep", shape=(2, 3, 2, 2, 24), layout="cut"))
     found.append(Case("expanded", shape=(3, 4, 64), layout="expanded"))
     found.append(Case("one row", shape=(96,), weight=BF16))
+    found.append(Case("single rows", "rms", (4, 1, 64), weight=BF16))
     found.append(Case("far from zero", shape=(4, 513), dtype=FP32, offset=1000.0))
     found.append(Case("many small rows", "rms", (1500, 128), weight=BF16))
     found.append(Case("many odd rows", shape=(3, 211, 39), bias=BF16, weight=BF16))

@@ -115,6 +115,8 @@ def cases() -> list[Case]:
         found.append(Case(f"width {width}", bias=BF16, norm_type="layer", **more))
         found.append(Case(f"in place width {width}", in_place=True, **more))
         found.append(Case(f"forms width {width}", residual=FP32, second=BF16, row_scale=BF16, **more))
+    found.append(Case("single tokens", batch=4, tokens=1))
+    found.append(Case("in place single tokens", batch=4, tokens=1, in_place=True))
     for layout in ("flat", "gaps", "turned", "cut"):
         in_place = {"in_place": True, "name": f"in place {'apart' if layout == 'gaps' else layout}"}
         found.append(Case(layout, layout=layout, second=BF16, row_scale=FP32))

@@ -92,6 +92,7 @@ def ran(emulated: Kinds, width: int = 64, **changed: Any) -> str:
         ({"weight": zeros(63)}, r"weight: must be \[64\]"),
         ({"bias": zeros(64)}, "bias: comes only with a weight"),
         ({"gate": zeros(2, 6, 64, dtype=FP32)}, "out: has another dtype than the result"),
+        ({"sum": zeros(2, 1, 64).expand(2, 6, 64)}, "out: is expanded"),
     ],
 )
 def test_a_wrong_argument_is_named(emulated: Kinds, changed: dict[str, Any], named: str) -> None:

@@ -83,7 +83,7 @@ def ran(emulated: Kinds, width: int = 96, **changed: Any) -> str:
         ({"weight2": zeros(95)}, r"weight2: must be \[96\]"),
         ({"bias": zeros(96)}, "bias: an RMS norm has no bias"),
         ({"bias2": zeros(96), "norm_type": "layer"}, "bias2: comes only with a weight2"),
-        ({"norm_type": "batch"}, "norm_type is 'layer' or 'rms', not 'batch'"),
+        ({"norm_type": "batch"}, "norm_type: is 'layer' or 'rms', not 'batch'"),
         ({"y2": zeros(2, 6, 95)}, "out: has another shape than x"),
         ({"shift": zeros(96, dtype=torch.int64)}, "shift: is no floating-point tensor"),
     ],

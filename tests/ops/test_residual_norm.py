@@ -188,3 +188,11 @@ def test_in_place_fakes_and_the_meta_device_are_taken() -> None:
     with FakeTensorMode() as mode:
         ops.fused_add_rms_norm_(mode.from_tensor(x), mode.from_tensor(residual))
     ops.fused_add_rms_norm_(x.to("meta"), residual.to("meta"))
+
+
+def test_an_explanation_takes_what_the_call_takes() -> None:
+    x = zeros(2, 8, dtype=BF16)
+    for given in ((x,), (x, None, zeros(8))):
+        assert kernwright.explain("add_norm", *given, residual_in_fp32=True).answers[-1].refusal is None
+    with pytest.raises(TypeError, match="residual_in_fp32"):
+        kernwright.explain("fused_add_rms_norm_", x, x, residual_in_fp32=True)

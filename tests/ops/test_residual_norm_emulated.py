@@ -61,6 +61,7 @@ def test_a_sum_of_two_dtypes_is_not_for_these_kernels(emulated: Any) -> None:
         ({"weight": torch.zeros(63)}, r"weight: must be \[64\], the width of x"),
         ({"norm_type": "batch"}, "norm_type: is 'layer' or 'rms', not 'batch'"),
         ({"y": torch.zeros(4, 64)}, "out: has another dtype than x"),
+        ({"y": torch.zeros(64, dtype=BF16).expand(4, 64)}, "out: is expanded"),
     ],
 )
 def test_a_wrong_argument_is_named(given: dict[str, Any], named: str, emulated: Any) -> None:

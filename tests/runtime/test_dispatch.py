@@ -229,6 +229,8 @@ def test_wrong_arguments_are_named() -> None:
         dispatch(torch.ones(2), out=torch.ones(3), backend="torch")
     with pytest.raises(BadArgument, match=r"out: has 2 tensor\(s\), twice gives 1"):
         dispatch(torch.ones(2), out=[torch.ones(2)] * 2)
+    with pytest.raises(ValueError, match=r"^out: y is expanded, and cannot be written"):
+        dispatch(torch.ones(2), out=torch.ones(1).expand(2))
     with pytest.raises(TypeError, match="unexpected keyword argument 'factory'"):
         dispatch(torch.ones(2), factory=2.0)
 

@@ -8,7 +8,7 @@ caller's: nothing else is tried behind their back.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.implementation import Implementation, Launch
+from kernwright.runtime.outputs import refuse_expanded, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
+Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -65,15 +67,20 @@ class Explanation:
 class Dispatcher:
     """One op and all ways to run it, best first. The reference is the last, and takes every call that is right at all.
 
-    `check` raises BadArgument for what the op itself cannot take.
+    `check` raises BadArgument for what the op itself cannot take. `spelled` names the op's own arguments for those of
+    its public call, where that takes more.
     """
 
     def __init__(
-        self, op: Op, implementations: Sequence[Implementation] = (), check: Callable[[Call], None] | None = None
+        self,
+        op: Op,
+        implementations: Sequence[Implementation] = (),
+        check: Callable[[Call], None] | None = None,
+        spelled: Spelled | None = None,
     ) -> None:
         self.op = op
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
-        self._check = check
+        self._check, self._spelled = check, spelled
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
         self._latest: tuple[Backend, Launch, tuple[Contract | None, ...]] | None = None
@@ -118,8 +125,10 @@ class Dispatcher:
         if out is None:
             result = chosen.function(*tensors, **scalars)
         else:
-            self._check_out(first, tensors, out)
+            self.check_out(first, tensors, out)
             result = chosen.function(*tensors, **scalars, out=out)
+        if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
+            written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
             kept: tuple[Contract | None, ...] = (
                 (None, "close", "exact") if chosen.contract == "exact" else (None, "close")
@@ -168,6 +177,8 @@ class Dispatcher:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
     def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
+        if self._spelled is not None:
+            arguments, named = self._spelled(arguments, named)
         call = Call.of(self.op, arguments, named)
         self.check(call)
         wanted = preferred()
@@ -194,15 +205,26 @@ class Dispatcher:
             self._told.add(reasons)
             warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=4)
 
-    def _check_out(self, first: Tensor, tensors: Sequence[Tensor | None], out: Out) -> None:
+    def _changed(self, tensors: Sequence[Tensor | None]) -> Iterator[Tensor]:
+        for parameter, tensor in zip(self.op.tensor_parameters, tensors, strict=True):
+            if parameter.name in self.op.inplace and tensor is not None:
+                yield tensor
+
+    def check_out(self, first: Tensor, tensors: Sequence[Tensor | None], out: Out) -> None:
+        """All but dtypes and shapes, which the one that runs holds against its results."""
         given = _listed(out)
         if len(given) != len(self.op.outputs):
             raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
         if _any_trains(tensors):
             raise BadArgument("out", "cannot be written where an input needs a gradient")
-        for name, tensor in zip(self.op.outputs, given, strict=True):
+        for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
+            if not isinstance(tensor, Tensor):
+                raise BadArgument("out", f"{name} is a {type(tensor).__name__}, not a tensor")
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
+            refuse_expanded("out", tensor, name)
+            if any(tensor is other for other in given[:number]):
+                raise BadArgument("out", f"{name} is the tensor of another result, too")
 
 
 def _likeness(
@@ -234,6 +256,13 @@ def _described(tensor: Tensor) -> str:
     return f"{tensor.dtype} {list(tensor.shape)}"
 
 
+def check_results(op: Op, result: Out, out: Out) -> None:
+    """That what was given has the dtypes and shapes of what came out: copying would cast and spread it."""
+    for name, own, given in zip(op.outputs, _listed(result), _listed(out), strict=True):
+        if (own.dtype, own.shape) != (given.dtype, given.shape):
+            raise BadArgument("out", f"{name} is {_described(given)}, not {_described(own)}")
+
+
 def reference_function(op: Op) -> Callable[..., Any]:
     """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
 
@@ -241,10 +270,9 @@ def reference_function(op: Op) -> Callable[..., Any]:
         result = op.reference(*arguments, **scalars)
         if out is None:
             return result
-        for name, own, given in zip(op.outputs, _listed(result), _listed(out), strict=True):
-            if (found := _described(given)) != (wanted := _described(own)):
-                raise BadArgument("out", f"{name} is {found}, not {wanted}")
-            with torch.no_grad():
+        check_results(op, result, out)
+        with torch.no_grad():
+            for own, given in zip(_listed(result), _listed(out), strict=True):
                 given.copy_(own)
         return out
 

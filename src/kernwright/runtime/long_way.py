@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.dispatch import Dispatcher, Out
+from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.preference import Backend
 
 Given = Sequence[Tensor | None]
@@ -25,15 +25,32 @@ modes, transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek
 
 def any_trains(given: Given) -> bool:
     # A generator of its own would cost as much as all else that a call asks.
-    for tensor in given:  # noqa: SIM110
-        if tensor is not None and tensor.requires_grad:
-            return True
+    try:
+        for tensor in given:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    except AttributeError:  # it is no tensor, as whoever looks closer will say
+        return False
     return False
 
 
 def is_without_memory(first: Tensor) -> bool:
     """What no foreign function can be given: found out by its error, since to ask before every call would cost."""
     return first.is_meta or transforms() is not None
+
+
+# What a call on the short way ends in where its arguments are not what they should be, or nowhere.
+MISFITS = (RuntimeError, TypeError, AttributeError)
+
+
+def goes_on(misfit: Exception, first: Tensor) -> bool:
+    """Whether the long way is asked after all. It names an argument that is no tensor."""
+    return not isinstance(misfit, RuntimeError) or is_without_memory(first)
+
+
+def are_outputs(out: Out, count: int) -> bool:
+    """So many in a list or a tuple. A tensor can be unpacked as well, into its parts."""
+    return isinstance(out, (tuple, list)) and len(out) == count
 
 
 class LongWay:
@@ -75,11 +92,20 @@ class LongWay:
         contract: Contract | None,
         out: Out,
     ) -> Any:
-        if is_grad_enabled() and any_trains(given):  # traced as what it is: torch knows its gradient
-            return self._dispatcher.op.reference(*given, **scalars)
+        first, op = given[0], self._dispatcher.op
+        if not isinstance(first, Tensor):  # which the dispatcher says
+            return self._dispatcher.run(given, scalars, backend, contract, out)
+        if out is not None:
+            self._dispatcher.check_out(first, given, out)
+        # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
+        if (is_grad_enabled() and any_trains(given)) or (
+            op.inplace and not is_compiling() and transforms() is not None
+        ):
+            return op.reference(*given, **scalars)
         result = self._traced(*given, *scalars.values(), backend, contract)
         if out is None:
             return result
+        check_results(op, result, out)
         if isinstance(out, Tensor):
             return out.copy_(result)
         return tuple(own.copy_(found) for own, found in zip(out, result, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument
 
+Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
 # Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
 Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
 
@@ -39,6 +40,21 @@ def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) 
         if own.shape[-1] > 1 and own.stride(-1) != 1:
             raise BadArgument("out", f"{name} has a last axis with gaps")
     return outs
+
+
+def refuse_expanded(name: str, own: Tensor, called: str = "") -> None:
+    """Rows that lie on top of each other cannot each be written. `called`: which it is of those that go by the name."""
+    if 0 in own.stride() and any(size > 1 and step == 0 for size, step in zip(own.shape, own.stride(), strict=True)):
+        raise BadArgument(name, f"{called}{' ' * bool(called)}is expanded, and cannot be written", "pass its clone()")
+
+
+def written(own: Written) -> Written:
+    """What a kernel has written behind torch's back, and torch is told: a gradient may need it as it was.
+
+    For calls that record gradients: to all others it would be a part of their time.
+    """
+    torch.autograd.graph.increment_version(own)
+    return own
 
 
 def given_back(outputs: Sequence[Tensor]) -> Any:

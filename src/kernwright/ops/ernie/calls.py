@@ -13,7 +13,17 @@ from torch import Tensor, empty_like
 from kernwright.ops.definition import Contract
 from kernwright.ops.ernie.implementations import DISPATCHERS
 from kernwright.ops.ernie.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import (
+    MISFITS,
+    LongWay,
+    any_trains,
+    are_outputs,
+    goes_on,
+    is_compiling,
+    is_grad_enabled,
+    modes,
+)
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 _norm, _behind_residual, _gate = DISPATCHERS.values()
@@ -47,9 +57,10 @@ def ernie_norm_modulate(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, weight, scale, shift, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _norm_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -72,13 +83,14 @@ def ernie_residual_norm_modulate(
     if is_compiling() or type(residual) is not Tensor or modes():
         return _behind_residual_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _behind_residual.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         total, y = (empty_like(residual), empty_like(residual)) if out is None else out
         try:
             if launch(residual, update, gate, weight, scale, shift, eps, total, y):
-                return total, y
-        except RuntimeError:
-            if not is_without_memory(residual):
+                return (total, y) if out is None or not is_grad_enabled() else written((total, y))
+            del total, y
+        except MISFITS as misfit:
+            if not goes_on(misfit, residual):
                 raise
     return _behind_residual_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -104,8 +116,9 @@ def ernie_residual_gate(
         y = empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(residual):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, residual):
                 raise
     return _gate_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]

@@ -14,7 +14,17 @@ from torch import Tensor, empty_like
 from kernwright.ops.definition import Contract
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
 from kernwright.ops.ltx2_modulate.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import (
+    MISFITS,
+    LongWay,
+    any_trains,
+    are_outputs,
+    goes_on,
+    is_compiling,
+    is_grad_enabled,
+    modes,
+)
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 FLOAT32 = torch.float32
@@ -47,9 +57,10 @@ def rms_modulate(
         y = empty_like(x, dtype=FLOAT32) if out is None else out
         try:
             if launch(x, scale, shift, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _one_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -71,13 +82,14 @@ def dual_modulate(
     if is_compiling() or type(x) is not Tensor or modes():
         return _two_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _two.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, scale0, shift0, scale1, shift1, eps, y0, y1):
-                return y0, y1
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y0, y1) if out is None or not is_grad_enabled() else written((y0, y1))
+            del y0, y1
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _two_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -100,12 +112,13 @@ def dual_modulate_from_table(
     if is_compiling() or type(x) is not Tensor or modes():
         return _from_table_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _from_table.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         y0, y1 = (empty_like(x, dtype=FLOAT32), empty_like(x, dtype=FLOAT32)) if out is None else out
         try:
             if launch(x, temb_scale_shift, scale_shift_table, eps, y0, y1):
-                return y0, y1
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y0, y1) if out is None or not is_grad_enabled() else written((y0, y1))
+            del y0, y1
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _from_table_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

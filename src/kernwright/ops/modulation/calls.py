@@ -12,7 +12,8 @@ from torch import Tensor
 from kernwright.ops.definition import Contract
 from kernwright.ops.modulation.implementations import DISPATCHERS
 from kernwright.ops.modulation.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import MISFITS, LongWay, any_trains, goes_on, is_compiling, is_grad_enabled, modes
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 _scale_shift = DISPATCHERS["scale_shift"]
@@ -46,9 +47,10 @@ def scale_shift(
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, scale_constant, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _scale_shift_otherwise.run(given, {"scale_constant": scale_constant}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -74,9 +76,10 @@ def residual_gate(
         y = torch.empty_like(residual) if out is None else out
         try:
             if launch(residual, update, gate, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(residual):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, residual):
                 raise
     return _residual_gate_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -95,12 +98,13 @@ def broadcast_add(
         return _broadcast_add_otherwise.watched(given, {}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _broadcast_add.latest(backend, contract)
     if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        # The larger one has the sum's shape, as a rule; where it has not, the foreign function refuses.
-        y = torch.empty_like(a if a.numel() >= b.numel() else b) if out is None else out
         try:
+            # The larger one has the sum's shape, as a rule; where it has not, the foreign function refuses.
+            y = torch.empty_like(a if a.numel() >= b.numel() else b) if out is None else out
             if launch(a, b, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(a):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, a):
                 raise
     return _broadcast_add_otherwise.run(given, {}, backend, contract, out)  # type: ignore[no-any-return]

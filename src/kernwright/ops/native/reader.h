@@ -27,6 +27,13 @@ inline bool read_type(DLDataType own, Type* type, const char* name) {
   return false;
 }
 
+// Rows that lie on top of each other cannot each be written.
+inline void refuse_expanded(ffi::TensorView own, const char* name) {
+  for (int axis = 0; axis < own.ndim(); ++axis)
+    if (own.size(axis) > 1 && own.stride(axis) == 0)
+      TVM_FFI_THROW(ValueError) << name << ": is expanded, and cannot be written";
+}
+
 class Reader {
  public:
   // x, whatever the op calls it, gives the sizes that all others are held against: [B, S, D] or [S, D].
@@ -61,6 +68,7 @@ class Reader {
       takes_ = false;  // the reference promotes
       return;
     }
+    if (is_output) refuse_expanded(own, name);
     if (extent_->width > 1 && own.stride(ndim_ - 1) != 1) {
       takes_ = false;
       return;

@@ -13,7 +13,7 @@ namespace kernwright {
 inline bool read_norm(const ffi::String& norm_type, const MaybeTensor& weight, const MaybeTensor& bias) {
   const bool is_rms = norm_type == "rms";
   if (!is_rms && !(norm_type == "layer"))
-    TVM_FFI_THROW(ValueError) << "norm_type is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
+    TVM_FFI_THROW(ValueError) << "norm_type: is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
   if (bias.has_value() && is_rms) TVM_FFI_THROW(ValueError) << "bias: an RMS norm has no bias";
   if (bias.has_value() && !weight.has_value()) TVM_FFI_THROW(ValueError) << "bias: comes only with a weight";
   return is_rms;

@@ -14,7 +14,17 @@ from kernwright.ops.definition import Contract
 from kernwright.ops.norm_modulation.arguments import chosen_gate_like
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS
 from kernwright.ops.norm_modulation.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import (
+    MISFITS,
+    LongWay,
+    any_trains,
+    are_outputs,
+    goes_on,
+    is_compiling,
+    is_grad_enabled,
+    modes,
+)
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 _plain = DISPATCHERS["norm_scale_shift"]
@@ -55,9 +65,10 @@ def norm_scale_shift(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     scalars = {"norm_type": norm_type, "eps": eps}
     return _norm_scale_shift_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
@@ -87,13 +98,14 @@ def residual_norm_scale_shift(
         scalars = {"norm_type": norm_type, "eps": eps}
         return _residual_norm_scale_shift_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _behind_residual.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         y, total = (empty_like(x), empty_like(x)) if out is None else out
         try:
             if launch(x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, total):
-                return y, total
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y, total) if out is None or not is_grad_enabled() else written((y, total))
+            del y, total
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     scalars = {"norm_type": norm_type, "eps": eps}
     return _residual_norm_scale_shift_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
@@ -125,19 +137,20 @@ def norm_scale_shift_select(
     if is_compiling() or type(x) is not Tensor or modes():
         return _select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _select.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        if out is not None:
-            y, gate = out
-        else:
-            alike = gate0.dtype is gate1.dtype is x.dtype
-            y, gate = empty_like(x), empty_like(x) if alike else chosen_gate_like(x, gate0, gate1)
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         try:
+            if out is not None:
+                y, gate = out
+            else:
+                alike = gate0.dtype is gate1.dtype is x.dtype
+                y, gate = empty_like(x), empty_like(x) if alike else chosen_gate_like(x, gate0, gate1)
             if launch(
                 x, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias, eps, y, gate
             ):  # fmt: skip
-                return y, gate
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y, gate) if out is None or not is_grad_enabled() else written((y, gate))
+            del y, gate
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _select_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -171,19 +184,24 @@ def residual_norm_scale_shift_select(
     if is_compiling() or type(x) is not Tensor or modes():
         return _residual_select_otherwise.watched(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
     launch = _residual_select.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
-        if out is not None:
-            y, total, gate = out
-        else:
-            alike = gate0.dtype is gate1.dtype is x.dtype
-            y, total, gate = empty_like(x), empty_like(x), empty_like(x) if alike else chosen_gate_like(x, gate0, gate1)
+    if launch is not None and (out is None or are_outputs(out, 3)) and not (is_grad_enabled() and any_trains(given)):
         try:
+            if out is not None:
+                y, total, gate = out
+            else:
+                alike = gate0.dtype is gate1.dtype is x.dtype
+                y, total, gate = (
+                    empty_like(x),
+                    empty_like(x),
+                    empty_like(x) if alike else chosen_gate_like(x, gate0, gate1),
+                )
             if launch(
                 x, residual, residual_gate, scale0, shift0, gate0, scale1, shift1, gate1, index, weight, bias,
                 eps, y, total, gate
             ):  # fmt: skip
-                return y, total, gate
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y, total, gate) if out is None or not is_grad_enabled() else written((y, total, gate))
+            del y, total, gate
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _residual_select_otherwise.run(given, {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

@@ -122,8 +122,10 @@ struct Family {
       return kRows == Rows::kAny ? row_start(of, batch, token) : batch * of.batch_step + token * of.token_step;
     }
 
-    // Sets have no row for a token; frames, made batches, leave them where they are.
-    __device__ __forceinline__ int64_t row_of_batch(const Modulation& of) const { return batch * of.batch_step; }
+    // Sets have a row for each batch, which is a token where single tokens were folded: else their token_step is 0.
+    __device__ __forceinline__ int64_t row_of_batch(const Modulation& of) const {
+      return batch * of.batch_step + token * of.token_step;
+    }
 
     __device__ __forceinline__ void store_gate(const Loaded& own, int column) const {
       const Modulation& of = p.gate[picked.is_second()];

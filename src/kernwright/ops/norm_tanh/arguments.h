@@ -23,7 +23,7 @@ inline bool read(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::
                  const ffi::String& norm_type, double eps, ffi::TensorView y, MaybeTensor y2) {
   problem->is_rms = norm_type == "rms";
   if (!problem->is_rms && !(norm_type == "layer"))
-    TVM_FFI_THROW(ValueError) << "norm_type is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
+    TVM_FFI_THROW(ValueError) << "norm_type: is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
   refuse_bias(weight, bias, problem->is_rms, "weight", "bias");
   refuse_bias(weight2, bias2, problem->is_rms, "weight2", "bias2");
   problem->eps = static_cast<float>(eps);

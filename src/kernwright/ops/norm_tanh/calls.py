@@ -13,7 +13,17 @@ from torch import Tensor, empty_like
 from kernwright.ops.definition import Contract
 from kernwright.ops.norm_tanh.implementations import DISPATCHERS
 from kernwright.ops.norm_tanh.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import (
+    MISFITS,
+    LongWay,
+    any_trains,
+    are_outputs,
+    goes_on,
+    is_compiling,
+    is_grad_enabled,
+    modes,
+)
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 _once, _twice = DISPATCHERS["norm_tanh_mul_add"], DISPATCHERS["norm_tanh_mul_add_norm_scale"]
@@ -49,9 +59,10 @@ def norm_tanh_mul_add(
         y = empty_like(x) if out is None else out
         try:
             if launch(x, scale, shift, weight, bias, norm_type, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     scalars = {"norm_type": norm_type, "eps": eps}
     return _once_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
@@ -79,13 +90,14 @@ def norm_tanh_mul_add_norm_scale(
         scalars = {"norm_type": norm_type, "eps": eps}
         return _twice_otherwise.watched(given, scalars, backend, contract, out)  # type: ignore[no-any-return]
     launch = _twice.latest(backend, contract)
-    if launch is not None and not (is_grad_enabled() and any_trains(given)):
+    if launch is not None and (out is None or are_outputs(out, 2)) and not (is_grad_enabled() and any_trains(given)):
         y, y2 = (empty_like(x), empty_like(x)) if out is None else out
         try:
             if launch(x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2):
-                return y, y2
-        except RuntimeError:
-            if not is_without_memory(x):
+                return (y, y2) if out is None or not is_grad_enabled() else written((y, y2))
+            del y, y2
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     scalars = {"norm_type": norm_type, "eps": eps}
     return _twice_otherwise.run(given, scalars, backend, contract, out)  # type: ignore[no-any-return]

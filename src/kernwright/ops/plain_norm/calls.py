@@ -12,7 +12,8 @@ from torch import Tensor
 from kernwright.ops.definition import Contract
 from kernwright.ops.plain_norm.implementations import DISPATCHERS
 from kernwright.ops.plain_norm.traced import OPS
-from kernwright.runtime.long_way import LongWay, any_trains, is_compiling, is_grad_enabled, is_without_memory, modes
+from kernwright.runtime.long_way import MISFITS, LongWay, any_trains, goes_on, is_compiling, is_grad_enabled, modes
+from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend
 
 _layer, _rms = DISPATCHERS["layer_norm"], DISPATCHERS["rms_norm"]
@@ -42,9 +43,10 @@ def layer_norm(
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, weight, bias, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _layer_norm_otherwise.run((x, weight, bias), {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]
 
@@ -66,8 +68,9 @@ def rms_norm(
         y = torch.empty_like(x) if out is None else out
         try:
             if launch(x, weight, eps, y):
-                return y
-        except RuntimeError:
-            if not is_without_memory(x):
+                return y if out is None or not is_grad_enabled() else written(y)
+            del y
+        except MISFITS as misfit:
+            if not goes_on(misfit, x):
                 raise
     return _rms_norm_otherwise.run((x, weight), {"eps": eps}, backend, contract, out)  # type: ignore[no-any-return]

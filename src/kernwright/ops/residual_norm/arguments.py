@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from kernwright.ops.argument_checks import (
     check_width,
 )
 from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.outputs import refuse_expanded
 
 
 def check(call: Call) -> None:
@@ -35,13 +37,7 @@ def check(call: Call) -> None:
     if "norm_type" in call.arguments:
         check_norm_type(call)
     for name in call.op.inplace:
-        check_written(name, call.tensors[name])
-
-
-def check_written(name: str, own: Tensor) -> None:
-    """Rows that lie on top of each other cannot each be written."""
-    if any(size > 1 and step == 0 for size, step in zip(own.shape, own.stride(), strict=True)):
-        raise BadArgument(name, "is expanded, and cannot be written in place", "pass its clone()")
+        refuse_expanded(name, call.tensors[name])
 
 
 def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
@@ -50,3 +46,22 @@ def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tupl
     assert x is not None
     total = x.dtype if residual is None else residual.dtype
     return torch.empty_like(x, device=device), torch.empty_like(x, dtype=total, device=device)
+
+
+def wide_zeros(x: Tensor) -> Tensor:
+    """The residual that residual_in_fp32 stands for: one row, that stays in the cache."""
+    return x.new_zeros(x.shape[-1:], dtype=torch.promote_types(x.dtype, torch.float32)).expand(x.shape)
+
+
+def spelled(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """add_norm's arguments without residual_in_fp32, which only the public call has."""
+    named = dict(named)
+    if named.pop("residual_in_fp32", False):
+        x = arguments[0] if arguments else named.get("x")
+        residual = arguments[1] if len(arguments) > 1 else named.get("residual")
+        if residual is None and isinstance(x, Tensor):
+            if len(arguments) > 1:
+                arguments = (x, wide_zeros(x), *arguments[2:])
+            else:
+                named["residual"] = wide_zeros(x)
+    return arguments, named

@@ -11,7 +11,7 @@ from functools import partial
 from kernwright.ops.definition import Op
 from kernwright.ops.plain_norm.implementations import rows_fit
 from kernwright.ops.residual_norm import definition, native
-from kernwright.ops.residual_norm.arguments import check, promise
+from kernwright.ops.residual_norm.arguments import check, promise, spelled
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
@@ -51,4 +51,5 @@ def _implementations(op: Op) -> list[Implementation]:
     ]
 
 
-DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check) for op in OPS}
+SPELLED = {"add_norm": spelled}
+DISPATCHERS = {op.name: Dispatcher(op, _implementations(op), check, SPELLED.get(op.name)) for op in OPS}

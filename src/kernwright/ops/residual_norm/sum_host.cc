@@ -38,8 +38,7 @@ bool add_norm(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, Maybe
 
 bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, double eps) {
   Problem problem;
-  Rows rows = read_sums(&problem, kDLCUDA, x, residual, weight, {}, true, eps, x, residual);
-  if (rows.takes()) check_written(x, "x"), check_written(residual, "residual");
+  Rows rows = read_sums_in_place(&problem, kDLCUDA, x, residual, weight, eps);
   return run(problem, &rows, x.device());
 }
 

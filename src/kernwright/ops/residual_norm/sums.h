@@ -9,7 +9,6 @@
 
 namespace kernwright {
 
-// In place y is x, and sum the residual.
 inline Rows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
                       const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y,
                       ffi::TensorView sum) {
@@ -26,19 +25,19 @@ inline Rows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, 
   return rows;
 }
 
+// y is x, and sum the residual.
+inline Rows read_sums_in_place(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
+                               const MaybeTensor& weight, double eps) {
+  refuse_expanded(x, "x"), refuse_expanded(residual, "residual");
+  return read_sums(problem, device_type, x, residual, weight, {}, true, eps, x, residual);
+}
+
 // Either norm has a bias here, with a weight or without one.
 inline bool read_is_rms(const ffi::String& norm_type) {
   const bool is_rms = norm_type == "rms";
   if (!is_rms && !(norm_type == "layer"))
     TVM_FFI_THROW(ValueError) << "norm_type: is 'layer' or 'rms', not '" << std::string(norm_type) << "'";
   return is_rms;
-}
-
-// Rows that lie on top of each other cannot each be written.
-inline void check_written(ffi::TensorView own, const char* name) {
-  for (int axis = 0; axis < own.ndim(); ++axis)
-    if (own.size(axis) > 1 && own.stride(axis) == 0)
-      TVM_FFI_THROW(ValueError) << name << ": is expanded, and cannot be written in place";
 }
 
 }  // namespace kernwright
