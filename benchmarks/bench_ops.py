@@ -24,7 +24,9 @@ from typing import Any
 import torch
 
 from kernwright import ops
+from kernwright.judge.copying import WAYS, whole_pages
 from kernwright.ops.norm_modulation import native
+from kernwright.runtime.catalog import dispatcher
 
 BF16, FP32 = torch.bfloat16, torch.float32
 COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out
@@ -250,14 +252,14 @@ def measure(row: AnyRow) -> dict[str, Any]:
     count = max(2, min(64, COLD_BYTES // row.bytes + 1))
     sets = [row.inputs() for _ in range(count)]
     op = row.op
-    half = row.bytes // 2
-    buffers = [torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(count + 1)]
+    buffers = [torch.empty(whole_pages(row.bytes), dtype=torch.uint8, device="cuda") for _ in range(count + 1)]
     copies = [[buffers[i + 1], buffers[i]] for i in range(count)]
     sides: dict[str, Callable[[], None]] = {}
     with torch.no_grad():
-        for backend in ("triton", "torch") if isinstance(row, TokenRow) else ("cuda", "triton", "torch"):
+        for backend in dispatcher(op.__name__).backends:
             sides[backend] = graph_of(lambda *given, b=backend: op(*given, backend=b), sets)  # type: ignore[misc]
-        sides["copy"] = graph_of(lambda to, source: to.copy_(source), copies)
+        for way in WAYS:
+            sides[way.__name__] = graph_of(way, copies)
     found: dict[str, list[float]] = {name: [] for name in sides}
     for replay in sides.values():
         seconds(replay, 3)
@@ -266,6 +268,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
         for name, replay in sides.items():
             found[name].append(seconds(replay, times[name]) / times[name] / count)
     middle = {name: statistics.median(values) for name, values in found.items()}
+    middle["copy"] = min(middle.pop(way.__name__) for way in WAYS)
     best = next(name for name in ("cuda", "triton") if name in middle)  # what runs by itself
     return {
         "row": row.name,

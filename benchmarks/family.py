@@ -58,7 +58,7 @@ def _table(field: Field, metric: Metric) -> Table:
         standings = [field.standing(task, row, name) for name in field.contenders]
         first = next((s for s in standings if s and s.result(metric)), None)
         eager = first.result(metric) if first else None
-        home = _cell(eager.baseline_us, first.row.copy_us, None) if first and eager else "–"
+        home = _cell(eager.baseline_us, first.row.fastest_copy_us, None) if first and eager else "–"
         table.add_row(row.id, f"{row.bytes_min / 1e6:.1f}", home, *(_contender_cell(s, metric) for s in standings))
     return table
 
@@ -67,9 +67,9 @@ def _contender_cell(standing: Standing | None, metric: Metric) -> str:
     result = standing.result(metric) if standing else None
     if standing is None or result is None:
         return standing.row.verdict if standing else "–"
-    return _cell(result.candidate_us, standing.row.copy_us, result.ratio)
+    return _cell(result.candidate_us, standing.row.fastest_copy_us, result.ratio)
 
 
-def _cell(us: float, copy_us: float | None, ratio: float | None) -> str:
-    share = f" {copy_us / us:4.0%}" if copy_us else ""
+def _cell(us: float, fastest_copy_us: float | None, ratio: float | None) -> str:
+    share = f" {fastest_copy_us / us:4.0%}" if fastest_copy_us else ""
     return f"{us:.2f}{share}" + (f" {ratio:.2f}x" if ratio else "")

@@ -252,7 +252,12 @@ def test_the_row_record(state: RowState) -> None:
     assert found.metrics["device"] == Unavailable(unavailable="candidate: no loop")
     assert isinstance(found.metrics["wall"], Unavailable)
     assert found.errors["y"] == {"max_error": 1e-3, "rms_error": None, "eager_max": 1e-3, "eager_rms": 1e-4}
-    assert (found.cases, found.deterministic, found.copy_us, found.samples) == (9, True, pytest.approx(2.0), "blob:x")
+    assert (found.cases, found.deterministic, found.fastest_copy_us, found.samples) == (
+        9,
+        True,
+        pytest.approx(2.0),
+        "blob:x",
+    )
     assert found.bytes_min == state.row.bytes_min
 
 

@@ -37,7 +37,7 @@ def a_result(ratio: float, spread: float = 1.02, noise: float = 0.01, baseline_u
 
 
 def a_row(name: str, verdict: Outcome = "faster", result: MetricResult | None = None, **more: object) -> RowVerdict:
-    fields: dict[str, object] = {"op": "norm", "bytes_min": 4_000_000, "copy_us": 40.0, "cases": 14}
+    fields: dict[str, object] = {"op": "norm", "bytes_min": 4_000_000, "fastest_copy_us": 40.0, "cases": 14}
     metrics = {"stream": result} if result else {}
     return RowVerdict.model_validate(fields | {"id": name, "verdict": verdict, "metrics": metrics} | more)
 
@@ -139,7 +139,7 @@ def test_every_outcome_has_a_shape_of_its_own() -> None:
 
 
 def test_bars_are_the_copy_time_over_each_sides_time() -> None:
-    row = a_row("r", result=a_result(2.0, baseline_us=100.0), copy_us=40.0)  # 40/50 and 40/100
+    row = a_row("r", result=a_result(2.0, baseline_us=100.0), fastest_copy_us=40.0)  # 40/50 and 40/100
     assert copy_shares(row, "stream") == pytest.approx((0.8, 0.4))
     root = drawn(bandwidth_plot([row], "stream", "k"))
     candidate, baseline = (float(with_class(root, "rect", s)[0].get("width", "")) for s in ("candidate", "baseline"))
@@ -151,13 +151,13 @@ def test_bars_are_the_copy_time_over_each_sides_time() -> None:
 
 
 def test_a_share_beyond_the_axis_is_cut_and_still_told() -> None:
-    root = drawn(bandwidth_plot([a_row("r", result=a_result(1.0), copy_us=700.0)], "stream", "k"))
+    root = drawn(bandwidth_plot([a_row("r", result=a_result(1.0), fastest_copy_us=700.0)], "stream", "k"))
     assert "700.0 %" in "".join(root.itertext()) and len(with_class(root, "text", "cut")) == 2
     assert all(float(bar.get("x", "")) + float(bar.get("width", "")) < 1000 for bar in with_class(root, "rect", "bar"))
 
 
 def test_a_row_without_a_copy_says_so() -> None:
-    root = drawn(bandwidth_plot([a_row("r", result=a_result(1.2), copy_us=None)], "stream", "k"))
+    root = drawn(bandwidth_plot([a_row("r", result=a_result(1.2), fastest_copy_us=None)], "stream", "k"))
     assert "no copy was measured" in "".join(root.itertext()) and not with_class(root, "rect", "bar")
 
 

@@ -128,19 +128,21 @@ class Sweep:
                     return
                 slice_, waiting = waiting[: min(size, MOST_ROWS)], waiting[min(size, MOST_ROWS) :]
                 started = self.clock()
-                yield from self._judged(leg, slice_, progress)
+                yield from self._judged(leg, slice_, progress, end)
                 seconds_a_row = (self.clock() - started) / len(slice_)
 
-    def _judged(self, leg: Leg, rows: Sequence[Workload], progress: Progress) -> Iterator[Verdict]:
-        """A slice; where it cannot be judged as a whole, row by row, so that one row costs no other."""
+    def _judged(self, leg: Leg, rows: Sequence[Workload], progress: Progress, end: float) -> Iterator[Verdict]:
+        """A slice; where it cannot be judged as a whole, its halves, so that one row costs no other, and few of them a
+        judgement by itself."""
         try:
             yield self._judge(leg, rows, progress)
         except KernwrightError as trouble:
             if len(rows) == 1:
                 self.troubles[leg.label, rows[0].id] = str(trouble)
                 return
-            for row in rows:
-                yield from self._judged(leg, [row], progress)
+            for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+                if self.clock() < end:
+                    yield from self._judged(leg, half, progress, end)
 
     def _judge(self, leg: Leg, rows: Sequence[Workload], progress: Progress) -> Verdict:
         verdict = judge(

@@ -154,7 +154,7 @@ class RowState:
             kernels=self.kernels,
             ran=self.ran,
             bytes_min=self.row.bytes_min,
-            copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
+            fastest_copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
             samples=samples_blob,
         )
 

@@ -86,7 +86,9 @@ class RowVerdict(BaseModel):
     )
     ran: Ran | None = None
     bytes_min: int
-    copy_us: float | None = Field(default=None, description="a copy of the same fewest bytes, in the same run")
+    fastest_copy_us: float | None = Field(
+        default=None, description="a plain copy of the same fewest bytes, in the same run, the fastest way there is"
+    )
     samples: str | None = Field(default=None, description="the blob that holds every block's time")
 
 

@@ -46,7 +46,7 @@ class Standing:
 
     def share_of_copy(self, metric: Metric = "device") -> float | None:
         result = self.result(metric)
-        return self.row.copy_us / result.candidate_us if result and self.row.copy_us else None
+        return self.row.fastest_copy_us / result.candidate_us if result and self.row.fastest_copy_us else None
 
 
 @dataclass

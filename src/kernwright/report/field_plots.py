@@ -34,7 +34,11 @@ def copy_plot(field: Field, task: Task) -> str:
     def found(row: str, name: str) -> float | None:
         result = _kernels(field, task, row, name)
         standing = field.standing(task, row, name)
-        return standing.row.copy_us / result.candidate_us if standing and result and standing.row.copy_us else None
+        return (
+            standing.row.fastest_copy_us / result.candidate_us
+            if standing and result and standing.row.fastest_copy_us
+            else None
+        )
 
     title = f"{task.name}: share of a copy of the same bytes"
     return share_plot([row.id for row in field.wanted(task)], field.contenders, found, title)

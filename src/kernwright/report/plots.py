@@ -134,9 +134,9 @@ def deciding_result(row: RowVerdict, decides: Metric) -> MetricResult | None:
 def copy_shares(row: RowVerdict, decides: Metric) -> tuple[float, float] | None:
     """Candidate's and baseline's bandwidth over the copy's; all move the same bytes, so the times alone say it."""
     result = deciding_result(row, decides)
-    if result is None or not row.copy_us or min(result.candidate_us, result.baseline_us) <= 0:
+    if result is None or not row.fastest_copy_us or min(result.candidate_us, result.baseline_us) <= 0:
         return None
-    return row.copy_us / result.candidate_us, row.copy_us / result.baseline_us
+    return row.fastest_copy_us / result.candidate_us, row.fastest_copy_us / result.baseline_us
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _bars(row: RowVerdict, shares: tuple[float, float], limit: float, frame: Fra
     parts: list[Markup] = []
     middle, height = frame.middle(index), frame.row_height / 3.2
     tops = middle - height - 0.5, middle + 0.5
-    copied = row.bytes_min / (row.copy_us or math.inf) / 1e3
+    copied = row.bytes_min / (row.fastest_copy_us or math.inf) / 1e3
     for side, share, top in zip(("candidate", "baseline"), shares, tops, strict=True):
         length = frame.part(min(share, limit) / limit) - frame.left
         shown = f"{100 * share:.{1 if share < 10 else 0}f} %", f"{magnitude(share * copied)} GB/s"

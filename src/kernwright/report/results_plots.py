@@ -54,6 +54,6 @@ def _share(results: Results, task: Task, row: str, name: str) -> float | None:
     """A baseline's own, or ours in the first run that has one."""
     for baseline in results.baselines_of(task) if name == SHIPPED else [name]:
         standing, result = results.standing(task, row, baseline), results.result(task, row, baseline, "device")
-        if standing and result and standing.row.copy_us:
-            return standing.row.copy_us / (result.candidate_us if name == SHIPPED else result.baseline_us)
+        if standing and result and standing.row.fastest_copy_us:
+            return standing.row.fastest_copy_us / (result.candidate_us if name == SHIPPED else result.baseline_us)
     return None

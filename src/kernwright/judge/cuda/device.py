@@ -6,12 +6,15 @@ import importlib.util
 import os
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.copying import WAYS, whole_pages
 from kernwright.judge.cuda import driver
 from kernwright.judge.cuda.contents import CudaContentPool
 from kernwright.judge.cuda.nvml import Nvml
@@ -81,6 +84,8 @@ class CudaDevice:
             )
 
     def free_bytes(self) -> int:
+        """What torch keeps of what the judge has given back, from judgements before this one too, is free."""
+        torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.index)[0]
 
     def bytes_to_judge(self, row: Workload) -> int:
@@ -137,26 +142,27 @@ class CudaDevice:
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
         """Copies through more memory than the cache holds, replayed as a graph: no launches in between."""
-        size = max(16, moved_bytes // 2)
+        size = whole_pages(moved_bytes)
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
         source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
         target = torch.empty_like(source)
+        return min(self._replayed(way, target, source) for way in WAYS) / pairs
+
+    def _replayed(self, way: Callable[[Tensor, Tensor], None], target: Tensor, source: Tensor) -> float:
+        way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for number in range(pairs):
-                target[number].copy_(source[number])
+            for to, own in zip(target, source, strict=True):
+                way(to, own)
         times = []
         for _ in range(5):
-            start, end = (
-                torch.Event(enable_timing=True, device=self.name),
-                torch.Event(enable_timing=True, device=self.name),
-            )
+            start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))
             start.record()
             graph.replay()
             end.record()
             torch.cuda.synchronize(self.index)
-            times.append(float(start.elapsed_time(end)) / 1e3 / pairs)
+            times.append(float(start.elapsed_time(end)) / 1e3)
         return sorted(times)[len(times) // 2]
 
     def block_ms(self, policy: TimingPolicy) -> float:
