@@ -18,9 +18,9 @@ from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
 
 TOOL = """#!/bin/sh
-# --tool NAME --error-exitcode N --log-file FILE program...
+# --tool NAME --error-exitcode N --log-file FILE --print-limit N --show-backtrace WHOSE program...
 tool=$2 status=$4 report=$6
-shift 6
+shift 10
 "$@" || exit $?
 if [ "$tool" = racecheck ]; then
     printf '========= COMPUTE-SANITIZER\\n========= Error: Race reported between Write and Read\\n' > "$report"

@@ -93,7 +93,10 @@ def test_the_page_shows_times_ratios_and_reasons(swept: Path, task: Task) -> Non
 
 
 def results(swept: Path, page: Path, *words: str) -> Result:
-    command = ["results", "--ledger", str(swept / "ledger"), "--page", str(page), "--device", "cpu", *words]
+    command = [
+        "results", "--ledger", str(swept / "ledger"), "--page", str(page), "--ours", str(page.with_name("ours.md")),
+        "--device", "cpu", *words,
+    ]  # fmt: skip
     return CliRunner().invoke(app, command)
 
 
@@ -150,7 +153,8 @@ def test_a_faster_contender_lies_right_of_the_line(swept: Path, task: Task) -> N
     assert len(places) == 2 and all(place < float(str(unity.get("x1"))) for place in places)
 
 
-def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path) -> None:
+def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])  # this checkout's have pages of their own
     page = tmp_path / "field.md"
     for words in ([], ["--check"]):
         result = results(tmp_path, page, *words)
