@@ -397,8 +397,8 @@ def main(words: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--allow-cpu", action="store_true", help="go on without a CUDA device, to try the procedure")
     options = parser.parse_args(words)
-    if options.minutes <= 0:
-        parser.error("--minutes must be above 0")
+    if options.minutes <= 0 or options.processes < 1:
+        parser.error("--minutes must be above 0, and --processes at least 1")
     options.out, options.bundle = options.out.resolve(), options.bundle.resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
     try:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Leg, Sweep, legs_of
 from kernwright.cli.main import app
+from kernwright.errors import KernwrightError
 from kernwright.tasks.task import Task, load_task
 
 OPS = """
@@ -106,6 +107,26 @@ def test_a_row_that_cannot_be_judged_costs_no_other(sweep: Callable[..., Sweep],
     assert judged == {"r32", "r48"}
     assert list(work.troubles) == [(legs[0].label, "r40")]
     assert "not this one" in work.troubles[legs[0].label, "r40"]
+
+
+@pytest.mark.parametrize(("now", "tried"), [(0.0, [8, 4, 2, 1, 1, 2, 4]), (60.0, [8])])
+def test_a_slice_is_halved_until_the_row_is_found_or_time_is_up(
+    sweep: Callable[..., Sweep], quiet: Any, task: Task, monkeypatch: pytest.MonkeyPatch, now: float, tried: list[int]
+) -> None:
+    good, bad, _ = task.select("smoke")
+    sizes: list[int] = []
+
+    def judged(self: Sweep, leg: Leg, rows: list[Any], progress: Any) -> str:
+        sizes.append(len(rows))
+        if bad in rows:
+            raise KernwrightError("not this one", "none")
+        return "judged"
+
+    monkeypatch.setattr(Sweep, "_judge", judged)
+    work = sweep("eager", clock=lambda: now)
+    found = list(work._judged(work.legs[0], [bad, *[good] * 7], quiet, 60.0))
+    assert sizes == tried
+    assert (len(found), [row for _, row in work.troubles]) == ((3, [bad.id]) if now == 0.0 else (0, []))
 
 
 def test_the_command_says_what_is_left(task: Task, tmp_path: Path, private_tmp: Path) -> None:

@@ -9,10 +9,10 @@ from kernwright.judge.copying import PAGE_BYTES, WAYS, whole_pages
 
 
 @pytest.mark.parametrize(
-    ("moved", "size"), [(0, PAGE_BYTES), (2, PAGE_BYTES), (8192, PAGE_BYTES), (8194, 2 * PAGE_BYTES)]
+    ("moved", "pages"), [(0, 1), (2, 1), (2 * PAGE_BYTES, 1), (4 * PAGE_BYTES - 2, 1), (4 * PAGE_BYTES, 2)]
 )
-def test_each_side_is_half_of_what_is_moved_in_whole_pages(moved: int, size: int) -> None:
-    assert whole_pages(moved) == size
+def test_each_side_is_half_of_what_is_moved_in_whole_pages(moved: int, pages: int) -> None:
+    assert whole_pages(moved) == pages * PAGE_BYTES
 
 
 def test_every_way_writes_the_whole_target() -> None:

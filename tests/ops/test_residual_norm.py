@@ -185,9 +185,11 @@ def test_opcheck_passes(name: str) -> None:
 
 def test_in_place_fakes_and_the_meta_device_are_taken() -> None:
     x, residual = torch.randn(3, 8), torch.randn(3, 8)
+    kept = x.clone(), residual.clone()
     with FakeTensorMode() as mode:
-        ops.fused_add_rms_norm_(mode.from_tensor(x), mode.from_tensor(residual))
-    ops.fused_add_rms_norm_(x.to("meta"), residual.to("meta"))
+        assert ops.fused_add_rms_norm_(mode.from_tensor(x), mode.from_tensor(residual)) is None
+    assert torch.equal(x, kept[0]) and torch.equal(residual, kept[1]), "a fake has no content to change"
+    assert ops.fused_add_rms_norm_(x.to("meta"), residual.to("meta")) is None
 
 
 def test_an_explanation_takes_what_the_call_takes() -> None:

@@ -33,4 +33,6 @@ def test_kernels_in_torchs_order_compile_too(tmp_path: Path) -> None:
     macros = [f"-D{name}={value}" for name, value in own.macros]
     folders = sorted({f"-I{source.parent}" for source in own.sources})
     flags = ["-cubin", "-arch=sm_75", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
-    subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(tmp_path / "cubin"), str(kernel)], check=True)
+    made = tmp_path / "cubin"
+    subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(made), str(kernel)], check=True)
+    assert b"ELF" in made.read_bytes()[:4]

@@ -16,10 +16,11 @@
 //   lean     3072 wide: 0.97 to 0.99 for 27,030 tokens (81 to 83 us), 19 tokens take 1.7 us, 195 take 2.6;
 //            behind a gated residual 0.96 to 0.99 (161 to 165 us; 19: 2.1 us, 195: 3.1); 5120 wide, 44,100 tokens: 0.96,
 //            behind a residual 0.95
-//   shifted  3073 wide, 8,424 tokens: 0.99 (40.4 us), behind a gated residual 1.13 (a copy of that width is slow itself)
+//   shifted  3073 wide, 8,424 tokens: 40.4 us, behind a gated residual 66.7 (lean, 3072 wide: 27.2 and 52; the copies of that
+//            run were slow at 3073, so there is no share)
 //   held     with float32 rows, 37,800 tokens 5120 wide: 0.87, behind a residual 0.94; float32 tokens, 8,640 of 5120: 0.99
 //   small    648,720 rows of 128: 0.99
-//   odd      3073 wide, 8,424 tokens: 0.45
+//   odd      3073 wide, 8,424 tokens: 88 us
 // Measured on builds that differed in one constant each, from which the tables in variant.h were set; there lean and shifted
 // took fewer kinds of steps. benchmarks/bench_ops.py times the same shapes as they are now.
 //
