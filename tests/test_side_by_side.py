@@ -9,20 +9,24 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import conftest
 import pytest
 
 SCRIPT = Path(__file__).with_name("side_by_side.py")
 
 
-@pytest.fixture(scope="module")
-def side_by_side() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("side_by_side", SCRIPT)
+def loaded(path: Path) -> ModuleType:
+    """By its file: there are several conftests."""
+    spec = importlib.util.spec_from_file_location(f"suite_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["side_by_side"] = module  # dataclasses look there
+    sys.modules[spec.name] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def side_by_side() -> ModuleType:
+    return loaded(SCRIPT)
 
 
 def test_each_part_runs_and_tells(side_by_side: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +45,7 @@ def test_what_would_undo_the_parting_is_refused(words: list[str]) -> None:
 
 
 def test_shares_are_disjoint_and_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    conftest = loaded(SCRIPT.with_name("conftest.py"))
     dropped: list[Any] = []
     config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: dropped.extend(items)))
     shares = []
