@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
 
 from kernwright.judge import procfs
-from kernwright.judge.worker_family import Family
+from kernwright.judge.worker_family import Family, adopt_orphans
 
 
 def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +36,29 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
     assert family._end_together() == {11, 12}
     assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
     assert ended_at == [6], "two quiet looks before anybody is ended"
+
+
+def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
+    """The kernel gives orphans to the first thread of whoever adopts them: that one is looked at, no other."""
+    known = adopt_orphans()
+    reading, writing = os.pipe()
+
+    def leave_an_orphan() -> None:
+        between = os.fork()
+        if between == 0:
+            if os.fork() == 0:
+                os.close(writing)
+                os.read(reading, 1)  # until the test has looked
+                os._exit(0)
+            os._exit(0)
+        os.waitpid(between, 0)
+
+    thread = threading.Thread(target=leave_an_orphan)
+    thread.start()
+    thread.join()
+    family = Family(SimpleNamespace(pid=0, returncode=0), known, None)  # type: ignore[arg-type]
+    orphans = family.strangers()
+    os.close(writing)
+    for orphan in orphans:
+        os.waitpid(orphan, 0)
+    assert len(orphans) == 1

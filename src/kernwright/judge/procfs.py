@@ -27,6 +27,16 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def adopted(pid: int) -> list[int]:
+    """Children of its first thread, the unburied included. To it fall all orphans below a process that adopts them, and
+    whoever was made a sibling of one of these; so there is no need to look at the other threads, of which a judge has
+    dozens and which are asked for after every block."""
+    try:
+        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
+    except OSError:
+        return []
+
+
 def is_alive(pid: int) -> bool:
     try:
         return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in (b"Z", b"X")

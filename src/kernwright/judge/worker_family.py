@@ -54,7 +54,7 @@ class Family:
     def strangers(self) -> list[int]:
         """Children of the judge that it never asked for."""
         ours = self._known | _workers | zygote_pids()
-        return [pid for pid in procfs.children(os.getpid()) if pid not in ours]
+        return [pid for pid in procfs.adopted(os.getpid()) if pid not in ours]
 
     def end(self) -> None:
         """Ends all of it, whether or not the worker is still there itself."""

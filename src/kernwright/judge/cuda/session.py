@@ -51,7 +51,6 @@ class CudaSession(Session):
     outputs_may_move = True
     loop_takes_all_slots = True
     tells_events = True
-    protocol_drifts = True
 
     def __init__(
         self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int, region: Region, keeper: Keeper
@@ -186,6 +185,12 @@ class CudaSession(Session):
     @property
     def wall_calls(self) -> int:  # type: ignore[override]
         return MOST_ALONE if self._has_lane else MOST_SWITCHED
+
+    @property
+    def protocol_drifts(self) -> bool:  # type: ignore[override]
+        """An exchange with a worker that waits awake takes as long as its processor's mood of the moment has it; one
+        with switches between contexts and a stop in it is measured once, like a block."""
+        return self._has_lane
 
     def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
