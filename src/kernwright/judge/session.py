@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import re
 from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from operator import add, gt
 from typing import Any
 
 import torch
@@ -238,10 +239,10 @@ class Session:
         sizes = [spec.span_bytes for spec in self.output_specs.values()]
         if len(pointers) != len(order) * len(sizes):
             raise WorkerCheated(f"left {len(pointers)} outputs where {len(order) * len(sizes)} were asked for")
-        spans = sorted((p, p + sizes[i % len(sizes)]) for i, p in enumerate(pointers))
-        for (_, end), (start, _) in itertools.pairwise(spans):
-            if start < end:
-                raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
+        spans = sorted(zip(pointers, map(add, pointers, cycle(sizes)), strict=False))  # of a block's, hundreds
+        starts, ends = (start for start, _ in spans), (end for _, end in spans)
+        if any(map(gt, ends, islice(starts, 1, None))):
+            raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
         self._refuse_aliases(spans)
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:

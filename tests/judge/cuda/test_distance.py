@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import math, torch
-from kernwright.judge.cuda.distance import distances
+from kernwright.judge.cuda.distance import distances, joined, poison
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 CASES = (torch.bfloat16, torch.float32, 20_000), (torch.float32, torch.float64, 8192), (torch.float16, torch.float32, 7)
@@ -26,6 +26,16 @@ for dtype, wide, elements in CASES:
     memory[starts[1] + 3] = math.nan
     furthest, rms = distances(memory, starts, centre)
     assert math.isinf(furthest[1]) and not torch.isfinite(furthest).all() and math.isfinite(furthest[0])
+
+assert joined([(64, 96), (0, 32), (32, 64), (128, 128), (200, 208)]) == [(0, 96), (200, 208)]
+apart = [(start, start + 40) for start in range(128, 16_000, 128)]  # more than are filled one by one
+for spans in ([(8, 64), (64, 128)], [(3, 9)], [], [(0, 0)], apart):
+    memory = torch.zeros(16_384, dtype=torch.uint8, device=device)
+    poison(memory, spans)
+    wanted = torch.zeros_like(memory)
+    for start, end in spans:
+        wanted[start:end] = 255
+    assert torch.equal(memory, wanted), spans[:2]
 print("checked")
 """
 

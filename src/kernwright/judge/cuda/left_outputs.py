@@ -31,10 +31,11 @@ class LeftOutputs:
     def value(self, name: str, call: int) -> Tensor:
         if name in self.changed:
             return self.changed[name][self.order[call]]
-        return self.keeper.view(self._offset(name, call), self.specs[name])
+        return self.keeper.view(self._places(name)[call], self.specs[name])
 
-    def _offset(self, name: str, call: int) -> int:
-        return self.offsets[call * len(self.specs) + list(self.specs).index(name)]
+    def _places(self, name: str) -> Sequence[int]:
+        """Where the calls left it, in their order."""
+        return self.offsets[list(self.specs).index(name) :: len(self.specs)]
 
     def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
         """The largest and the RMS distance of each call's output from its oracle."""
@@ -42,7 +43,7 @@ class LeftOutputs:
             from kernwright.judge.cuda.distance import distances
 
             spec = self.specs[name]
-            starts = [self._offset(name, call) // spec.item_bytes for call in range(self.calls)]
+            starts = [place // spec.item_bytes for place in self._places(name)]
             return distances(self.keeper.as_elements(spec), starts, centre)
         away = (self._stacked(name) - centre).flatten(1)
         norms = [torch.linalg.vector_norm(away, order, dim=1) for order in (math.inf, 2)]
@@ -55,8 +56,7 @@ class LeftOutputs:
         from kernwright.judge.cuda.rows import Rows
 
         found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
-        starts = [self._offset(name, call) for call in range(self.calls)]
-        Rows(self.keeper.memory, starts, self.specs[name].span_bytes).compare(wanted, found)
+        Rows(self.keeper.memory, self._places(name), self.specs[name].span_bytes).compare(wanted, found)
         return not bool(found)
 
     def _stacked(self, name: str) -> Tensor:

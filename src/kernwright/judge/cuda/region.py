@@ -61,8 +61,9 @@ class Region:
     def offsets(self, pointers: Sequence[int], sizes: Sequence[int]) -> list[int]:
         """Where outputs lie in the region. An address means nothing else here: a wrong one reads a wrong output."""
         offsets = [pointer - self.base for pointer in pointers]
-        for number, offset in enumerate(offsets):
-            if not 0 <= offset <= self.memory.size - sizes[number % len(sizes)]:
+        for number, size in enumerate(sizes):
+            own = offsets[number :: len(sizes)]
+            if own and not 0 <= min(own) <= max(own) <= self.memory.size - size:
                 raise WorkerFailed(
                     "an output lies outside the memory that torch hands out: return tensors that torch allocated "
                     "during the call"

@@ -6,6 +6,7 @@ they run at the memory's speed: whole words, as wide as the places allow, and no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -44,10 +45,11 @@ class Rows:
 
     def __init__(self, memory: Tensor, starts: Sequence[int], length: int) -> None:
         self.count, self.length = len(starts), length
-        self._size = next(size for size in _WORDS if all(place % size == 0 for place in (length, *starts)))
+        common = math.gcd(length, *starts)
+        self._size = next(size for size in _WORDS if common % size == 0)
         self._memory = memory[: memory.numel() // self._size * self._size].view(_WORDS[self._size])
         words = [start // self._size for start in starts]
-        self._aligned = 16 if all(start % 16 == 0 for start in words) else 1
+        self._aligned = 16 if math.gcd(*words) % 16 == 0 else 1
         self._starts = torch.tensor(words, dtype=torch.int64, device=memory.device)
 
     @property

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -124,12 +126,7 @@ class CudaSession(Session):
         self._known_rows.clear()
         from kernwright.judge.cuda.distance import poison
 
-        by_size: dict[int, list[int]] = {}
-        for start, end in self._left:
-            by_size.setdefault(end - start, []).append(start)
-        for size, starts in by_size.items():
-            if size >= 4:
-                poison(self.region.bytes, starts, size - size % 4)
+        poison(self.region.bytes, self._left)
         self._left = []
 
     def begin(self, metric: Metric) -> None:
@@ -167,7 +164,7 @@ class CudaSession(Session):
         if sizes:
             self._refuse_shared_memory(order, pointers)
         offsets = self.region.offsets(pointers, sizes)
-        self._left = [(offset, offset + sizes[n % len(sizes)]) for n, offset in enumerate(offsets)]
+        self._left = list(zip(offsets, map(add, offsets, cycle(sizes)), strict=True)) if sizes else []
         return offsets
 
     @property
@@ -346,15 +343,11 @@ class CudaSession(Session):
 
         layout, memory = self.arena.layout, self.arena.bytes
         tail, end = layout.tail
-        zones = [
-            Rows(memory, [slot * layout.pitch + offset for slot in range(layout.count)], length)
-            for offset, length in layout.gaps
-        ]
-        longest = max(end - tail, *(length for _, length in layout.gaps))
-        return torch.full((longest,), CANARY, dtype=torch.uint8, device=memory.device), [
-            *zones,
-            Rows(memory, [tail], end - tail),
-        ]
+        by_length = {end - tail: [tail]}  # most are of one length, and looked at together
+        for offset, length in layout.gaps:
+            by_length.setdefault(length, []).extend(slot * layout.pitch + offset for slot in range(layout.count))
+        canaries = torch.full((max(by_length),), CANARY, dtype=torch.uint8, device=memory.device)
+        return canaries, [Rows(memory, starts, length) for length, starts in by_length.items()]
 
     def close(self) -> None:
         self._settle()
