@@ -27,6 +27,8 @@ from kernwright.judge.namespaces import leave_network, make_passable
 from kernwright.judge.seccomp import SeccompUnavailable, refuse_affinity, refuse_calls
 from kernwright.judge.walls import Walls
 
+SHARED_FILES = "shared with the judge"
+
 
 @dataclass
 class Isolation:
@@ -37,7 +39,7 @@ class Isolation:
     capabilities: str = "as the judge's"
     network: str = "shared"
     user: str = "the judge's"
-    file_system: str = "shared with the judge"
+    file_system: str = SHARED_FILES
     system_calls: str = "all"
     signals: str = "to every process of its user"
     limits: str = "none"

@@ -132,6 +132,8 @@ class Judgement:
             finally:
                 crew.dismiss()
             self._refuse_changed_files(seal)
+            if all(state.fault != "tampered" for state in self.states):
+                crew.keep_compiled()
             self._record_round(number)
             if number + 1 >= self.policy.first_look:
                 for state in pending:
@@ -160,6 +162,7 @@ class Judgement:
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
             ) from None
         self.provenance.isolation |= _walls_of(crew)
+        self.provenance.compiled = crew.about_compiled()
         return crew
 
     # Correctness
@@ -252,6 +255,7 @@ class Judgement:
             published = {side for side in self.sides if self._party(side).published is not None}
             sizes = block_sizes(crew, op, row, pool, self.policy, published)
             state.slots, state.stream_calls = sizes.slots, sizes.stream_calls
+            crew.hand_on_compiled()
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
             sessions[side] = crew.open(side, op, row, state.slots)

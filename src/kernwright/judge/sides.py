@@ -9,6 +9,8 @@ from typing import Any
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.compiled import Compiled
+from kernwright.judge.confine import SHARED_FILES
 from kernwright.judge.device import Device
 from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
@@ -37,6 +39,7 @@ class Side:
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)
+        self.compiled: Compiled | None = None  # of a side whose compilers' work may serve later workers
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
 
@@ -67,7 +70,8 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
     if baseline.kind == "package":
         found, places = PublishedBaseline.find(baseline.name).orders(ops, Store()) if ops else ({}, [])
-        return Side(folder, orders | found, _interpreted(device), [task.folder, *places])
+        environment = _interpreted(device) | _with_bytecode(folder / "scratch")
+        return Side(folder, orders | found, environment, [task.folder, *places])
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
     return Side(folder, orders, reads=[task.folder])
@@ -112,6 +116,11 @@ def shipped_side(provision: Provision, folder: Path) -> Side:
 def _interpreted(device: str) -> dict[str, str]:
     """Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone."""
     return {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+
+
+def _with_bytecode(scratch: Path) -> dict[str, str]:
+    """Packages come without: CuTe-DSL's alone is a hundred thousand lines, which every worker would compile anew."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 def _open_to_all(folder: Path) -> None:
@@ -169,9 +178,35 @@ class Crew:
             for name in names:
                 self.workers[name].wait_ready()
                 self.device.furnish(self.workers[name])
+            for name in names:
+                if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+                    compiled.lay_out()
         except BaseException:
             self.dismiss()
             raise
+
+    @property
+    def keeps_files_apart(self) -> bool:
+        """Whether no side can write what another one reads: only then may anything outlast the workers."""
+        return all(
+            worker.isolation.get("file_system", SHARED_FILES) != SHARED_FILES for worker in self.workers.values()
+        )
+
+    def hand_on_compiled(self) -> None:
+        """The baseline's twin need not compile what the baseline has."""
+        made, twin = self.sides["baseline"].compiled, self.sides["again"].compiled
+        if made and twin and self.keeps_files_apart:
+            made.hand_on(twin)
+
+    def keep_compiled(self) -> None:
+        """What trusted sides compiled serves the next judgement. To be called when the workers have ended."""
+        for name, side in self.sides.items():
+            if name != "again" and side.compiled and self.keeps_files_apart:
+                side.compiled.keep()
+
+    def about_compiled(self) -> dict[str, Any]:
+        found = {name: side.compiled for name, side in self.sides.items() if side.compiled and side.compiled.found}
+        return {name: compiled.about() for name, compiled in found.items()}
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
         """The side's worker with the op loaded; builds on first use."""
