@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.confine import SHARED_FILES
+from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
 from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
 from kernwright.judge.timing import SideFault, SideName
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, SPARE_PROCESSORS, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
@@ -40,12 +44,18 @@ class Side:
         self.environment = environment or {}
         self.reads = tuple(reads)
         self.compiled: Compiled | None = None  # of a side whose compilers' work may serve later workers
+        self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles, whatever a cache may hold
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
 
     @property
     def style(self) -> Style:
         return self.orders["style"]  # type: ignore[no-any-return]
+
+    @property
+    def is_baseline(self) -> bool:
+        """In whichever place. The ops that ship are none: they are timed like a candidate."""
+        return self.orders["kind"] not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
         """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
@@ -69,12 +79,18 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
     if baseline.kind == "package":
-        found, places = PublishedBaseline.find(baseline.name).orders(ops, Store()) if ops else ({}, [])
+        published = PublishedBaseline.find(baseline.name)
+        found, places = published.orders(ops, Store()) if ops else ({}, [])
         environment = _interpreted(device) | _with_bytecode(folder / "scratch")
-        return Side(folder, orders | found, environment, [task.folder, *places])
+        side = Side(folder, orders | found, environment, [task.folder, *places])
+        side.compiles_anew = frozenset(op for op in ops if published.needs(op, CUTEDSL))
+        return side
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    return Side(folder, orders, reads=[task.folder])
+    side = Side(folder, orders, reads=[task.folder])
+    if baseline.kind == "compile":
+        side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
+    return side
 
 
 def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
@@ -173,6 +189,7 @@ class Crew:
                 device=self.device.name,
                 vigil=self.device.vigil,
                 preloads=self._preloads,
+                roams=side.is_baseline,
             )
         try:
             for name in names:
@@ -225,6 +242,39 @@ class Crew:
             return self.device.open_session(self.worker(name, op.name), op, row, "returns", slots)
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(name, cause) from cause
+
+    def rehearse(self, op: Op, row: Workload, pool: Pool) -> None:
+        """First calls of the baselines' workers, side by side, where they compile what no cache of theirs holds: that
+        takes longer than all that is timed. Only where processors abound. A call that fails fails again where it is
+        looked at."""
+        names = [name for name in self.sides if op.name in self.sides[name].compiles_anew]
+        if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
+            return
+        faults = []
+        with contextlib.ExitStack() as opened:
+            for name in names:
+                session = self.open(name, op, row, 1)
+                opened.callback(session.close)
+                try:
+                    session.prepare()
+                except (WorkerFailed, WorkerCheated) as cause:
+                    raise SideFault(name, cause) from cause
+                session.fill(0, pool.draw(op, row))
+            asked = []
+            for name in names:
+                try:
+                    self.workers[name].ask({"do": "rehearse", "slot": 0})
+                    asked.append(name)
+                except (WorkerFailed, WorkerCheated) as cause:
+                    faults.append(SideFault(name, cause))
+            for name in asked:  # each of them: a worker that has not answered still runs
+                try:
+                    self.workers[name].answer(BUILD_DEADLINE_S)
+                except (WorkerFailed, WorkerCheated) as cause:
+                    if not getattr(cause, "kind", ""):  # it is gone, or no worker of ours any more
+                        faults.append(SideFault(name, cause))
+        if faults:
+            raise faults[0]
 
     def respawn(self, name: SideName) -> None:
         self._end(name)

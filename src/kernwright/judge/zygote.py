@@ -44,6 +44,9 @@ def main() -> None:
             channel.send_json({"spoilt_by": module})
             return
     foreknow()
+    if _has_met_a_gpu():
+        channel.send_json({"spoilt_by": sys.argv[-1]})
+        return
     gc.collect()
     gc.freeze()
     channel.send_json({"ready": True})
