@@ -100,6 +100,37 @@ def test_a_side_that_found_all_it_needs_keeps_nothing_anew(
     assert store.take(later.key) == {"triton/k": b"compiled once more"}
 
 
+def test_a_disk_that_fills_up_leaves_no_half_of_it(
+    tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side(tmp_path / "one", store, triton__k="code", triton__l="code").keep()
+    later = side(tmp_path / "two", store)
+    write, written = Path.write_bytes, []
+
+    def fill_up(path: Path, data: bytes) -> int:
+        if written:
+            raise OSError(28, "no space left")
+        written.append(path)
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fill_up)
+    later.lay_out()
+    assert written and later.found == 0
+    assert not list((tmp_path / "two").iterdir())
+
+
+def test_what_a_side_fell_over_is_found_by_nobody(tmp_path: Path, store: CompiledStore) -> None:
+    made = side(tmp_path / "one", store, triton__k="code", notes="x")
+    made.keep()
+    made.discard()
+    assert store.take(made.key) == {}
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["notes"]
+    (tmp_path / "one/triton").mkdir()
+    (tmp_path / "one/triton/k").write_text("better")
+    made.keep()
+    assert store.take(made.key) == {"triton/k": b"better"}
+
+
 def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch) -> None:
     baseline = Baseline(name="compile", kind="compile", package="torch", version="2")
     parties = [Party.of_baseline(baseline), Party("kernwright", "d", None, Shipped(())), Party("candidate", "d", None)]

@@ -32,12 +32,14 @@ def test_what_is_kept_is_found_under_its_key_and_no_other(store: CompiledStore) 
     assert store.folder.stat().st_mode & 0o077 == 0, "it is nobody else's to enter"
 
 
-def test_a_changed_file_is_refused_and_made_again(store: CompiledStore) -> None:
+def test_what_was_changed_is_refused_with_all_that_belongs_to_it_and_made_again(store: CompiledStore) -> None:
     store.keep("one", {}, FILES)
+    store.keep("two", {}, {"inductor/b.py": b"text"})
     for path in files_of(store):
         if path.read_bytes() == b"code":
             path.write_bytes(b"evil")
-    assert store.take("one") == {"inductor/b.py": b"text"}
+    assert store.take("one") == {}
+    assert store.take("two") == {"inductor/b.py": b"text"}
     store.keep("one", {}, FILES)
     assert store.take("one") == FILES
 

@@ -283,7 +283,7 @@ def test_limits_are_set(attempt: Callable[..., dict[str, Any]]) -> None:
 @pytest.mark.parametrize("off", [(), ("user", "network"), ("landlock",), ("seccomp",)])
 def test_every_thread_is_pinned(attempt: Callable[..., dict[str, Any]], off: tuple[str, ...]) -> None:
     said = attempt(*off)
-    assert len(said["processors"]) == 2
+    assert len(said["processors"]) >= 2
     assert all(own == [said["last"]] for own in said["processors"])
     assert said["isolation"]["processors"] == f"pinned to {said['last']}"
 

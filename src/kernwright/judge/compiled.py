@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,6 @@ LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
 MOST_FILES = 20_000
-MOST_FILE_BYTES = 64 * 2**20
 MOST_BYTES = 512 * 2**20
 
 Mark = tuple[int, int]  # a file's size and time
@@ -73,9 +73,23 @@ class Compiled:
         if self._is_laid_out:
             return
         self._is_laid_out = True
-        with contextlib.suppress(OSError):  # a store that cannot be read is as good as none
+        try:
             self.found = self._put(self.store.take(self.key))
             self._kept = dict(_marks(self.scratch))
+        except OSError:  # a store that cannot be read is as good as none, half of its files are not
+            self.found = 0
+            self._clear()
+
+    def discard(self) -> None:
+        """Where the side fell over: should it have been for what it found, no later worker finds it."""
+        with contextlib.suppress(OSError):
+            self.store.forget(self.key)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._kept = {}
+        for folder in FOLDERS:
+            shutil.rmtree(self.scratch / folder, ignore_errors=True)
 
     def keep(self) -> None:
         """After the side's worker has ended: what is new goes to the store."""
@@ -143,14 +157,9 @@ def _marks(scratch: Path) -> Iterator[tuple[str, Mark]]:
 
 
 def _read(scratch: Path, names: list[str]) -> Files:
-    """As they are kept: of what is too large, or too much, the rest is made anew each time."""
-    files: Files = {}
-    room = MOST_BYTES
-    for name in names[:MOST_FILES]:
-        data = (scratch / name).read_bytes()
-        room -= len(data)
-        if room < 0:
-            break
-        if len(data) <= MOST_FILE_BYTES:
-            files[name] = _placed(name, data, os.fsencode(scratch.absolute()), SCRATCH)
-    return files
+    """As they are kept. Too much is none: half of a kernel's files are worse than nothing."""
+    sizes = [(scratch / name).stat().st_size for name in names]
+    if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
+        return {}
+    own = os.fsencode(scratch.absolute())
+    return {name: _placed(name, (scratch / name).read_bytes(), own, SCRATCH) for name in names}

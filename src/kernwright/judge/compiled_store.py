@@ -62,14 +62,22 @@ class CompiledStore:
         return cls(Path(asked or Path(cache, "kernwright", "compiled")).absolute())
 
     def take(self, key: str) -> Files:
-        """An entry's files. One that is not what it was is left out: its compiler will make it again."""
-        with self._held(fcntl.LOCK_SH):
-            entry = self._read(self._place_of(key))
-            found = {name: self._read_file(digest) for name, digest in entry.files.items()} if entry else {}
-            if entry:
-                with contextlib.suppress(OSError):
-                    os.utime(self._place_of(key))
-        return {name: data for name, data in found.items() if data is not None}
+        """An entry's files. Where one of them is not what it was the entry counts for nothing, and goes: a compiler
+        that finds half of a kernel's files takes them for all."""
+        place = self._place_of(key)
+        with self._held(fcntl.LOCK_EX):
+            entry = self._read(place)
+            if entry is None:
+                return {}
+            files: Files = {}
+            for name, digest in entry.files.items():
+                data = self._read_file(digest)
+                if data is None:
+                    place.unlink()
+                    return {}
+                files[name] = data
+            os.utime(place)  # it is in use
+        return files
 
     def keep(self, key: str, facts: Mapping[str, Any], files: Files) -> None:
         """Adds files to an entry, or puts them in the place of others of their names."""
@@ -84,6 +92,10 @@ class CompiledStore:
             entry = Entry(facts=dict(facts), files=listed)
             self._write(self._place_of(key), entry.model_dump_json(indent=1).encode())
             self._make_room()
+
+    def forget(self, key: str) -> None:
+        with self._held(fcntl.LOCK_EX):
+            self._place_of(key).unlink(missing_ok=True)
 
     def _place_of(self, key: str) -> Path:
         return self.folder / "entries" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

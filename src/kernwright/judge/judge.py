@@ -219,6 +219,7 @@ class Judgement:
             self._time_row(crew, state, number, sessions)
         except SideFault as fault:
             if fault.side != "candidate" and not isinstance(fault.cause, StrayProcess):
+                crew.discard_compiled()
                 if self.baseline.published is not None:  # others' code, which may fail on one row and run on the next
                     state.fail(f"the baseline fell over: {fault.cause}")
                     self._respawn(crew, "baseline", "again")

@@ -221,6 +221,12 @@ class Crew:
             if name != "again" and side.compiled and self.keeps_files_apart:
                 side.compiled.keep()
 
+    def discard_compiled(self) -> None:
+        """A baseline fell over."""
+        for name in ("baseline", "again"):
+            if compiled := self.sides[name].compiled:
+                compiled.discard()
+
     def about_compiled(self) -> dict[str, Any]:
         found = {name: side.compiled for name, side in self.sides.items() if side.compiled and side.compiled.found}
         return {name: compiled.about() for name, compiled in found.items()}
