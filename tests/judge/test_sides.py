@@ -43,14 +43,20 @@ SLOW = """
 import json, os, time
 
 def slow(op):
+    note("loads")
+
     def axpy(x, w, *, alpha=2.0):
-        here = {"began": time.monotonic(), "processors": sorted(os.sched_getaffinity(0))}
-        time.sleep(0.2)
-        with open(os.path.join(os.environ["HOME"], "calls"), "a") as file:
-            print(json.dumps(here | {"ended": time.monotonic()}), file=file)
+        note("calls")
         return alpha * x + w
 
     return axpy
+
+
+def note(what):
+    here = {"began": time.monotonic(), "processors": sorted(os.sched_getaffinity(0))}
+    time.sleep(0.2)
+    with open(os.path.join(os.environ["HOME"], what), "a") as file:
+        print(json.dumps(here | {"ended": time.monotonic()}), file=file)
 """
 
 
@@ -70,13 +76,14 @@ def test_baselines_rehearse_side_by_side_and_are_back_on_their_processor(
     try:
         pool = device.pool(row, 1)
         crew.rehearse(task.op_of(row), row, pool)
-        assert not (sides["again"].scratch / "calls").exists(), "it compiles nothing anew"
+        assert not (sides["again"].scratch / "loads").exists(), "it compiles nothing anew"
         for side in sides.values():
             side.compiles_anew = frozenset({"axpy"})
         crew.rehearse(task.op_of(row), row, pool)
-        calls = [json.loads((side.scratch / "calls").read_text()) for side in sides.values()]
-        assert max(call["began"] for call in calls) < min(call["ended"] for call in calls)
-        assert all(len(call["processors"]) > 1 for call in calls)
+        for what in ("loads", "calls"):
+            both = [json.loads((side.scratch / what).read_text()) for side in sides.values()]
+            assert max(one["began"] for one in both) < min(one["ended"] for one in both), what
+            assert all(len(one["processors"]) > 1 for one in both), what
         for worker in crew.workers.values():
             assert {frozenset(own) for own in worker._affinities()} == {frozenset({device.worker_processor()})}
     finally:

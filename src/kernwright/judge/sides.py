@@ -236,11 +236,14 @@ class Crew:
         worker = self.workers[name]
         if self._loaded.get(name) != op:
             try:
-                worker.request({"do": "load", "side": self.sides[name].orders | {"op": op}}, BUILD_DEADLINE_S)
+                worker.request(self._load_order(name, op), BUILD_DEADLINE_S)
             except WorkerFailed as failed:
                 raise NotLoaded(str(failed), failed.kind) from failed
             self._loaded[name] = op
         return worker
+
+    def _load_order(self, name: SideName, op: str) -> dict[str, Any]:
+        return {"do": "load", "side": self.sides[name].orders | {"op": op}}
 
     def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
         """A row before the side's worker."""
@@ -250,13 +253,16 @@ class Crew:
             raise SideFault(name, cause) from cause
 
     def rehearse(self, op: Op, row: Workload, pool: Pool) -> None:
-        """First calls of the baselines' workers, side by side, where they compile what no cache of theirs holds: that
-        takes longer than all that is timed. Only where processors abound. A call that fails fails again where it is
-        looked at."""
+        """Loads the baselines and makes their first calls side by side, where those compile what no cache of theirs
+        holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
+        where it is looked at."""
         names = [name for name in self.sides if op.name in self.sides[name].compiles_anew]
         if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
             return
-        faults = []
+        unloaded = [name for name in names if self._loaded.get(name) != op.name]
+        for name, fault in self._together({name: self._load_order(name, op.name) for name in unloaded}).items():
+            raise SideFault(name, fault) from fault
+        self._loaded |= dict.fromkeys(unloaded, op.name)
         with contextlib.ExitStack() as opened:
             for name in names:
                 session = self.open(name, op, row, 1)
@@ -266,21 +272,25 @@ class Crew:
                 except (WorkerFailed, WorkerCheated) as cause:
                     raise SideFault(name, cause) from cause
                 session.fill(0, pool.draw(op, row))
-            asked = []
-            for name in names:
-                try:
-                    self.workers[name].ask({"do": "rehearse", "slot": 0})
-                    asked.append(name)
-                except (WorkerFailed, WorkerCheated) as cause:
-                    faults.append(SideFault(name, cause))
-            for name in asked:  # each of them: a worker that has not answered still runs
-                try:
-                    self.workers[name].answer(BUILD_DEADLINE_S)
-                except (WorkerFailed, WorkerCheated) as cause:
-                    if not getattr(cause, "kind", ""):  # it is gone, or no worker of ours any more
-                        faults.append(SideFault(name, cause))
-        if faults:
-            raise faults[0]
+            faults = self._together({name: {"do": "rehearse", "slot": 0} for name in names})
+        for name, fault in faults.items():
+            if not (isinstance(fault, WorkerFailed) and fault.kind):  # not the call: the worker itself is gone
+                raise SideFault(name, fault) from fault
+
+    def _together(self, requests: dict[SideName, dict[str, Any]]) -> dict[SideName, WorkerFailed | WorkerCheated]:
+        """Untimed exchanges, all at once. Waits for each of them: a worker that has not answered still runs."""
+        faults: dict[SideName, WorkerFailed | WorkerCheated] = {}
+        for name, message in requests.items():
+            try:
+                self.workers[name].ask(message)
+            except (WorkerFailed, WorkerCheated) as cause:
+                faults[name] = cause
+        for name in requests.keys() - faults.keys():
+            try:
+                self.workers[name].answer(BUILD_DEADLINE_S)
+            except (WorkerFailed, WorkerCheated) as cause:
+                faults[name] = cause
+        return faults
 
     def respawn(self, name: SideName) -> None:
         self._end(name)

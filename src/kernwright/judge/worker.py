@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
@@ -85,8 +85,21 @@ class Worker:
         from kernwright.judge.entry import load
 
         self.side = message["side"]
-        self.function, self.row_message = load(self.side), None
+        with self.roaming():
+            self.function, self.row_message = load(self.side), None
         return {"ok": True}
+
+    @contextlib.contextmanager
+    def roaming(self) -> Iterator[None]:
+        """Away from the processor of timed blocks, where this side may: others compile there at the same time."""
+        pinned = os.sched_getaffinity(0)
+        if self.roams:
+            move_to(set(self.roams))
+        try:
+            yield
+        finally:
+            if self.roams:
+                move_to(pinned)
 
     def open_row(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         import torch
@@ -142,18 +155,12 @@ class Worker:
         return {"pointers": [tensor.data_ptr() for tensor in tensors]}
 
     def rehearse(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        """One call that nobody looks at, for what a first call compiles; away from the processor of timed blocks."""
+        """One call that nobody looks at, for what a first call compiles."""
         assert self.call is not None
-        pinned = os.sched_getaffinity(0)
-        if self.roams:
-            move_to(set(self.roams))
-        try:
+        with self.roaming():
             with self.place.calls():
                 self.call(self.slots[message["slot"]])
             self.place.finish()
-        finally:
-            if self.roams:
-                move_to(pinned)
         return {"ok": True}
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
