@@ -76,9 +76,9 @@ def test_a_list_of_paths_names_the_folder_it_lies_in(tmp_path: Path, store: Comp
     assert (tmp_path / "three/triton/group.json").read_text() == f'{{"k": "{tmp_path}/three/triton/k"}}'
 
 
-def test_only_what_compilers_finished_is_kept(tmp_path: Path, store: CompiledStore) -> None:
+def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path, store: CompiledStore) -> None:
     made = side(tmp_path / "one", store, triton__k="code", notes="x", inductor__locks__a="x", inductor__b="text")
-    for name in ("triton/k.lock", "triton/tmp.pid_7", "tritonlike"):
+    for name in ("triton/k.lock", "triton/tmp.pid_7", "triton/k.autotune.json", "inductor/b.best_config", "tritonlike"):
         (tmp_path / "one" / name).write_text("x")
     (tmp_path / "one/triton/link").symlink_to("/etc/passwd")
     (tmp_path / "one/bytecode").symlink_to("/etc")

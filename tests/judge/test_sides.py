@@ -75,11 +75,15 @@ def test_baselines_rehearse_side_by_side_and_are_back_on_their_processor(
     crew = Crew(sides, 1, device)
     try:
         pool = device.pool(row, 1)
-        crew.rehearse(task.op_of(row), row, pool)
+        crew.rehearse(task.op_of(row), row, pool, settled=False)
         assert not (sides["again"].scratch / "loads").exists(), "it compiles nothing anew"
         for side in sides.values():
             side.compiles_anew = frozenset({"axpy"})
-        crew.rehearse(task.op_of(row), row, pool)
+        with monkeypatch.context() as patch:
+            patch.setitem(sides["again"].orders, "kind", "compile")
+            crew.rehearse(task.op_of(row), row, pool, settled=False)
+            assert not (sides["again"].scratch / "loads").exists(), "it has to choose by measuring, alone"
+        crew.rehearse(task.op_of(row), row, pool, settled=False)
         for what in ("loads", "calls"):
             both = [json.loads((side.scratch / what).read_text()) for side in sides.values()]
             assert max(one["began"] for one in both) < min(one["ended"] for one in both), what

@@ -22,6 +22,7 @@ from kernwright.tasks.digest import digest_of
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
 PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # how names begin and end of what is not finished, or a lock
+MEASURED = (".best_config", ".autotune.json")  # chosen by time, while a candidate may have kept the GPU busy
 LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
@@ -149,7 +150,7 @@ def _marks(scratch: Path) -> Iterator[tuple[str, Mark]]:
             for file in files:
                 path = Path(folder, file)
                 name = path.relative_to(scratch).as_posix()
-                if file.startswith(beginnings) or file.endswith(endings) or name.startswith(of_scratch):
+                if file.startswith(beginnings) or file.endswith((*endings, *MEASURED)) or name.startswith(of_scratch):
                     continue
                 if path.is_file() and not path.is_symlink():
                     found = path.stat()

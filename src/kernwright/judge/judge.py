@@ -252,7 +252,7 @@ class Judgement:
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
         pool = self._pool(row)
-        crew.rehearse(op, row, pool)
+        crew.rehearse(op, row, pool, settled=state.slots is not None)
         if state.slots is None:
             published = {side for side in self.sides if self._party(side).published is not None}
             sizes = block_sizes(crew, op, row, pool, self.policy, published)

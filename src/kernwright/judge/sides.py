@@ -252,11 +252,13 @@ class Crew:
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(name, cause) from cause
 
-    def rehearse(self, op: Op, row: Workload, pool: Pool) -> None:
+    def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool) -> None:
         """Loads the baselines and makes their first calls side by side, where those compile what no cache of theirs
         holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
-        where it is looked at."""
-        names = [name for name in self.sides if op.name in self.sides[name].compiles_anew]
+        where it is looked at. `settled`: each has made such a call in an earlier round. torch.compile measures in its
+        first one what to choose, and must be alone for that; later it finds what it chose."""
+        sides = [(name, side) for name, side in self.sides.items() if op.name in side.compiles_anew]
+        names = [name for name, side in sides if settled or side.orders["kind"] != "compile"]
         if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
             return
         unloaded = [name for name in names if self._loaded.get(name) != op.name]
