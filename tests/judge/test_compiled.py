@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,34 @@ def axpy(x, w, *, alpha=2.0):
     return torch.add(w, x, alpha=alpha)
 """
 
+COMPILES_TWICE = """
+import os, shutil, sys
+from pathlib import Path
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kernwright.judge.compiled import Compiled
+
+
+@triton.jit
+def twice(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at) * 2)
+
+
+one, two = (Compiled(Path(folder), {}, None) for folder in sys.argv[1:])
+triton.knobs.compilation.listener = lambda **about: print("found" if about["cache_hit"] else "compiled")
+for side in (one, two):
+    os.environ["TRITON_CACHE_DIR"] = str(side.scratch / "triton")
+    source = ASTSource(twice, signature={"x": "*fp32", "y": "*fp32", "BLOCK": "constexpr"}, constexprs={(2,): 64})
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    one.hand_on(two)
+    shutil.rmtree(one.scratch / "triton", ignore_errors=True)
+"""
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledStore:
@@ -74,6 +105,20 @@ def test_a_list_of_paths_names_the_folder_it_lies_in(tmp_path: Path, store: Comp
     later.lay_out()
     assert later.found == 2
     assert (tmp_path / "three/triton/group.json").read_text() == f'{{"k": "{tmp_path}/three/triton/k"}}'
+
+
+@pytest.mark.slow
+def test_triton_finds_a_kernel_that_was_compiled_in_another_folder(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "program.py").write_text(COMPILES_TWICE)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py", tmp_path / "one", tmp_path / "two"], env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["compiled", "found"], done.stderr[-2000:]
 
 
 def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path, store: CompiledStore) -> None:
