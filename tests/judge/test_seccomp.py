@@ -111,6 +111,9 @@ def test_a_pinned_thread_stays_where_it_is(machine: str) -> None:
     answers = {number: interpret(program, architecture, number) for number in range(600)}
     assert [number for number, answer in answers.items() if answer != ALLOW] == [SET_AFFINITY[column]]
     assert interpret(program, 0x40000003, 1) == KILL
+    roaming = build_pin(machine, refuses=False)
+    assert len(roaming) == len(program), "no side's calls pass through less"
+    assert all(interpret(roaming, architecture, number) == ALLOW for number in range(600))
 
 
 @pytest.mark.skipif(platform.machine() not in ARCHITECTURES, reason="no table for this machine")

@@ -68,6 +68,11 @@ class PublishedBaseline:
         shown = ", ".join(name[:80] for name in names[:3]) or "nothing"
         return f"ran {shown} instead of {adapter.kernels}"
 
+    def needs(self, op: str, tree: str) -> bool:
+        """Whether a kernel is one of those that take a companion of this name."""
+        adapter = self.adapter(op)
+        return adapter is not None and tree in adapter.needs
+
     def companions(self, ops: Iterable[str]) -> list[str]:
         """Names of the trees that these ops need beside the baseline's own."""
         adapters = [adapter for op in ops if (adapter := self.adapter(op))]

@@ -27,6 +27,8 @@ from kernwright.judge.namespaces import leave_network, make_passable
 from kernwright.judge.seccomp import SeccompUnavailable, refuse_affinity, refuse_calls
 from kernwright.judge.walls import Walls
 
+SHARED_FILES = "shared with the judge"
+
 
 @dataclass
 class Isolation:
@@ -37,7 +39,7 @@ class Isolation:
     capabilities: str = "as the judge's"
     network: str = "shared"
     user: str = "the judge's"
-    file_system: str = "shared with the judge"
+    file_system: str = SHARED_FILES
     system_calls: str = "all"
     signals: str = "to every process of its user"
     limits: str = "none"
@@ -80,20 +82,40 @@ def confine(walls: Walls, parent: int) -> Isolation:
     return isolation
 
 
-def hold_processor(walls: Walls, processor: int | None, isolation: Isolation) -> None:
-    """Later than the rest: the imports use all processors. Every thread there is; those to come inherit it."""
+def hold_processor(walls: Walls, processor: int | None, isolation: Isolation, roams: bool = False) -> None:
+    """Later than the rest: the imports use all processors. Every thread there is; those to come inherit it. One that
+    roams may leave it between blocks: the judge looks after every block, whoever it is."""
     if processor is None:
         return
     try:
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {processor})
+        move_to({processor})
     except OSError as error:
         isolation.missing.append(f"a processor of its own: {error.strerror}")
         return
     isolation.processors = f"pinned to {processor}"
     if "seccomp" not in walls.off:
         with contextlib.suppress(SeccompUnavailable):  # said already; the judge looks after every block
-            refuse_affinity()
+            refuse_affinity(not roams)
+
+
+def move_to(processors: set[int]) -> None:
+    """Every thread of this process, also one that is started meanwhile."""
+    moved: set[str] = set()
+    while left := {thread.name for thread in Path("/proc/self/task").iterdir()} - moved:
+        for thread in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread), processors)
+        moved |= left
+
+
+def processors_near(processor: int, system: Path = Path("/sys/devices/system/cpu")) -> set[int]:
+    """Those that share its memory, of those that we may use: what a process allocates lies near where it runs."""
+    usable = os.sched_getaffinity(0)
+    for node in system.glob(f"cpu{processor}/node*/cpulist"):
+        spans = [word.split("-") for word in node.read_text().strip().split(",") if word]
+        near = {number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
+        return usable & near or {processor}
+    return usable
 
 
 def _leave_network(walls: Walls, isolation: Isolation) -> str:

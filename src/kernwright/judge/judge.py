@@ -132,6 +132,8 @@ class Judgement:
             finally:
                 crew.dismiss()
             self._refuse_changed_files(seal)
+            if all(state.fault != "tampered" for state in self.states):
+                crew.keep_compiled()
             self._record_round(number)
             if number + 1 >= self.policy.first_look:
                 for state in pending:
@@ -160,6 +162,7 @@ class Judgement:
                 f"a worker cannot start: {failed}", "see that this Python can import torch"
             ) from None
         self.provenance.isolation |= _walls_of(crew)
+        self.provenance.compiled = crew.about_compiled()
         return crew
 
     # Correctness
@@ -216,6 +219,7 @@ class Judgement:
             self._time_row(crew, state, number, sessions)
         except SideFault as fault:
             if fault.side != "candidate" and not isinstance(fault.cause, StrayProcess):
+                crew.discard_compiled()
                 if self.baseline.published is not None:  # others' code, which may fail on one row and run on the next
                     state.fail(f"the baseline fell over: {fault.cause}")
                     self._respawn(crew, "baseline", "again")
@@ -248,10 +252,12 @@ class Judgement:
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
         pool = self._pool(row)
+        crew.rehearse(op, row, pool, settled=state.slots is not None)
         if state.slots is None:
             published = {side for side in self.sides if self._party(side).published is not None}
             sizes = block_sizes(crew, op, row, pool, self.policy, published)
             state.slots, state.stream_calls = sizes.slots, sizes.stream_calls
+            crew.hand_on_compiled()
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
             sessions[side] = crew.open(side, op, row, state.slots)

@@ -15,6 +15,7 @@ import torch
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.judge.compiled import Compiled
 from kernwright.judge.confine import hide_judge
 from kernwright.judge.device import find_device
 from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
@@ -108,6 +109,11 @@ def judge(request: JudgeRequest, progress: Progress) -> Verdict:
                 else candidate_side(_known(candidate), scratch / "candidate", request.device)
             ),
         }
+        for name, side in sides.items():
+            party = away if name == "candidate" else home
+            side.compiled = Compiled.of(
+                party, (row.op for row in rows), side.scratch, provenance.hardware, provenance.libraries
+            )
         with Ledger(request.ledger).open_run(
             {
                 "task": task.name,

@@ -107,10 +107,12 @@ def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
     return [*program, (_RETURN, 0, 0, _ALLOW)]
 
 
-def build_pin(machine: str) -> list[Instruction]:
-    """A second, small one for later: from then on threads stay on the processors that they have."""
+def build_pin(machine: str, refuses: bool = True) -> list[Instruction]:
+    """A second, small one for later: from then on threads stay on the processors that they have. A side that may change
+    them has one too, of the same length: every system call passes through it, and no side's may take longer."""
     column = ARCHITECTURES[machine][0]
-    return [*_opening(machine), *_when(SET_AFFINITY[column], [_answer(errno.EPERM)]), (_RETURN, 0, 0, _ALLOW)]
+    answer = _answer(errno.EPERM) if refuses else (_RETURN, 0, 0, _ALLOW)
+    return [*_opening(machine), *_when(SET_AFFINITY[column], [answer]), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _opening(machine: str) -> list[Instruction]:
@@ -139,8 +141,8 @@ def refuse_calls(unix_sockets: bool = False) -> str:
     return f"{len(REFUSED)} refused (seccomp), sockets {'local' if unix_sockets else 'none'}"
 
 
-def refuse_affinity() -> None:
-    _install(build_pin(_machine()))
+def refuse_affinity(refuses: bool = True) -> None:
+    _install(build_pin(_machine(), refuses))
 
 
 def _machine() -> str:

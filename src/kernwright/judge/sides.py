@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
+from kernwright.judge.compiled import Compiled
+from kernwright.judge.confine import SHARED_FILES
+from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
 from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
 from kernwright.judge.timing import SideFault, SideName
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, SPARE_PROCESSORS, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
@@ -37,12 +43,19 @@ class Side:
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)
+        self.compiled: Compiled | None = None  # of a side whose compilers' work may serve later workers
+        self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles, whatever a cache may hold
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
 
     @property
     def style(self) -> Style:
         return self.orders["style"]  # type: ignore[no-any-return]
+
+    @property
+    def is_baseline(self) -> bool:
+        """In whichever place. The ops that ship are none: they are timed like a candidate."""
+        return self.orders["kind"] not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
         """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
@@ -66,11 +79,18 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
     if baseline.kind == "package":
-        found, places = PublishedBaseline.find(baseline.name).orders(ops, Store()) if ops else ({}, [])
-        return Side(folder, orders | found, _interpreted(device), [task.folder, *places])
+        published = PublishedBaseline.find(baseline.name)
+        found, places = published.orders(ops, Store()) if ops else ({}, [])
+        environment = _interpreted(device) | _with_bytecode(folder / "scratch")
+        side = Side(folder, orders | found, environment, [task.folder, *places])
+        side.compiles_anew = frozenset(op for op in ops if published.needs(op, CUTEDSL))
+        return side
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    return Side(folder, orders, reads=[task.folder])
+    side = Side(folder, orders, reads=[task.folder])
+    if baseline.kind == "compile":
+        side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
+    return side
 
 
 def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
@@ -112,6 +132,11 @@ def shipped_side(provision: Provision, folder: Path) -> Side:
 def _interpreted(device: str) -> dict[str, str]:
     """Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone."""
     return {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+
+
+def _with_bytecode(scratch: Path) -> dict[str, str]:
+    """Packages come without: CuTe-DSL's alone is a hundred thousand lines, which every worker would compile anew."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 def _open_to_all(folder: Path) -> None:
@@ -164,25 +189,61 @@ class Crew:
                 device=self.device.name,
                 vigil=self.device.vigil,
                 preloads=self._preloads,
+                roams=side.is_baseline,
             )
         try:
             for name in names:
                 self.workers[name].wait_ready()
                 self.device.furnish(self.workers[name])
+            for name in names:
+                if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+                    compiled.lay_out()
         except BaseException:
             self.dismiss()
             raise
+
+    @property
+    def keeps_files_apart(self) -> bool:
+        """Whether no side can write what another one reads: only then may anything outlast the workers."""
+        return all(
+            worker.isolation.get("file_system", SHARED_FILES) != SHARED_FILES for worker in self.workers.values()
+        )
+
+    def hand_on_compiled(self) -> None:
+        """The baseline's twin need not compile what the baseline has."""
+        made, twin = self.sides["baseline"].compiled, self.sides["again"].compiled
+        if made and twin and self.keeps_files_apart:
+            made.hand_on(twin)
+
+    def keep_compiled(self) -> None:
+        """What trusted sides compiled serves the next judgement. To be called when the workers have ended."""
+        for name, side in self.sides.items():
+            if name != "again" and side.compiled and self.keeps_files_apart:
+                side.compiled.keep()
+
+    def discard_compiled(self) -> None:
+        """A baseline fell over."""
+        for name in ("baseline", "again"):
+            if compiled := self.sides[name].compiled:
+                compiled.discard()
+
+    def about_compiled(self) -> dict[str, Any]:
+        found = {name: side.compiled for name, side in self.sides.items() if side.compiled and side.compiled.found}
+        return {name: compiled.about() for name, compiled in found.items()}
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
         """The side's worker with the op loaded; builds on first use."""
         worker = self.workers[name]
         if self._loaded.get(name) != op:
             try:
-                worker.request({"do": "load", "side": self.sides[name].orders | {"op": op}}, BUILD_DEADLINE_S)
+                worker.request(self._load_order(name, op), BUILD_DEADLINE_S)
             except WorkerFailed as failed:
                 raise NotLoaded(str(failed), failed.kind) from failed
             self._loaded[name] = op
         return worker
+
+    def _load_order(self, name: SideName, op: str) -> dict[str, Any]:
+        return {"do": "load", "side": self.sides[name].orders | {"op": op}}
 
     def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
         """A row before the side's worker."""
@@ -190,6 +251,48 @@ class Crew:
             return self.device.open_session(self.worker(name, op.name), op, row, "returns", slots)
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(name, cause) from cause
+
+    def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool) -> None:
+        """Loads the baselines and makes their first calls side by side, where those compile what no cache of theirs
+        holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
+        where it is looked at. `settled`: each has made such a call in an earlier round. torch.compile measures in its
+        first one what to choose, and must be alone for that; later it finds what it chose."""
+        sides = [(name, side) for name, side in self.sides.items() if op.name in side.compiles_anew]
+        names = [name for name, side in sides if settled or side.orders["kind"] != "compile"]
+        if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
+            return
+        unloaded = [name for name in names if self._loaded.get(name) != op.name]
+        for name, fault in self._together({name: self._load_order(name, op.name) for name in unloaded}).items():
+            raise SideFault(name, fault) from fault
+        self._loaded |= dict.fromkeys(unloaded, op.name)
+        with contextlib.ExitStack() as opened:
+            for name in names:
+                session = self.open(name, op, row, 1)
+                opened.callback(session.close)
+                try:
+                    session.prepare()
+                except (WorkerFailed, WorkerCheated) as cause:
+                    raise SideFault(name, cause) from cause
+                session.fill(0, pool.draw(op, row))
+            faults = self._together({name: {"do": "rehearse", "slot": 0} for name in names})
+        for name, fault in faults.items():
+            if not (isinstance(fault, WorkerFailed) and fault.kind):  # not the call: the worker itself is gone
+                raise SideFault(name, fault) from fault
+
+    def _together(self, requests: dict[SideName, dict[str, Any]]) -> dict[SideName, WorkerFailed | WorkerCheated]:
+        """Untimed exchanges, all at once. Waits for each of them: a worker that has not answered still runs."""
+        faults: dict[SideName, WorkerFailed | WorkerCheated] = {}
+        for name, message in requests.items():
+            try:
+                self.workers[name].ask(message)
+            except (WorkerFailed, WorkerCheated) as cause:
+                faults[name] = cause
+        for name in requests.keys() - faults.keys():
+            try:
+                self.workers[name].answer(BUILD_DEADLINE_S)
+            except (WorkerFailed, WorkerCheated) as cause:
+                faults[name] = cause
+        return faults
 
     def respawn(self, name: SideName) -> None:
         self._end(name)

@@ -13,11 +13,11 @@ import socket
 import struct
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine, die_with, hold_processor
+from kernwright.judge.confine import confine, die_with, hold_processor, move_to, processors_near
 from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
@@ -27,9 +27,10 @@ MOST_AWAKE_S = 2.0
 class Worker:
     """Holds one side and the row that is open."""
 
-    def __init__(self, channel: Channel, place: Any) -> None:
+    def __init__(self, channel: Channel, place: Any, roams: frozenset[int] = frozenset()) -> None:
         self.channel = channel
         self.place = place
+        self.roams = roams  # the processors that it may compile on, beside others that do
         self.side: dict[str, Any] = {}
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
@@ -55,6 +56,7 @@ class Worker:
             "open_loop": self.open_loop,
             "prepare": self.prepare,
             "check": self.check,
+            "rehearse": self.rehearse,
             "census": self.census,
             "explain": self.explain,
             "events": lambda *_: {"ns": self.place.event_ns()},
@@ -83,8 +85,21 @@ class Worker:
         from kernwright.judge.entry import load
 
         self.side = message["side"]
-        self.function, self.row_message = load(self.side), None
+        with self.roaming():
+            self.function, self.row_message = load(self.side), None
         return {"ok": True}
+
+    @contextlib.contextmanager
+    def roaming(self) -> Iterator[None]:
+        """Away from the processor of timed blocks, where this side may: others compile there at the same time."""
+        pinned = os.sched_getaffinity(0)
+        if self.roams:
+            move_to(set(self.roams))
+        try:
+            yield
+        finally:
+            if self.roams:
+                move_to(pinned)
 
     def open_row(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         import torch
@@ -138,6 +153,15 @@ class Worker:
         tensors = self.row_call.check_outputs(result)
         self.kept.append(tensors)
         return {"pointers": [tensor.data_ptr() for tensor in tensors]}
+
+    def rehearse(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """One call that nobody looks at, for what a first call compiles."""
+        assert self.call is not None
+        with self.roaming():
+            with self.place.calls():
+                self.call(self.slots[message["slot"]])
+            self.place.finish()
+        return {"ok": True}
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]])
@@ -194,7 +218,9 @@ def _open_windows() -> tuple[int, ...]:
         return ()
 
 
-def live(descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str) -> None:
+def live(
+    descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str, roams: bool = False
+) -> None:
     """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -205,7 +231,8 @@ def live(descriptor: int, judge: int, processor: int, threads: int, walls: str, 
     from kernwright.judge.place import find_place
 
     place = find_place(device)  # on all cores now, rather than on one core at the first row
-    hold_processor(orders, processor if processor >= 0 else None, isolation)
+    beside = frozenset(processors_near(processor)) if roams and processor >= 0 else frozenset()
+    hold_processor(orders, processor if processor >= 0 else None, isolation, roams)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     gc.collect()
@@ -216,6 +243,6 @@ def live(descriptor: int, judge: int, processor: int, threads: int, walls: str, 
     for window in windows:
         os.close(window)
     try:
-        Worker(channel, place).serve()
+        Worker(channel, place, beside).serve()
     except ChannelClosed:
         sys.exit(0)

@@ -60,6 +60,7 @@ class WorkerProcess:
         device: str = "cpu",
         vigil: Vigil | None = None,
         preloads: Sequence[str] = (),
+        roams: bool = False,
     ) -> None:
         self.label = label
         self.vigil = vigil
@@ -75,11 +76,12 @@ class WorkerProcess:
         self.channel = Channel(ours)
         self.log = WorkerLog()
         own = worker_environment(scratch, threads) | dict(environment or {})
-        orders: dict[str, int | str] = {
+        orders: dict[str, int | str | bool] = {
             "processor": -1 if processor is None else processor,
             "threads": threads,
             "walls": self.walls.as_argument(),
             "device": device,
+            "roams": roams,
         }
         try:
             self.process = zygote_for(threads, zygote_environment(threads), preloads).fork(
@@ -112,6 +114,11 @@ class WorkerProcess:
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
+        self.ask(message, descriptors)
+        return self.answer(deadline_s)
+
+    def ask(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """From here on the worker runs, until it has answered."""
         self._refuse_movement()
         self._resume()
         try:
@@ -121,6 +128,8 @@ class WorkerProcess:
             raise WorkerFailed("hung: does not read the judge's messages") from None
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
+
+    def answer(self, deadline_s: float) -> dict[str, Any]:
         answer = self._receive_object(deadline_s)
         if answer.keys() == {"called"}:
             answer = self._receive_object(self.device_deadline_s)

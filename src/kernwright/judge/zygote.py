@@ -22,6 +22,7 @@ from typing import Any
 
 from kernwright.judge.channel import Channel, ChannelClosed, as_object
 from kernwright.judge.confine import die_with
+from kernwright.judge.foreknown import foreknow
 from kernwright.judge.linux import PR_SET_DUMPABLE, prctl
 
 PID = struct.Struct("<q")
@@ -42,6 +43,10 @@ def main() -> None:
         if _has_met_a_gpu():
             channel.send_json({"spoilt_by": module})
             return
+    foreknow()
+    if _has_met_a_gpu():
+        channel.send_json({"spoilt_by": sys.argv[-1]})
+        return
     gc.collect()
     gc.freeze()
     channel.send_json({"ready": True})
@@ -116,6 +121,8 @@ def _settle(message: dict[str, Any], log: int, judge: int) -> None:
     os.close(nothing)
     os.close(log)
     tempfile.tempdir = None  # the environment names another now
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     os.chdir(message["folder"])
     end = time.monotonic() + ADOPTION_S
     while os.getppid() != judge:

@@ -1,0 +1,94 @@
+"""What a side's worker finds and leaves in its scratch folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernwright.judge.device import CpuDevice
+from kernwright.judge.sides import Crew, Side, baseline_side
+from kernwright.judge.timing import SideName
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.task import load_task
+
+
+@pytest.mark.parametrize(("kind", "compiled"), [("package", ["helper"]), ("adapter", [])])
+def test_a_packages_bytecode_stays_in_its_workers_scratch(
+    kind: str, compiled: list[str], tmp_path: Path, tiny_folder: Path
+) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "helper.py").write_text("")
+    (sources / "adapters.py").write_text("import helper\n\ndef axpy(op):\n    return print\n")
+    baseline = Baseline(name="sglang@0.5.23", kind=kind, package="p", version="1")  # type: ignore[arg-type]
+    side = baseline_side(baseline, load_task(tiny_folder), tmp_path / "side")
+    orders = {"kind": "adapter", "file": str(sources / "adapters.py"), "function": "axpy", "op": "axpy"}
+    worker = WorkerProcess("baseline", side.scratch, 1, None, side.environment, [sources])
+    try:
+        worker.wait_ready()
+        worker.request({"do": "load", "side": orders}, BUILD_DEADLINE_S)
+        left = side.scratch.glob(f"bytecode{sources}/*.pyc")
+        assert [path.name.partition(".")[0] for path in left if path.name.startswith("helper")] == compiled
+        assert not list(sources.rglob("*.pyc"))
+    finally:
+        worker.kill()
+
+
+SLOW = """
+import json, os, time
+
+def slow(op):
+    note("loads")
+
+    def axpy(x, w, *, alpha=2.0):
+        note("calls")
+        return alpha * x + w
+
+    return axpy
+
+
+def note(what):
+    here = {"began": time.monotonic(), "processors": sorted(os.sched_getaffinity(0))}
+    time.sleep(0.2)
+    with open(os.path.join(os.environ["HOME"], what), "a") as file:
+        print(json.dumps(here | {"ended": time.monotonic()}), file=file)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_baselines_rehearse_side_by_side_and_are_back_on_their_processor(
+    tmp_path: Path, write_task: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernwright.judge.sides.SPARE_PROCESSORS", 2)
+    folder = write_task(tmp_path / "tiny")
+    (folder / "baselines.py").write_text(SLOW)
+    task = load_task(folder)
+    device, baseline = CpuDevice(), find_baseline(task, "slow")
+    row = next(row for row in task.rows if row.op == "axpy")
+    names: tuple[SideName, ...] = ("baseline", "again")
+    sides: dict[SideName, Side] = {name: baseline_side(baseline, task, tmp_path / name) for name in names}
+    crew = Crew(sides, 1, device)
+    try:
+        pool = device.pool(row, 1)
+        crew.rehearse(task.op_of(row), row, pool, settled=False)
+        assert not (sides["again"].scratch / "loads").exists(), "it compiles nothing anew"
+        for side in sides.values():
+            side.compiles_anew = frozenset({"axpy"})
+        with monkeypatch.context() as patch:
+            patch.setitem(sides["again"].orders, "kind", "compile")
+            crew.rehearse(task.op_of(row), row, pool, settled=False)
+            assert not (sides["again"].scratch / "loads").exists(), "it has to choose by measuring, alone"
+        crew.rehearse(task.op_of(row), row, pool, settled=False)
+        for what in ("loads", "calls"):
+            both = [json.loads((side.scratch / what).read_text()) for side in sides.values()]
+            assert max(one["began"] for one in both) < min(one["ended"] for one in both), what
+            assert all(len(one["processors"]) > 1 for one in both), what
+        for worker in crew.workers.values():
+            assert {frozenset(own) for own in worker._affinities()} == {frozenset({device.worker_processor()})}
+    finally:
+        crew.dismiss()
