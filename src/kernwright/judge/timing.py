@@ -270,6 +270,7 @@ class RowTiming:
     def _prepare(self, side: SideName) -> None:
         try:
             self.sessions[side].prepare()
+            self.sessions[side].worker.refuse_company()
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault(side, fault) from fault
 
