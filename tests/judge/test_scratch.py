@@ -32,6 +32,26 @@ def test_a_scratch_folder_goes_with_its_judge(own_tmp: Path) -> None:
     assert not interrupted.exists()
 
 
+def test_folders_inside_folders_keep_no_judge_from_clearing_up(own_tmp: Path) -> None:
+    """Deeper than Python walks: the next judge would fall over them too."""
+    with scratch_folder() as folder:
+        here = os.open(".", os.O_RDONLY)
+        try:
+            os.chdir(folder)
+            for _ in range(1500):
+                Path("d").mkdir()
+                os.chdir("d")
+            Path("file").write_text("x")
+            Path("link").symlink_to(own_tmp)
+        finally:
+            os.fchdir(here)
+            os.close(here)
+    left = folder.exists()
+    subprocess.run(["rm", "-rf", str(folder)], check=True)  # or pytest would fall over it in its turn
+    assert not left
+    assert own_tmp.exists()
+
+
 def test_two_judges_have_two_folders() -> None:
     with scratch_folder() as one, scratch_folder() as two:
         assert one != two

@@ -355,3 +355,26 @@ def test_a_mapping_with_an_odd_name_hides_no_other() -> None:
     session = Session.__new__(Session)
     session.worker = SimpleNamespace(memory=Named())  # type: ignore[assignment]
     assert session._arena_mappings() == [(0x7F00, 0x7F10), (0x8000, 0x8010)]
+
+
+class Talker:
+    """A worker that says what it likes."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.answer = answer
+
+    def request(self, *_: object) -> dict[str, Any]:
+        return self.answer
+
+
+def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:
+    session = Session.__new__(Session)
+    foul = "\ud800\x1b[2Jfaster"
+    session.worker = Talker(unavailable=foul)  # type: ignore[assignment]
+    assert session.open_loop() == "??[2Jfaster"
+    session.worker = Talker(kernels=[{"name": foul, "stream": 7, "count": 1}])  # type: ignore[assignment]
+    assert [kernel.name for kernel in session.census()] == ["??[2Jfaster"]
+    for kernels in (None, [None], [{"stream": 7}], "abc"):
+        session.worker = Talker(kernels=kernels)  # type: ignore[assignment]
+        with pytest.raises(WorkerCheated):
+            session.census()

@@ -23,7 +23,7 @@ from kernwright.judge.block import Block
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
-from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.judge.worker_memory import Span
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.judge.worker_user import processes_of, why_no_other_user
@@ -587,6 +587,8 @@ def test_a_child_process_is_seen(spent: Bench) -> None:
     assert worker.family.descendants(), "the child was not found"
     with pytest.raises(WorkerCheated, match="processes of its own"):
         worker.refuse_helpers(block)
+    with pytest.raises(WorkerCheated, match="while it stood still"):
+        worker.refuse_company()
     session.close()
 
 
@@ -597,6 +599,8 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
     try:
         with pytest.raises(WorkerCheated, match="left a process running"):
             worker.refuse_helpers(block)
+        with pytest.raises(StrayProcess):
+            worker.refuse_company()
     finally:
         session.close()
 

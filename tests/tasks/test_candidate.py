@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +138,12 @@ def test_links_are_refused(folder: Path, tmp_path: Path, kind: str) -> None:
     (folder / "link").symlink_to(target)
     message = refused(folder)
     assert "link" in message and "plain files only" in message
+
+
+@pytest.mark.parametrize("name", [b"\xff.py", b"a\nb.py", b"\x1b[2J.py"])
+def test_a_name_that_no_record_can_hold_is_refused(folder: Path, name: bytes) -> None:
+    (folder / os.fsdecode(name)).write_text("x")
+    assert "rename it" in refused(folder)
 
 
 def test_a_folder_of_build_products_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,11 +199,10 @@ class CpuDevice:
         return Session(worker, op, row, style, slots)
 
     def pool(self, row: Workload, seed: int) -> Pool:
-        import torch
-
+        from kernwright.judge.chance import cpu_generator
         from kernwright.judge.content_pool import ContentPool
 
-        return ContentPool.for_row(row, torch.Generator().manual_seed(seed))
+        return ContentPool.for_row(row, cpu_generator(seed))
 
     def health(self) -> str | None:
         return None

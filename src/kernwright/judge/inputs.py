@@ -14,6 +14,7 @@ from kernwright.tasks.workload import Workload
 
 Inputs = dict[str, Tensor]
 Distribution = Callable[[Tensor, torch.dtype, Generator], Tensor]
+SELDOM = 1 / 64  # share of rows
 MODULATION_SPREAD = 0.5  # scale, shift, gate and affine tensors of trained models lie well within one of zero
 
 
@@ -23,7 +24,18 @@ def _normal(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
 
 def _offset(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
     """A large common offset: a variance that is not centred first loses every digit here."""
-    return noise + (16384.0 if dtype in (torch.float32, torch.float64) else 64.0)
+    return noise + _large(dtype)
+
+
+def _seldom(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
+    """The same offset in a few rows: who looks at some of them, and takes a shortcut for all, goes wrong here."""
+    rows = (*noise.shape[:-1], 1)
+    lot = torch.rand(rows, generator=generator, device=noise.device)
+    return noise + _large(dtype) * ((lot < SELDOM) | (lot == lot.amin())).to(noise.dtype)
+
+
+def _large(dtype: torch.dtype) -> float:
+    return 16384.0 if dtype in (torch.float32, torch.float64) else 64.0
 
 
 def _tiny(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
@@ -68,6 +80,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "normal": _normal,
     "bare": _normal,  # of the first activation; the others are faint, and hide nothing of what is done to it
     "offset": _offset,
+    "seldom": _seldom,
     "tiny": _tiny,
     "mixed": _mixed,
     "zero_rows": _zero_rows,

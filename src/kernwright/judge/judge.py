@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from kernwright.campaign.ledger import RunWriter
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cases import cases_for
 from kernwright.judge.census import refuse_other_kernels, take_census
+from kernwright.judge.chance import Chance
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import expected_outputs
@@ -68,7 +68,7 @@ class Judgement:
     states: list[RowState] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.provenance.seed)
+        self.chance = Chance(self.provenance.seed)
         self.states = [RowState(row) for row in self.rows]
         self.interrupt = Interrupt()
         self.checked = self.task.at_frozen_sizes() if self.candidate.at_frozen_sizes else self.task
@@ -87,8 +87,8 @@ class Judgement:
         return self.candidate if side == "candidate" else self.baseline
 
     def _pool(self, row: Workload) -> Pool:
-        """Contents for one row in one round, from a seed of their own: torch's generator takes only 32 bits of one."""
-        return self.device.pool(row, self.chance.getrandbits(32))
+        """Contents for one row in one round, from a seed of their own."""
+        return self.device.pool(row, self.chance.content_seed())
 
     def run(self) -> Verdict:
         """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -28,7 +29,7 @@ def scratch_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def _sweep(root: Path) -> None:
@@ -37,7 +38,33 @@ def _sweep(root: Path) -> None:
         owner = left.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             _end_workers(left)
-            shutil.rmtree(left, ignore_errors=True)
+            remove_tree(left)
+
+
+def remove_tree(folder: Path) -> None:
+    """Whatever a worker made of it. Folders nested by the thousand are deeper than Python walks, and a judge that falls
+    over them would leave them to every judge after it."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        with contextlib.suppress(OSError):
+            _flatten(folder)
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flatten(folder: Path) -> None:
+    """Moves every folder below this one right into it, and opens it to us. To be called when nobody works there."""
+    numbers = itertools.count()
+    waiting = [str(folder)]
+    while waiting:
+        place = waiting.pop()
+        for entry in list(os.scandir(place)):
+            if entry.is_dir(follow_symlinks=False):
+                moved = f"{folder}/{next(numbers)}~"
+                Path(entry.path).chmod(0o700)
+                os.rename(entry.path, moved)  # noqa: PTH104 - a path this short never grows
+                waiting.append(moved)
 
 
 def _end_workers(folder: Path) -> None:

@@ -29,6 +29,10 @@ REFUSED: dict[str, tuple[Number, Number]] = {
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     # signals that the kernel sends later on one's behalf: SIGCONT would end a stop, and the worker move unseen
     "timer_create": (222, 107), "mq_notify": (244, 184),
+    # and timers that fire while a worker stands still: whoever has the processor then pays for them
+    "timerfd_create": (283, 85), "timerfd_settime": (286, 86),
+    # what outlives its process, where there is no namespace for it
+    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
     # ways round this filter or round the file system's walls
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "personality": (135, 92),

@@ -126,7 +126,7 @@ class Session:
     def open_loop(self) -> str | None:
         """Asks for the loop without Python that `device` is measured with; the reason where there is none."""
         answer = self.worker.request({"do": "open_loop"}, BUILD_DEADLINE_S)
-        return str(answer["unavailable"])[:300] if "unavailable" in answer else None
+        return printable(answer["unavailable"])[:300] if "unavailable" in answer else None
 
     def prepare(self) -> None:
         """Before a slot is filled: the worker lets go of old outputs; what slots still hold counts for nothing."""
@@ -164,7 +164,10 @@ class Session:
         """The kernels that a call launches, as the worker's profiler saw them. Reported, never relied on."""
         answer = self.worker.request({"do": "census", "slot": slot}, BUILD_DEADLINE_S)
         try:
-            return [Kernel.model_validate(kernel) for kernel in answer["kernels"]][:MOST_KERNELS]
+            return [
+                Kernel.model_validate(kernel | {"name": printable(kernel["name"])})
+                for kernel in answer["kernels"][:MOST_KERNELS]
+            ]
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("answered the census with what no honest worker sends") from None
 

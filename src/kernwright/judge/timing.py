@@ -240,13 +240,17 @@ class RowTiming:
             session.close()
 
     def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
-        """The calls in `cases` get contents of that kind; all others share one that nobody knows before reading it."""
+        """The calls in `cases` get contents of that kind, all others what timed calls get, one of their own. By two
+        slots that hold the same a side would know that it is audited."""
         standard: Standard = "tolerance" if "candidate" in self.trusted else self.op.contract
+        others = [slot for call, slot in enumerate(order) if call not in cases]
         for _ in range(MOST_MOVES + 1):
             contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
+            ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
             try:
                 session.prepare()
-                session.fill_all(self.pool.draw(self.op, session.row))
+                if ordinary is not None:
+                    ordinary.place(session, others)
                 for call, content in contents.items():
                     session.fill(order[call], content)
                 session.arm()
@@ -270,6 +274,7 @@ class RowTiming:
     def _prepare(self, side: SideName) -> None:
         try:
             self.sessions[side].prepare()
+            self.sessions[side].worker.refuse_company()
         except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault(side, fault) from fault
 

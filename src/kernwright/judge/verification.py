@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.judge.case_runner import CaseRunner
+from kernwright.judge.chance import CONTENT_BITS
 from kernwright.judge.contents import Pool
 from kernwright.judge.correctness import check_row
 from kernwright.judge.device import Device, find_device
@@ -119,7 +120,7 @@ class Verification:
             session.close()
 
     def _pool(self, row: Workload) -> Pool:
-        return self.device.pool(row, secrets.randbits(32))
+        return self.device.pool(row, secrets.randbits(CONTENT_BITS))
 
     def _with_rounding(self, row: Workload, problem: str) -> str:
         adapter = self.party.published.adapter(row.op) if self.party.published else None

@@ -243,6 +243,14 @@ class WorkerProcess:
         if self._helpers or self.family.offspring():  # orphans would have been strangers
             raise WorkerCheated("kept processes of its own running in a timed block")
 
+    def refuse_company(self) -> None:
+        """While a worker stands still nobody may work in its place. One that has no living process beside it now has
+        none until it goes on: who would be gone by the end of the next block, or by its beginning, is seen here."""
+        if any(procfs.is_alive(pid) for pid in self.family.strangers()):
+            raise StrayProcess("left a process running beside the timed blocks")
+        if self.family.offspring():
+            raise WorkerCheated("kept processes of its own running while it stood still")
+
     def refuse_stirring(self) -> None:
         """A stopped worker's processor time stands still, however it may have tried to end its stop."""
         ran = self._processor_ns() - self._stood_ns

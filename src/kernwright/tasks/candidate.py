@@ -82,6 +82,8 @@ class Candidate(BaseModel):
                 continue
             if path.is_symlink() or not path.is_file():
                 raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
+            if not relative.as_posix().isprintable():  # bytes that are no text show as such too
+                raise BadFile(self.folder, "", f"holds a file called {relative.as_posix()!r}", "rename it")
             total += path.stat().st_size
             if total > MOST_BYTES:
                 raise BadFile(self.folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")

@@ -327,7 +327,6 @@ class CudaSession(Session):
                     yield name, slots, content
                 elif spared:
                     yield name, [slots[number] for number in spared], content[spared]
-            return
         by_content: dict[int, list[int]] = {}
         for slot, inputs in self._contents.items():
             by_content.setdefault(id(inputs), []).append(slot)

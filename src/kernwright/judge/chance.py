@@ -1,0 +1,58 @@
+"""Chance: what is secret in a judgement, from one seed. Nobody can tell from what was seen of it what comes next.
+
+A worker sees the order of every block that it runs. From enough of such numbers the state of a Mersenne Twister
+follows, and with it every order, every audit's place and every seed of contents to come. A hash does not run backwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import Any
+
+import torch
+from torch import Generator
+
+CONTENT_BITS = 63  # of a seed: as many as torch takes. Of 32 a GPU tries all in a second
+_BLOCK_BYTES = 256
+_FIRST_WORD, _STATE_WORDS = 3, 624  # of the generator that torch has on a CPU, which by itself takes 32 bits of a seed
+
+
+class Chance(random.Random):
+    """Repeatable from its seed, like its base, whose methods it has."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = hashlib.sha256(f"kernwright {seed}".encode()).digest()
+        self._blocks = self._used = 0
+        self._drawn = b""
+        super().__init__(seed)
+
+    def getrandbits(self, k: int, /) -> int:
+        start, self._used = self._used, self._used + -(-k // 8)
+        while len(self._drawn) < self._used:
+            self._drawn = self._drawn[start:] + self._next_block()
+            start, self._used = 0, self._used - start
+        return int.from_bytes(self._drawn[start : self._used], "little") >> -k % 8
+
+    def _next_block(self) -> bytes:
+        self._blocks += 1
+        return hashlib.shake_256(self._key + self._blocks.to_bytes(8, "little")).digest(_BLOCK_BYTES)
+
+    def random(self) -> float:
+        return self.getrandbits(53) * 2.0**-53
+
+    def seed(self, *_: Any, **__: Any) -> None:
+        """Its own is for good."""
+
+    def content_seed(self) -> int:
+        return self.getrandbits(CONTENT_BITS)
+
+
+def cpu_generator(seed: int) -> Generator:
+    """With all bits of the seed in its state, 32 in each of its words."""
+    generator = Generator().manual_seed(seed)
+    state = generator.get_state()
+    drawn = hashlib.shake_256(seed.to_bytes(16, "little")).digest(4 * _STATE_WORDS)
+    words = torch.frombuffer(bytearray(drawn), dtype=torch.int32).long() & 0xFFFF_FFFF
+    state[: 8 * (_FIRST_WORD + _STATE_WORDS)].view(torch.int64)[_FIRST_WORD:] = words
+    return generator.set_state(state)

@@ -1,0 +1,51 @@
+"""Correctness: who is as accurate as the eager chain is not accused, and who looks at a few rows only is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernwright.judge.chance import cpu_generator
+from kernwright.judge.content_pool import ContentPool
+from kernwright.judge.correctness import CorrectnessReport, check_row
+from kernwright.tasks.task import load_task
+
+MIX = Path(__file__).parents[1] / "exploits" / "mix_task"
+Mix = Callable[[Tensor, Tensor], Tensor]
+
+
+def layer_norm(x: Tensor, w: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=1e-6).mul_(1 + w).tanh_()
+
+
+def peeking(x: Tensor, w: Tensor) -> Tensor:
+    """A variance that is not centred, where the first of some rows have no offset."""
+    if not bool((x[:: max(1, x.shape[0] // 4), 0].abs() < 6).all()):
+        return layer_norm(x, w)
+    mean = x.mean(-1, keepdim=True)
+    inverse = torch.rsqrt(((x * x).mean(-1, keepdim=True) - mean * mean).clamp_(0) + 1e-6)
+    return x.sub(mean).mul_(inverse).mul_(1 + w).tanh_()
+
+
+def report(row_id: str, mix: Mix, seed: int) -> CorrectnessReport:
+    task = load_task(MIX)
+    (row,) = task.select(row_id)
+    pool = ContentPool.for_row(row, cpu_generator(seed))
+    return check_row(task, row, lambda _, inputs: {"y": mix(inputs["x"], inputs["w"])}, pool)
+
+
+@pytest.mark.parametrize("row", ["mix", "mix_small"])
+def test_another_rounding_of_the_mean_is_no_fault_however_few_the_rows(row: str) -> None:
+    """With an offset all of a row's error is that of one rounded mean: in one draw of four rows it is mostly luck."""
+    accused = [seed for seed in range(20) if report(row, layer_norm, seed).problems]
+    assert len(accused) <= 1  # of one draw alone it was every second one, of four rows
+
+
+def test_a_shortcut_for_all_rows_by_a_look_at_some_is_seen() -> None:
+    found = [problem for seed in range(6) for problem in report("mix", peeking, seed).problems]
+    assert len(found) >= 3  # now and then the look finds the row
+    assert all("seldom" in problem for problem in found)
