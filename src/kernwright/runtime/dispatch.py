@@ -25,6 +25,8 @@ from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
 Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps
+NONE_YET: Latest = ("torch", lambda *arguments: False, ())
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -83,7 +85,7 @@ class Dispatcher:
         self._check, self._spelled = check, spelled
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
-        self._latest: tuple[Backend, Launch, tuple[Contract | None, ...]] | None = None
+        self._latest = NONE_YET
 
     def __call__(
         self,
@@ -142,11 +144,8 @@ class Dispatcher:
         It looks at tensors itself, device and dtype among the rest, and refuses what is not for it; a preference, a
         contract and a gradient it cannot know of. To read all that from Python would cost more than all else here.
         """
-        found = self._latest
-        if found is None or contract not in found[2]:
-            return None
-        wanted = backend or preferred()
-        return found[1] if wanted is None or wanted == found[0] else None
+        own, launch, contracts = self._latest
+        return launch if contract in contracts and (backend or preferred()) in (None, own) else None
 
     def check(self, call: Call) -> None:
         call.check()
@@ -223,8 +222,8 @@ class Dispatcher:
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
             refuse_expanded("out", tensor, name)
-            if any(tensor is other for other in given[:number]):
-                raise BadArgument("out", f"{name} is the tensor of another result, too")
+            if (twin := next((own for own in range(number) if given[own] is tensor), None)) is not None:
+                raise BadArgument("out", f"{name} is the tensor of {self.op.outputs[twin]}, too", "pass one for each")
 
 
 def _likeness(

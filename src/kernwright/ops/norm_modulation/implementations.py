@@ -19,10 +19,9 @@ from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, 
 from kernwright.ops.token_requirements import tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
-from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module, like_first
-from kernwright.runtime.requirements import on_cpu, on_cuda, triton_there
+from kernwright.runtime.requirements import triton_there
 
 PLAIN = (definition.norm_scale_shift, definition.residual_norm_scale_shift)
 SELECT = (definition.norm_scale_shift_select, definition.residual_norm_scale_shift_select)
@@ -45,25 +44,15 @@ def chosen_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=(*SETS, "residual_gate"), indices=("index",))
 
 
-def cuda_library_there(call: Call) -> str | None:
-    target = architecture(call.first.device)
-    return native.cuda_library(call.op.name, call.first.dtype).unavailable(target)
-
-
-def cpu_library_there(call: Call) -> str | None:
-    return native.CPU_LIBRARY.unavailable(native.CPU)
-
-
 def _triton(op: Op) -> Callable[..., Any]:
     return from_module("kernwright.ops.norm_modulation.triton_kernel", op, PROMISES[op.name])
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    load = partial(native.function, op.name, len(op.outputs))
-    launch = partial(native.shortcut, op.name)
+    promise = PROMISES[op.name]
     return [
-        Implementation("cuda", "close", load, (on_cuda, modulated_tokens_fit, cuda_library_there), launch),
-        Implementation("cpu", "close", load, (on_cpu, modulated_tokens_fit, cpu_library_there), launch),
+        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit),
+        native.cpu_implementation(op, promise, modulated_tokens_fit),
         Implementation("triton", "close", partial(_triton, op), (triton_there, modulated_tokens_fit)),
     ]
 
