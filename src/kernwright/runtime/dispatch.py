@@ -214,7 +214,7 @@ class Dispatcher:
         given = _listed(out)
         if len(given) != len(self.op.outputs):
             raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
-        if _any_trains(tensors):
+        if any_trains(tensors):
             raise BadArgument("out", "cannot be written where an input needs a gradient")
         for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
             if not isinstance(tensor, Tensor):
@@ -234,7 +234,7 @@ def _likeness(
         wanted,
         contract,
         is_strict(),
-        _any_trains(tensors),
+        any_trains(tensors),
         *scalars.values(),
         *(
             (value.shape, value.stride(), value.dtype, value.device) if isinstance(value, Tensor) else repr(value)
@@ -243,7 +243,8 @@ def _likeness(
     )
 
 
-def _any_trains(tensors: Sequence[Tensor | None]) -> bool:
+def any_trains(tensors: Sequence[Tensor | None]) -> bool:
+    """In a call that records gradients. What is no tensor is found out by the check."""
     return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in tensors)
 
 

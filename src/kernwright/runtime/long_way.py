@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.dispatch import Dispatcher, Out, check_results
+from kernwright.runtime.dispatch import Dispatcher, Out, any_trains, check_results
 from kernwright.runtime.outputs import Promise
 from kernwright.runtime.preference import Backend
 from kernwright.runtime.traced import traced
 
-is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+is_compiling = torch.compiler.is_compiling
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
 modes, transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
-
-
-def any_trains(given: Sequence[Tensor | None]) -> bool:
-    # A generator of its own would cost as much as all else that a call asks.
-    try:
-        for tensor in given:
-            if tensor is not None and tensor.requires_grad:
-                return True
-    except AttributeError:  # it is no tensor, as whoever looks closer will say
-        return False
-    return False
 
 
 class LongWay:
@@ -60,9 +49,7 @@ class LongWay:
         if out is not None:
             self.dispatcher.check_out(first, given, out)
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
-        if (is_grad_enabled() and any_trains(given)) or (
-            op.inplace and not is_compiling() and transforms() is not None
-        ):
+        if any_trains(given) or (op.inplace and not is_compiling() and transforms() is not None):
             return op.reference(*given, **scalars)
         result = self._traced(*arguments, backend, contract)
         if out is None:

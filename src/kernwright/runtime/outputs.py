@@ -31,6 +31,15 @@ def like_first(op: Op) -> Promise:
     return promise
 
 
+def shaped_like(
+    first: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None, device: str | None = None
+) -> Tensor:
+    """As the first tensor lies, where the shape is its own."""
+    if first.shape == shape:
+        return torch.empty_like(first, dtype=dtype, device=device)
+    return torch.empty(shape, dtype=dtype or first.dtype, device=device or first.device)
+
+
 def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) -> tuple[Tensor, ...]:
     """New outputs, or those that were given, which must be as promised and have no gaps in their last axis."""
     if out is None:

@@ -17,13 +17,14 @@ from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Out
-from kernwright.runtime.long_way import LongWay, is_grad_enabled, modes, transforms
+from kernwright.runtime.long_way import LongWay, modes, transforms
 from kernwright.runtime.outputs import written
 from kernwright.runtime.preference import Backend, preferences, preferred
 
 Result = TypeVar("Result")
 # The op's arguments by position, tensors and then scalars; and what every public call takes besides.
 PublicCall = Callable[[tuple[Any, ...], Backend | None, Contract | None, Out], Result]
+is_grad_enabled = torch.is_grad_enabled
 is_traced = torch.compiler.is_dynamo_compiling  # every other compiler's tensors are of another class, or in a mode
 # What a call on the short way ends in where its arguments are not what they should be, or nowhere.
 MISFITS = (RuntimeError, TypeError, AttributeError)

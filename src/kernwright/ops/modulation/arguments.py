@@ -17,7 +17,7 @@ from kernwright.ops.argument_checks import broadcast_shape, check_floating, join
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise, taken
+from kernwright.runtime.outputs import Promise, shaped_like, taken
 
 WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
@@ -40,19 +40,15 @@ def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
         return torch.empty_like(tensors[0])
     a, b = tensors
     larger = a if a.numel() >= b.numel() else b
-    shape, dtype = broadcast_shape(a.shape, b.shape), torch.result_type(a, b)
-    if larger.shape == shape:
-        return torch.empty_like(larger, dtype=dtype)
-    return torch.empty(shape, dtype=dtype, device=a.device)
+    return shaped_like(larger, broadcast_shape(a.shape, b.shape), torch.result_type(a, b))
 
 
 def promise_of(op: Op) -> Promise:
     def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
         given = [own if device is None else own.to(device) for own in tensors if own is not None]
-        if op.name != "residual_gate" or given[0].shape == given[1].shape:
+        if op.name != "residual_gate":
             return (result_like(op.name, given),)
-        shape = broadcast_shape(given[0].shape, given[1].shape)
-        return (torch.empty(shape, dtype=given[0].dtype, device=given[0].device),)
+        return (shaped_like(given[0], broadcast_shape(given[0].shape, given[1].shape)),)
 
     return promise
 
