@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
-from kernwright.ops.norm_modulation import select_native
+from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
@@ -44,7 +44,8 @@ def libraries(target: Target) -> list[Library]:
     if not target.is_cuda:
         return [CPU_LIBRARY]
     plain = [cuda_library(op, dtype) for op in ("norm_scale_shift", "residual_norm_scale_shift") for dtype in _DTYPES]
-    return plain + [library for own in select_native.CUDA.values() for library in own.libraries(target)]
+    others = (*exact_native.CUDA.values(), *select_native.CUDA.values())
+    return plain + [library for own in others for library in own.libraries(target)]
 
 
 @cache
