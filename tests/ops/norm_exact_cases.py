@@ -1,5 +1,5 @@
-"""Calls of norm_scale_shift and its residual twin that ask for the chain's bits. On a GPU they are held to torch's own; on
-a CPU, which norms otherwise, Triton's interpreter and emulated CUDA kernels are held to a twin that spells out that
+"""Calls of norm_scale_shift and its residual twin that ask for the chain's bits. On a GPU they are held to torch's own;
+on a CPU, which norms otherwise, Triton's interpreter and emulated CUDA kernels are held to a twin that spells out that
 order."""
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from norm_modulation_cases import BF16, FP16, FP32, Case, both
 from token_cases import arguments
 from torch import Tensor
 
+from kernwright.judge.inputs import draw_inputs
 from kernwright.ops.registry import shipped_ops
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.workload import Workload
 
 FAMILY = "norm_modulation"
 
@@ -62,8 +65,19 @@ def shape_cases() -> list[Case]:
     return found
 
 
-CASES = {case.name: case for case in cases()}
-CUDA_CASES = CASES | {case.name: case for case in shape_cases()}
+CUDA_CASES = {case.name: case for case in (*cases(), *shape_cases())}
+# Of those what Triton's interpreter runs, where a case takes a quarter of a second.
+INTERPRETED = (
+    "exact frame modulation",
+    "exact torch.float32 float rows",
+    "residual exact torch.bfloat16 mixed",
+    "exact torch.bfloat16 number",
+    "residual exact torch.float16 mixed otherwise",
+    "residual exact gaps",
+    "exact torch.float16",
+    "exact no tokens",
+)
+CASES = {name: CUDA_CASES[name] for name in INTERPRETED}
 # A number without an axis is cast to x's dtype before its use on a GPU alone.
 GPU_CASES = CUDA_CASES | {
     case.name: case
@@ -139,3 +153,22 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     given = arguments(case, device)
     expected = shipped_ops()[case.op].reference(*given, **case.scalars)
     hold_bits(case, run(*given, **case.scalars, contract="exact"), expected)
+
+
+def rows_of(row_set: str) -> list[Workload]:
+    """Of the task, what exact kernels are for: LayerNorm without weight and bias."""
+    rows = find_task("norm_scale_shift").select(row_set)
+    return [row for row in rows if row.scalars["norm_type"] == "layer" and "weight" not in row.inputs]
+
+
+def hold_row(row: Workload, distribution: str, run: Callable[..., Any]) -> None:
+    """On a GPU, to torch's own bits, with contents as the judge draws them."""
+    op, generator = shipped_ops()[row.op], torch.Generator("cuda").manual_seed(7)
+    drawn = draw_inputs(
+        op, row, distribution, lambda own: torch.randn(own.shape, generator=generator, device="cuda"), generator
+    )
+    given = [drawn.get(parameter.name) for parameter in op.tensor_parameters]
+    expected = op.reference(*given, **row.scalars)
+    found = run(*given, **row.scalars, contract="exact")
+    for own, wanted in zip(*((one,) if isinstance(one, Tensor) else one for one in (found, expected)), strict=True):
+        assert torch.equal(own, wanted), f"{row.id}: {int((own != wanted).sum())} elements differ in their bits"

@@ -134,8 +134,8 @@ class Dispatcher:
         return result
 
     def _kept(self, chosen: Implementation) -> tuple[Contract | None, ...]:
-        """The contracts for which calls like it may go the same way. An exact kernel of an op that is close by itself is
-        for those that ask for it: a faster one may be there for all others."""
+        """The contracts for which calls like it may go the same way. An exact kernel of an op that is close by itself
+        is for those that ask for it: a faster one may be there for all others."""
         if chosen.contract == "close":
             return None, "close"
         return (None, "close", "exact") if self.op.contract == "exact" else ("exact",)

@@ -1,11 +1,11 @@
-"""norm_scale_shift and residual_norm_scale_shift in Triton with the bits of the eager chain, for LayerNorm without weight
-and bias: what runs for `contract="exact"` on a GPU where there is no nvcc.
+"""norm_scale_shift and residual_norm_scale_shift in Triton with the bits of the eager chain, for LayerNorm without
+weight and bias: what runs for `contract="exact"` on a GPU where there is no nvcc.
 
 Contract: exact where the device shows that torch norms as this kernel does (`exactness.py` says in what order that is).
 Ahead of the norm and behind it every step rounds where the chain rounds (`exact_problem.h` says where that is); nothing
 is fused but what torch's own kernel fuses.
-Bytes a token: x (and residual) read once and once more out of the cache, y (and their sum) written once; modulations per
-token read once. What tokens share stays in the cache.
+Bytes a token: x (and residual) read once and once more out of the cache, y (and their sum) written once; modulations
+per token read once. What tokens share stays in the cache.
 Share of a copy's bandwidth: not measured yet.
 """
 
@@ -75,7 +75,7 @@ def _met(part, BESIDE: tl.constexpr, APART: tl.constexpr):
 
 @triton.jit
 def _statistics_in_torchs_order(x, residual, gate, there, width, ROUNDS_GATED: tl.constexpr, CASTS_GATE: tl.constexpr):
-    """128 threads take groups of four channels in turn; then lanes 16, 8, 4, 2, 1 apart meet, and warps 2 and 1 apart."""
+    """128 threads take groups of four channels in turn; then lanes 16, 8, 4, 2, 1 apart meet, and warps 2, 1 apart."""
     zeros = tl.zeros([128], tl.float32)
     part = (zeros, zeros, zeros)
     for start in range(0, width, 512):

@@ -1,8 +1,8 @@
 """The ways to run the family's ops, and what each asks of a call. The pair with a choice has no kernel for a CPU.
 
 The kernels that run by themselves are close. For LayerNorm without weight and bias the first two ops have exact ones
-beside them, in CUDA and in Triton, which go through a token in torch's own order. That order differs between torch's CPU
-and its CUDA kernels and is no part of its interface, so equal bits can be shown only on the device they are for
+beside them, in CUDA and in Triton, which go through a token in torch's own order. That order differs between torch's
+CPU and its CUDA kernels and is no part of its interface, so equal bits can be shown only on the device they are for
 (`exactness.py`). Every other norm, the pair with a choice, and a device that does not show it run the eager chain for
 `contract="exact"`.
 """
