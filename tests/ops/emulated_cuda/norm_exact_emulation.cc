@@ -12,8 +12,18 @@
 
 namespace kernwright {
 
-std::set<int>& chosen_shapes() {
-  static std::set<int> found;
+// Of all tables, whatever is compiled here: to choose looks at no content, and at no kernel.
+std::set<const ExactShape*>& unchosen() {
+  static std::set<const ExactShape*> found;
+  static const bool is_filled = [] {
+    for (const Type type : {Type::kFloat32, Type::kBFloat16})
+      for (const bool has_residual : {false, true}) {
+        const ExactShapes shapes = exact_shapes_of(type, has_residual);
+        for (int i = 0; i < shapes.count; ++i) found.insert(shapes.first + i);
+      }
+    return true;
+  }();
+  (void)is_filled;
   return found;
 }
 
@@ -28,25 +38,21 @@ bool run(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::Te
          bool only_chooses) {
   ExactProblem problem;
   if (!read_exact(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
-  if (problem.type != kType || problem.has_residual != kResidual) return false;
   if (problem.batches * problem.tokens * problem.width == 0) return true;
   fold_batches(&problem);
   part_into_frames(&problem);
   const ExactVariant variant = choose_variant(problem);
-  chosen_shapes().insert(variant.shape);
+  if (variant.shape >= 0) unchosen().erase(exact_shapes_of(problem.type, problem.has_residual).first + variant.shape);
   latest() = described(problem, variant);
-  return only_chooses || launch(problem, variant, 0, nullptr) == 0;
+  if (only_chooses) return true;
+  return problem.type == kType && problem.has_residual == kResidual && launch(problem, variant, 0, nullptr) == 0;
 }
 
 // Of the latest call, in words.
 ffi::String variant() { return latest(); }
 
-// How many of the compiled shapes no call so far came by.
-int64_t shapes_left() {
-  int64_t left = 0;
-  for (int shape = 0; shape < exact_shapes_of(kType, kResidual).count; ++shape) left += !chosen_shapes().count(shape);
-  return left;
-}
+// How many shapes no call so far came by.
+int64_t shapes_left() { return static_cast<int64_t>(unchosen().size()); }
 
 }  // namespace kernwright
 
