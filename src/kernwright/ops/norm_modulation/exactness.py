@@ -78,7 +78,7 @@ def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width
     rows = (rows + rows.std(-1, keepdim=True) * (draw() * 20 - 10)).to(
         dtype
     )  # up to ten deviations from zero, and far from float16's ends
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # which would have torch norm in float32
         wanted = F.layer_norm(rows, (width,), eps=EPS)
         # A number and a row: kernels may part there.
         modulations = [torch.zeros(size, device=device, dtype=dtype) for size in (1, width)]
