@@ -18,6 +18,7 @@
 #include <cuda_runtime.h>
 
 #include "elements.cuh"
+#include "exact_statistics.cuh"
 #include "exact_variant.h"
 #include "launching.cuh"
 
@@ -47,57 +48,6 @@ using Piece = RawOf<kType, kGroup>;
 
 // A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
 __device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
-// ---- the norm -------------------------------------------------------------------------------------------------------
-
-// So many channels' mean, and the sum of their squares about it.
-struct Part {
-  float mean, squares, count;
-};
-
-__device__ __forceinline__ void take(Part* part, float value, float inverse_count) {
-  const float apart = __fsub_rn(value, part->mean), mean = __fmaf_rn(apart, inverse_count, part->mean);
-  part->squares = __fmaf_rn(apart, __fsub_rn(value, mean), part->squares);
-  part->mean = mean;
-}
-
-// In torch's formula, fused as its compiler fuses it.
-__device__ __forceinline__ Part met(const Part& own, const Part& other) {
-  const float apart = __fsub_rn(own.mean, other.mean), count = __fadd_rn(other.count, own.count);
-  if (!(count > 0.f)) return {0.f, 0.f, count};
-  const float one = 1.f / count, of_other = __fmul_rn(other.count, one), of_own = __fmul_rn(own.count, one);
-  const float mean = __fmaf_rn(of_other, other.mean, __fmul_rn(of_own, own.mean));
-  const float between = __fmul_rn(__fmul_rn(apart, apart), other.count);
-  return {mean, __fmaf_rn(between, of_own, __fadd_rn(other.squares, own.squares)), count};
-}
-
-struct Statistics {
-  float mean, inverse;
-
-  __device__ __forceinline__ float normed(float value) const { return __fmul_rn(inverse, __fsub_rn(value, mean)); }
-};
-
-// Over a block's four warps, the same in each thread. kAlike: all threads have taken as many channels. Only what reaches a
-// warp's first lane counts, and for that lane a shuffle across is torch's shuffle down.
-template <bool kAlike>
-__device__ __forceinline__ Statistics statistics_of(Part part, Part* parts, float width, float eps) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    const float count = kAlike ? part.count : __shfl_xor_sync(~0u, part.count, step);
-    const float mean = __shfl_xor_sync(~0u, part.mean, step), squares = __shfl_xor_sync(~0u, part.squares, step);
-    part = met(part, {mean, squares, count});
-  }
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
-  __syncthreads();
-  Part of[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    of[i] = parts[i];
-    if (kAlike) of[i].count = part.count;
-  }
-  const Part whole = met(met(of[0], of[2]), met(of[1], of[3]));
-  return {whole.mean, rsqrtf(__fadd_rn(whole.squares / width, eps))};
-}
 
 // ---- one rounding a step --------------------------------------------------------------------------------------------
 
@@ -171,6 +121,13 @@ __device__ __forceinline__ void store_group(void* to, const Raw<kBytes>& piece) 
   } else {
     __stcs(static_cast<uint2*>(to), make_uint2(piece.words[0], piece.words[1]));
   }
+}
+
+// Keeps a piece as it was loaded up to here: widened for the sum, it would be kept so, in twice the registers.
+__device__ __forceinline__ void keep_narrow(Piece* piece) {
+#ifdef __CUDACC__
+  if constexpr (kSize == 2) asm volatile("" : "+r"(piece->words[0]), "+r"(piece->words[1]));
+#endif
 }
 
 // ---- tokens held in registers ---------------------------------------------------------------------------------------
@@ -249,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
     for (int j = 0; j < kGroup; ++j) take(&part, values[j], 1.f / static_cast<float>(i * kGroup + j + 1));
     part.count = static_cast<float>((i + 1) * kGroup);
   }
-  const Statistics of = statistics_of<Own::kFull>(part, parts, p.width, p.eps);
+  const Statistics of = statistics_of<Own::kFull ? kGroups * kGroup : 0>(part, parts, p.width, p.eps);
 
   char* to = start_of<kSize>(p.y, batch);
 #pragma unroll
@@ -263,6 +220,7 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
       add = load_raw<kGroup * kRowSize, false>(shift + i * Own::kRowStep);
     }
     float values[kGroup];
+    keep_narrow(&x[i]);
     widen<kType, kGroup>(x[i], values);
 #pragma unroll
     for (int j = 0; j < kGroup; ++j) values[j] = of.normed(values[j]);
@@ -333,7 +291,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ E
         }
       }
     }
-    const Statistics of = statistics_of<false>(part, parts[turn], static_cast<float>(p.width), p.eps);
+    const Statistics of = statistics_of<0>(part, parts[turn], static_cast<float>(p.width), p.eps);
     // Behind the norm the order is free, and single elements that lie beside each other go to threads beside each other.
 #pragma unroll 1
     for (int column = thread * kVector; column < p.width; column += kThreads * kVector) {

@@ -8,8 +8,15 @@ from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import CUDA_HEADERS
 
 _HERE = Path(__file__).parent
-_FILES = ("exact_host.cc", "exact_kernel.cu", "exact_arguments.h", "exact_problem.h", "exact_variant.h")
-_SOURCES = (*(_HERE / name for name in (*_FILES, "arguments.h", "problem.h")), *CUDA_HEADERS)
+_HEADERS = (
+    "exact_arguments.h",
+    "exact_problem.h",
+    "exact_statistics.cuh",
+    "exact_variant.h",
+    "arguments.h",
+    "problem.h",
+)
+_SOURCES = (*(_HERE / name for name in ("exact_host.cc", "exact_kernel.cu", *_HEADERS)), *CUDA_HEADERS)
 CUDA = {
     op: NativeOp(f"{op}_exact", _SOURCES, (("KERNWRIGHT_RESIDUAL", str(int(op.startswith("residual")))),))
     for op in ("norm_scale_shift", "residual_norm_scale_shift")
