@@ -132,11 +132,15 @@ class Dispatcher:
         if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
             written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
-            kept: tuple[Contract | None, ...] = (
-                (None, "close", "exact") if chosen.contract == "exact" else (None, "close")
-            )
-            self._latest = chosen.backend, launch, kept
+            self._latest = chosen.backend, launch, self._kept(chosen)
         return result
+
+    def _kept(self, chosen: Implementation) -> tuple[Contract | None, ...]:
+        """The contracts for which calls like it may go the same way. An exact kernel of an op that is close by itself
+        is for those that ask for it: a faster one may be there for all others."""
+        if chosen.contract == "close":
+            return None, "close"
+        return (None, "close", "exact") if self.op.contract == "exact" else ("exact",)
 
     def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
         """The foreign function that the last call ended in, if the next may end there too without a look at its shapes.

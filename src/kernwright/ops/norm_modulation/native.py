@@ -11,7 +11,7 @@ import torch
 from kernwright.ops.definition import Op
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
-from kernwright.ops.norm_modulation import select_native
+from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Implementation, Launch, Requirement
 from kernwright.runtime.library import Library, Target
@@ -46,7 +46,8 @@ def libraries(target: Target) -> list[Library]:
     """All that the family needs on a target."""
     if not target.is_cuda:
         return [CPU_LIBRARY]
-    return [library for own in (*CUDA.values(), *select_native.CUDA.values()) for library in own.libraries(target)]
+    ops = (*CUDA.values(), *exact_native.CUDA.values(), *select_native.CUDA.values())
+    return [library for own in ops for library in own.libraries(target)]
 
 
 @cache
