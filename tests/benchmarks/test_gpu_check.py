@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -54,14 +55,16 @@ for part in ("aa", "rows"):
 """
 
 
-@pytest.fixture(scope="module")
-def gpu_check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gpu_check", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gpu_check"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", autouse=True)
+def scripts() -> Iterator[None]:
+    """They import each other, as a script's neighbours."""
+    sys.path.insert(0, str(SCRIPT.parent))
+    yield
+    sys.path.remove(str(SCRIPT.parent))
+
+
+def script(name: str) -> ModuleType:
+    return importlib.import_module(f"gpu_{name}")
 
 
 def run(tmp_path: Path, tests: str, benchmark: str | None = None, *words: str) -> subprocess.CompletedProcess[str]:
@@ -121,9 +124,9 @@ def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> No
     "tests",
     ["def test_other(): ...", GOOD_TESTS.replace("def test_one", "def one").replace("def test_timed", "def timed")],
 )
-def test_no_test_is_no_pass(gpu_check: ModuleType, tmp_path: Path, tests: str) -> None:
+def test_no_test_is_no_pass(tmp_path: Path, tests: str) -> None:
     (tmp_path / "test_it.py").write_text(tests)
-    (outcome, _), counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
+    (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
     assert (outcome.status, outcome.detail, counts["passed"]) == ("failed", "no test ran", 0)
     assert not outcome.good
 
@@ -134,12 +137,10 @@ def test_a_failed_benchmark_fails_the_check(tmp_path: Path) -> None:
     assert len([record for record in imported(tmp_path) if record["kind"] == "sample"]) == 2
 
 
-def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(
-    gpu_check: ModuleType, tmp_path: Path
-) -> None:
+def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
-    (outcome, _), counts = gpu_check.run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
+    (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
     assert outcome.status == "overran" and not outcome.good
     assert (counts["passed"], counts["failed"]) == (1, 0)
     assert not _alive(int(pid.read_text()))
@@ -152,16 +153,16 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_a_process_that_ignores_the_request_is_killed(
-    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_check, "GRACE_S", 0.2)
+def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script("steps"), "GRACE_S", 0.2)
     code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)"
-    outcome = gpu_check.run_step("stubborn", [[sys.executable, "-c", code]], [dict(os.environ)], tmp_path / "log", 1.0)
+    outcome = script("steps").run_step(
+        "stubborn", [[sys.executable, "-c", code]], [dict(os.environ)], tmp_path / "log", 1.0
+    )
     assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
 
 
-def test_a_damaged_ledger_is_left_out_and_said(gpu_check: ModuleType, tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_left_out_and_said(tmp_path: Path) -> None:
     from kernwright.campaign.ledger import Ledger
 
     for name in ("good", "bad"):
@@ -170,7 +171,7 @@ def test_a_damaged_ledger_is_left_out_and_said(gpu_check: ModuleType, tmp_path: 
     (path,) = (tmp_path / "work" / "bad" / "runs").iterdir()
     path.write_text(path.read_text().replace("bad", "BAD"))
     summary = {"device": None, "libraries": {}}
-    (problem,) = gpu_check.gather(tmp_path / "work", summary, tmp_path / "evidence.tar.gz")
+    (problem,) = script("check").gather(tmp_path / "work", summary, tmp_path / "evidence.tar.gz")
     assert problem.startswith("bad: ")
     (tmp_path / "out").mkdir()
     (tmp_path / "evidence.tar.gz").rename(tmp_path / "out" / "evidence.tar.gz")
@@ -192,30 +193,28 @@ def test_ctrl_c_still_leaves_the_archive(tmp_path: Path) -> None:
     assert any(record["kind"] == "gpu_check" for record in imported(tmp_path))
 
 
-def test_without_a_device_it_says_so(gpu_check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_check, "PROBE", 'print(\'{"missing": [], "device": null}\')')
-    with pytest.raises(gpu_check.CannotRun, match="no CUDA device"):
-        gpu_check.look_around(dict(os.environ), 60.0, False)
-    monkeypatch.setattr(gpu_check, "PROBE", 'print(\'{"missing": ["pydantic"], "device": null}\')')
-    with pytest.raises(gpu_check.CannotRun, match="lacks pydantic"):
-        gpu_check.look_around(dict(os.environ), 60.0, True)
-    monkeypatch.setattr(gpu_check, "PROBE", "raise OSError('libcudart.so: no such file')")
-    with pytest.raises(gpu_check.CannotRun, match="libcudart"):
-        gpu_check.look_around(dict(os.environ), 60.0, True)
+def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script("machine"), "PROBE", 'print(\'{"missing": [], "device": null}\')')
+    with pytest.raises(script("machine").CannotRun, match="no CUDA device"):
+        script("machine").look_around(dict(os.environ), 60.0, False)
+    monkeypatch.setattr(script("machine"), "PROBE", 'print(\'{"missing": ["pydantic"], "device": null}\')')
+    with pytest.raises(script("machine").CannotRun, match="lacks pydantic"):
+        script("machine").look_around(dict(os.environ), 60.0, True)
+    monkeypatch.setattr(script("machine"), "PROBE", "raise OSError('libcudart.so: no such file')")
+    with pytest.raises(script("machine").CannotRun, match="libcudart"):
+        script("machine").look_around(dict(os.environ), 60.0, True)
 
 
-def test_the_checkout_comes_before_the_bundle_and_a_wrong_bundle_is_refused(
-    gpu_check: ModuleType, tmp_path: Path
-) -> None:
+def test_the_checkout_comes_before_the_bundle_and_a_wrong_bundle_is_refused(tmp_path: Path) -> None:
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     manifest = {"target": {"python": here}, "parts": [{"folder": "part-1"}, {"folder": "part-2"}]}
     for name in ("part-1", "part-2/bin"):
         (tmp_path / name).mkdir(parents=True)
     path = tmp_path / "bundle.json"
     path.write_text(json.dumps(manifest))
-    places = gpu_check.search_path(tmp_path)
+    places = script("machine").search_path(tmp_path)
     assert places == [ROOT / "src", tmp_path / "part-1", tmp_path / "part-2"]
-    environment = gpu_check.environment(places)
+    environment = script("machine").environment(places)
     assert environment["PYTHONPATH"].startswith(os.pathsep.join(map(str, places)))
     assert environment["PATH"].endswith(str(tmp_path / "part-2" / "bin"))
     (tmp_path / "part-1").rmdir()
@@ -225,6 +224,6 @@ def test_the_checkout_comes_before_the_bundle_and_a_wrong_bundle_is_refused(
         ("{", "cannot be read"),
     ):
         path.write_text(text)
-        with pytest.raises(gpu_check.CannotRun, match=said):
-            gpu_check.search_path(tmp_path)
-    assert gpu_check.search_path(tmp_path / "none") == [ROOT / "src"]
+        with pytest.raises(script("machine").CannotRun, match=said):
+            script("machine").search_path(tmp_path)
+    assert script("machine").search_path(tmp_path / "none") == [ROOT / "src"]

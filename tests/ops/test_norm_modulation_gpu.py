@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import norm_exact_cases
 import pytest
 import torch
 from norm_modulation_cases import BF16, CASES, CUDA_CASES, FP32, verify
 
 import kernwright
 from kernwright import ops
+from kernwright.tasks.workload import Workload
 
 pytestmark = pytest.mark.gpu
 BACKENDS = ["cuda", "triton"]
@@ -36,6 +39,47 @@ def drawn(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 def test_every_case_is_close(backend: str, name: str) -> None:
     case = CUDA_CASES[name]
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", norm_exact_cases.GPU_CASES)
+def test_exact_cases_have_the_chains_bits(name: str, backend: str) -> None:
+    case = norm_exact_cases.GPU_CASES[name]
+    norm_exact_cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("row", norm_exact_cases.rows_of("production"), ids=lambda row: row.id)
+def test_production_rows_have_the_chains_bits(row: Workload) -> None:
+    for distribution in ("normal", "mixed", "offset"):
+        norm_exact_cases.hold_row(row, distribution, functools.partial(getattr(ops, row.op), backend="cuda"))
+
+
+@pytest.mark.parametrize("distribution", ["normal", "tiny", "zero_rows", "extremes"])
+def test_rows_of_the_grid_have_the_chains_bits(distribution: str) -> None:
+    for row in norm_exact_cases.rows_of("grid"):
+        norm_exact_cases.hold_row(row, distribution, functools.partial(getattr(ops, row.op), backend="cuda"))
+
+
+def test_an_exact_norm_is_the_kernels_where_torch_norms_as_it_does() -> None:
+    """And the chain's own where torch norms otherwise: an address off four elements, a width no multiple of four."""
+    x, row = drawn(2, 33, 1000), drawn(2, 1, 1000)
+    with kernwright.prefer("triton"):
+        assert str(kernwright.explain("norm_scale_shift", x, row, row, contract="exact").chosen) == "triton (exact)"
+    whole = drawn(33 * 1000 + 1)
+    off = whole[1:].view(1, 33, 1000)
+    for tokens in (x, whole[:-1].view(1, 33, 1000), off, off[..., :996], drawn(1, 33, 1001)):
+        rows = drawn(1, 1, tokens.shape[-1])
+        for _ in range(2):  # the long way, and the short one
+            assert torch.equal(
+                ops.norm_scale_shift(tokens, rows, rows, contract="exact"), reference(tokens, rows, rows)
+            )
+
+
+def test_an_exact_call_is_the_way_of_no_other() -> None:
+    x, d = drawn(1, 19, 3072), drawn(3072)
+    close = ops.norm_scale_shift(x, d, d, backend="cuda", contract="close")
+    assert not torch.equal(ops.norm_scale_shift(x, d, d, contract="exact"), close)
+    assert torch.equal(ops.norm_scale_shift(x, d, d), close)
 
 
 @pytest.mark.parametrize("tokens", [1, 131, 132, 1056, 2112, 2113, 8424])
@@ -122,6 +166,10 @@ def test_tensors_beyond_two_to_the_31_elements(width: int) -> None:
             expected = reference(x[:, part], d, d)
             torch.testing.assert_close(y[:, part].float(), expected.float(), atol=0.05, rtol=0.03)
         del y
+    if width % 4 == 0:
+        y = ops.norm_scale_shift(x, d, d, contract="exact")
+        for part in (slice(0, 3), slice(tokens - 3, tokens)):
+            assert torch.equal(y[:, part], reference(x[:, part], d, d))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -18,7 +18,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def library() -> Any:
     """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
-    return native.cuda_library(BF16).load(SM90)
+    return native.CUDA["rms_norm"].library(BF16).load(SM90)
 
 
 def rows(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -145,7 +145,7 @@ def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor],
 def test_every_dtype_and_every_architecture_compiles(tmp_path: Any) -> None:
     """Each once; bfloat16 for sm_90 is what the other tests load, and sources are the same for all."""
     for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
-        native.cuda_library(dtype).build(Target(name), tmp_path)
+        native.CUDA["rms_norm"].library(dtype).build(Target(name), tmp_path)
     assert len(list(tmp_path.glob("*.so"))) == 3
 
 

@@ -23,7 +23,7 @@ DTYPES = (BF16, FP32)
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
-    kinds = {dtype: dict(native.cuda_library(dtype).macros) for dtype in DTYPES}
+    kinds = {dtype: dict(native.CUDA["rms_norm"].library(dtype).macros) for dtype in DTYPES}
     own = (Path(native.__file__).with_name(name) for name in ("rows.h", "narrow_rows.h"))
     headers = (*own, Path(shared.__file__).with_name("arguments.h"))
     return built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ comp
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    kinds = {BF16: dict(native.cuda_library(BF16).macros)}
+    kinds = {BF16: dict(native.CUDA["add_norm"].library(BF16).macros)}
     return built("residual_norm_emulation.cc", native.HEADERS, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from kernwright.ops.ltx2_modulate import native as ltx2_native
-from kernwright.ops.norm_modulation import select_native
+from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime import library
-from kernwright.runtime.library import Target, nvcc
+from kernwright.runtime.library import Library, Target, nvcc
 
 
 @pytest.mark.slow
@@ -26,9 +26,16 @@ def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
-def test_kernels_in_torchs_order_compile_too(tmp_path: Path) -> None:
-    """Those of a table, of which most is asked; alone, as what is around them compiles in the emulation."""
-    own = ltx2_native.CUDA["dual_modulate_from_table"].library(torch.float16)
+@pytest.mark.parametrize(
+    "own",
+    [
+        ltx2_native.CUDA["dual_modulate_from_table"].library(torch.float16),
+        exact_native.CUDA["residual_norm_scale_shift"].library(torch.bfloat16),
+    ],
+    ids=lambda own: own.name,
+)
+def test_kernels_in_torchs_order_compile_too(own: Library, tmp_path: Path) -> None:
+    """Those of which most is asked; alone, as what is around them compiles in the emulation."""
     (kernel,) = (source for source in own.sources if source.suffix == ".cu")
     macros = [f"-D{name}={value}" for name, value in own.macros]
     folders = sorted({f"-I{source.parent}" for source in own.sources})

@@ -7,6 +7,7 @@ import importlib
 import re
 from typing import Any
 
+import norm_exact_cases
 import pytest
 import torch
 from compiled_kernels import narrow_accesses, ptx_of
@@ -22,12 +23,17 @@ pytest.importorskip("triton")
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, str | None]]:
-    return interpreted_families(FAMILIES)
+    return interpreted_families((*FAMILIES, "norm_exact"))
 
 
 @pytest.mark.parametrize(("family", "name"), every_case())
 def test_every_case_is_close(family: str, name: str, outcomes: dict[str, dict[str, str | None]]) -> None:
     assert outcomes[family][name] is None
+
+
+@pytest.mark.parametrize("name", norm_exact_cases.CASES)
+def test_an_exact_norm_has_the_bits_of_torchs_order(name: str, outcomes: dict[str, dict[str, str | None]]) -> None:
+    assert outcomes["norm_exact"][name] is None
 
 
 SHARED = {"norm_modulate": "norm_modulation", "modulate": "modulation"}  # kernels of one family that others run
@@ -65,6 +71,17 @@ def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str
         fused = re.findall(r"\bfma\.\S*", ptx)
         assert fused == ["fma.rn.f32"] * (4 if kernel == "rms_modulated_exactly" else 0)
         assert not re.search(r"\b(mul|add)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
+
+
+def test_an_exact_norm_compiles_for_an_h200_and_fuses_what_torch_fuses() -> None:
+    from kernwright.ops.norm_modulation import exact_triton_kernel
+
+    case = norm_exact_cases.CUDA_CASES["residual exact torch.bfloat16 held 3072"]
+    call = getattr(exact_triton_kernel, case.op)
+    ptx = ptx_of(exact_triton_kernel, "norm_modulated_exactly", lambda: call(*arguments(case), **case.scalars))
+    assert set(re.findall(r"\bfma\.\S*", ptx)) == {"fma.rn.f32"}  # those that the kernel spells out
+    assert not re.search(r"\b(mul|add|sub)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
+    assert not narrow_accesses(ptx, "st.global")
 
 
 X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
@@ -113,6 +130,57 @@ def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.Monk
     assert "in another order on cpu" in refusal(shows=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert "a graph is being captured" in refusal()
+
+
+def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernwright.ops.norm_modulation import exactness
+    from kernwright.runtime.call import Call
+
+    def refusal(width: int = 32, shows: bool = True, backend: str = "triton", **more: Any) -> str:
+        monkeypatch.setattr(exactness, "shown", lambda *asked: shows and asked[:2] == (backend, "norm_scale_shift"))
+        x = torch.zeros(1, 4, width)
+        call = Call.of(shipped_ops()["norm_scale_shift"], (x, x, x), more)
+        return str(exactness.is_plain_layer_norm(call) or exactness.norms_as_torch(backend)(call))
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert refusal() == refusal(backend="cuda") == refusal(backend="cuda", eps=0.0) == "None"
+    assert refusal(norm_type="rms") == "is for LayerNorm, and the norm is another"
+    assert refusal(weight=torch.ones(32)) == "is for a norm without weight and bias"
+    assert "no multiple of 4" in refusal(width=30)
+    assert "eps is no normal number" in refusal(eps=0.0)
+    assert "in another order on cpu" in refusal(shows=False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert "a graph is being captured" in refusal()
+
+
+def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None:
+    from kernwright.ops.norm_modulation import exactness
+
+    def ran(op: str, x: torch.Tensor) -> str:
+        def kernel(*given: Any, **named: Any) -> str:
+            return "kernel"
+
+        own = shipped_ops()[op]
+        given = [x] * sum(not parameter.optional for parameter in own.tensor_parameters)
+        found: Any = exactness.exact_function(own, lambda: kernel)(*given)
+        return found if isinstance(found, str) else "chain"
+
+    whole = torch.randn(4 * 64 + 1)
+    assert ran("norm_scale_shift", whole[:-1].view(1, 4, 64)) == "kernel"
+    assert ran("norm_scale_shift", whole[1:].view(1, 4, 64)) == "chain"
+    assert ran("norm_scale_shift", whole[1:].view(1, 4, 64)[..., :60]) == "kernel"  # a copy is what torch norms
+    assert ran("residual_norm_scale_shift", whole[1:].view(1, 4, 64)) == "kernel"
+
+
+def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernwright.ops.native_op import NativeOp
+    from kernwright.ops.norm_modulation import exactness
+
+    monkeypatch.setattr(NativeOp, "shortcut", lambda *given: lambda *tensors: True)
+    monkeypatch.setitem(exactness._shown_widths, ("norm_scale_shift", torch.float32), {64})
+    launch = exactness.exact_shortcut("norm_scale_shift", torch.device("cpu"), torch.float32)
+    assert launch is not None
+    assert launch(torch.zeros(2, 64)) and not launch(torch.zeros(2, 32))
 
 
 def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:

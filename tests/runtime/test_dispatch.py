@@ -166,6 +166,22 @@ def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
         assert dispatch.latest("cpu", None) is launch
 
 
+def test_an_exact_way_of_an_op_that_is_close_by_itself_is_for_those_who_ask_for_it() -> None:
+    def ways(*contracts: Any) -> list[Implementation]:
+        return [
+            Implementation("cpu", own, lambda: OP.reference, launch=lambda *_: lambda *_: True) for own in contracts
+        ]
+
+    both = Dispatcher(OP, ways("close", "exact"))
+    assert OP.contract == "close"
+    both(torch.ones(2), contract="exact")
+    assert both.latest(None, "exact") is not None
+    assert both.latest(None, None) is None and both.latest(None, "close") is None
+    always = Dispatcher(OP.model_copy(update={"contract": "exact"}), ways("exact"))
+    always(torch.ones(2))
+    assert None not in [always.latest(None, own) for own in (None, "close", "exact")]
+
+
 def test_a_launch_that_could_be_mistaken_for_anothers_is_not_at_hand() -> None:
     own = Implementation("cpu", "close", lambda: OP.reference, launch=lambda device, dtype: None)
     dispatch = Dispatcher(OP, [own])

@@ -50,6 +50,17 @@ def test_a_block_holds_inside_it_and_in_its_thread_alone() -> None:
     assert preferred() == "cpu" and seen == ["cpu"]
 
 
+def test_a_call_need_not_ask_where_nobody_prefers_anything() -> None:
+    assert preference.preferences, "the environment was not read yet"
+    assert preferred() is None and not preference.preferences
+    with kernwright.prefer("triton"):
+        preference.forget()
+        assert preferred() == "triton" and preference.preferences
+    assert preferred() is None and not preference.preferences
+    kernwright.prefer("cpu")
+    assert preference.preferences
+
+
 def test_a_block_is_left_by_an_error_too() -> None:
     with pytest.raises(RuntimeError), kernwright.prefer("triton"), kernwright.strict():
         raise RuntimeError

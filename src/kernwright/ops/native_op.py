@@ -13,31 +13,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Implementation, Launch, Requirement
 from kernwright.runtime.library import Library, Target
-from kernwright.runtime.outputs import Promise, given_back, taken
+from kernwright.runtime.outputs import Promise, from_launch
 from kernwright.runtime.requirements import on_cuda
 
 TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
-_WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is one of its own, and found by that: to compare sources would take longer
 class NativeOp:
     """`sources` are compiled with KERNWRIGHT_TYPE, the dtype of the op's first tensor, and the op's own macros."""
 
     op: str
     sources: tuple[Path, ...]
     macros: tuple[tuple[str, str], ...] = ()
+    shared: str = ""  # the name of a library that holds other ops too
 
     def library(self, dtype: torch.dtype) -> Library:
-        return Library(f"{self.op}_{_WORDS[dtype]}", self.sources, (("KERNWRIGHT_TYPE", TYPES[dtype]), *self.macros))
+        macros = (("KERNWRIGHT_TYPE", TYPES[dtype]), *self.macros)
+        return Library(f"{self.shared or self.op}_{WORDS[dtype]}", self.sources, macros)
 
     def libraries(self, target: Target) -> list[Library]:
         """All that the op needs on a target."""
@@ -54,20 +54,7 @@ class NativeOp:
         return self.launch(device, dtype) if gpus_are_alike() else None
 
     def function(self, op: Op, promise: Promise) -> Callable[..., Any]:
-        """The op's own signature over a foreign function: allocates what a call returns, where it is not given."""
-
-        def run(*tensors: Tensor | None, out: Any = None, **scalars: Any) -> Any:
-            first = tensors[0]
-            assert first is not None
-            outs = taken(op, promise, tensors, out)
-            own = (scalars[name] for name in op.scalar_defaults)
-            if not self.launch(first.device, first.dtype)(*tensors, *own, *outs):
-                raise KernwrightError(
-                    f"{op.name}: the kernel refused a call that its requirements took", "please report it"
-                )
-            return given_back(outs)
-
-        return run
+        return from_launch(op, promise, lambda tensors, _: self.launch(tensors[0].device, tensors[0].dtype))
 
     def implementation(self, op: Op, promise: Promise, *requires: Requirement) -> Implementation:
         load = partial(self.function, op, promise)

@@ -25,6 +25,8 @@ from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
 Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps
+NONE_YET: Latest = ("torch", lambda *arguments: False, ())
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -83,7 +85,7 @@ class Dispatcher:
         self._check, self._spelled = check, spelled
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
-        self._latest: tuple[Backend, Launch, tuple[Contract | None, ...]] | None = None
+        self._latest = NONE_YET
 
     def __call__(
         self,
@@ -130,11 +132,15 @@ class Dispatcher:
         if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
             written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
-            kept: tuple[Contract | None, ...] = (
-                (None, "close", "exact") if chosen.contract == "exact" else (None, "close")
-            )
-            self._latest = chosen.backend, launch, kept
+            self._latest = chosen.backend, launch, self._kept(chosen)
         return result
+
+    def _kept(self, chosen: Implementation) -> tuple[Contract | None, ...]:
+        """The contracts for which calls like it may go the same way. An exact kernel of an op that is close by itself
+        is for those that ask for it: a faster one may be there for all others."""
+        if chosen.contract == "close":
+            return None, "close"
+        return (None, "close", "exact") if self.op.contract == "exact" else ("exact",)
 
     def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
         """The foreign function that the last call ended in, if the next may end there too without a look at its shapes.
@@ -142,11 +148,8 @@ class Dispatcher:
         It looks at tensors itself, device and dtype among the rest, and refuses what is not for it; a preference, a
         contract and a gradient it cannot know of. To read all that from Python would cost more than all else here.
         """
-        found = self._latest
-        if found is None or contract not in found[2]:
-            return None
-        wanted = backend or preferred()
-        return found[1] if wanted is None or wanted == found[0] else None
+        own, launch, contracts = self._latest
+        return launch if contract in contracts and (backend or preferred()) in (None, own) else None
 
     def check(self, call: Call) -> None:
         call.check()
@@ -215,7 +218,7 @@ class Dispatcher:
         given = _listed(out)
         if len(given) != len(self.op.outputs):
             raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
-        if _any_trains(tensors):
+        if any_trains(tensors):
             raise BadArgument("out", "cannot be written where an input needs a gradient")
         for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
             if not isinstance(tensor, Tensor):
@@ -223,8 +226,8 @@ class Dispatcher:
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
             refuse_expanded("out", tensor, name)
-            if any(tensor is other for other in given[:number]):
-                raise BadArgument("out", f"{name} is the tensor of another result, too")
+            if (twin := next((own for own in range(number) if given[own] is tensor), None)) is not None:
+                raise BadArgument("out", f"{name} is the tensor of {self.op.outputs[twin]}, too", "pass one for each")
 
 
 def _likeness(
@@ -235,7 +238,7 @@ def _likeness(
         wanted,
         contract,
         is_strict(),
-        _any_trains(tensors),
+        any_trains(tensors),
         *scalars.values(),
         *(
             (value.shape, value.stride(), value.dtype, value.device) if isinstance(value, Tensor) else repr(value)
@@ -244,7 +247,8 @@ def _likeness(
     )
 
 
-def _any_trains(tensors: Sequence[Tensor | None]) -> bool:
+def any_trains(tensors: Sequence[Tensor | None]) -> bool:
+    """In a call that records gradients. What is no tensor is found out by the check."""
     return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in tensors)
 
 

@@ -9,12 +9,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument
+from kernwright.runtime.implementation import Launch
 
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
 # Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
 Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
+Taken = Callable[[Op, Promise, Sequence[Tensor | None], Any], tuple[Tensor, ...]]
 
 
 def like_first(op: Op) -> Promise:
@@ -28,6 +31,15 @@ def like_first(op: Op) -> Promise:
     return promise
 
 
+def shaped_like(
+    first: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None, device: str | None = None
+) -> Tensor:
+    """As the first tensor lies, where the shape is its own."""
+    if first.shape == shape:
+        return torch.empty_like(first, dtype=dtype, device=device)
+    return torch.empty(shape, dtype=dtype or first.dtype, device=device or first.device)
+
+
 def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) -> tuple[Tensor, ...]:
     """New outputs, or those that were given, which must be as promised and have no gaps in their last axis."""
     if out is None:
@@ -37,7 +49,7 @@ def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) 
         if own.shape != wanted.shape or own.dtype != wanted.dtype:
             found, expected = f"{own.dtype} {list(own.shape)}", f"{wanted.dtype} {list(wanted.shape)}"
             raise BadArgument("out", f"{name} is {found}, the result is {expected}")
-        if own.shape[-1] > 1 and own.stride(-1) != 1:
+        if own.ndim and own.shape[-1] > 1 and own.stride(-1) != 1:
             raise BadArgument("out", f"{name} has a last axis with gaps")
     return outs
 
@@ -62,12 +74,31 @@ def given_back(outputs: Sequence[Tensor]) -> Any:
     return (outputs[0] if len(outputs) == 1 else tuple(outputs)) if outputs else None
 
 
-def from_module(module: str, op: Op, promise: Promise) -> Callable[..., Any]:
+def from_launch(
+    op: Op,
+    promise: Promise,
+    launch: Callable[[Sequence[Tensor], Sequence[Tensor]], Launch],
+    outputs: Taken = taken,
+) -> Callable[..., Any]:
+    """The op's own signature, and `out=`, over a foreign function, which `launch` finds for tensors and outputs."""
+
+    def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
+        outs = outputs(op, promise, tensors, out)
+        if not launch(tensors, outs)(*tensors, *(scalars[name] for name in op.scalar_defaults), *outs):
+            raise KernwrightError(
+                f"{op.name}: the kernel refused a call that its requirements took", "please report it"
+            )
+        return given_back(outs)
+
+    return run
+
+
+def from_module(module: str, op: Op, promise: Promise, outputs: Taken = taken) -> Callable[..., Any]:
     """The function of the op's name in a module of kernels, with its outputs made or checked before it is called."""
     own = getattr(importlib.import_module(module), op.name)
 
     def run(*tensors: Tensor | None, out: Any = None, **scalars: Any) -> Any:
-        outs = taken(op, promise, tensors, out)
+        outs = outputs(op, promise, tensors, out)
         own(*tensors, **scalars, out=given_back(outs))
         return given_back(outs)
 

@@ -12,6 +12,7 @@ read once: a call costs microseconds, and asking it each time would be a good pa
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import cache
 from types import TracebackType
@@ -22,18 +23,28 @@ from kernwright.errors import KernwrightError
 Backend = Literal["cuda", "cpu", "triton", "torch"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried
 BACKEND_VARIABLE, STRICT_VARIABLE = "KERNWRIGHT_BACKEND", "KERNWRIGHT_STRICT"
+ENVIRONMENT = "the environment"
 Value = TypeVar("Value")
 
 
 class Layers(Generic[Value]):
-    """The values that blocks and the program set, the nearest first."""
+    """The values that blocks and the program set, the nearest first.
+
+    `all` has whoever may have set one, in any thread, and the environment until it was read and has said nothing. Where
+    it is empty there is none, which costs least to ask.
+    """
 
     def __init__(self, name: str) -> None:
         self.block: ContextVar[Setting[Value] | None] = ContextVar(name, default=None)
         self.program: list[Setting[Value]] = []
+        self.all: list[Setting[Value] | str] = [ENVIRONMENT]
 
     def nearest(self) -> Setting[Value] | None:
         return self.block.get() or (self.program[-1] if self.program else None)
+
+    def forget(self) -> None:
+        self.all[:] = [ENVIRONMENT, *(own for own in self.all if own != ENVIRONMENT and own not in self.program)]
+        self.program.clear()
 
 
 class Setting(Generic[Value]):
@@ -43,6 +54,7 @@ class Setting(Generic[Value]):
         self.value = value
         self._layers = layers
         self._token: Token[Setting[Value] | None] | None = None
+        layers.all.append(self)
         layers.program.append(self)
 
     def __enter__(self) -> None:
@@ -54,11 +66,12 @@ class Setting(Generic[Value]):
     ) -> None:
         assert self._token is not None
         self._layers.block.reset(self._token)
+        self._layers.all.remove(self)
 
 
 _backends: Layers[Backend | None] = Layers("kernwright_backend")
 _strictness: Layers[bool] = Layers("kernwright_strict")
-_in_block, _in_program = _backends.block.get, _backends.program  # at hand: every call of an op asks
+preferences = _backends.all  # at hand: every call of an op asks
 
 
 def prefer(backend: Backend | None) -> Setting[Backend | None]:
@@ -72,7 +85,7 @@ def strict(on: bool = True) -> Setting[bool]:
 
 
 def preferred() -> Backend | None:
-    nearest = _in_block() or (_in_program[-1] if _in_program else None)
+    nearest = _backends.nearest()
     return nearest.value if nearest is not None else _environment_backend()
 
 
@@ -83,16 +96,19 @@ def is_strict() -> bool:
 
 def forget() -> None:
     """Takes every program-wide setting back, and reads the environment anew."""
-    for layers in (_backends, _strictness):
-        layers.program.clear()
+    _backends.forget()
+    _strictness.forget()
     _environment_backend.cache_clear()
     _environment_strict.cache_clear()
 
 
 @cache
 def _environment_backend() -> Backend | None:
-    word = os.environ.get(BACKEND_VARIABLE)
-    return known(word, BACKEND_VARIABLE) if word else None
+    if word := os.environ.get(BACKEND_VARIABLE):
+        return known(word, BACKEND_VARIABLE)
+    with suppress(ValueError):  # another thread may have read it just as well
+        _backends.all.remove(ENVIRONMENT)
+    return None
 
 
 @cache

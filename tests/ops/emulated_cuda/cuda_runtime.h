@@ -167,6 +167,8 @@ inline float __fadd_rn(float a, float b) {
   volatile float sum = a + b;
   return sum;
 }
+inline float __fsub_rn(float a, float b) { return __fadd_rn(a, -b); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32); }
 inline float rsqrtf(float value) { return 1.f / std::sqrt(value); }
 inline float __uint_as_float(uint32_t bits) {

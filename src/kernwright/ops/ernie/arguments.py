@@ -13,7 +13,7 @@ from torch import Tensor
 from kernwright.ops.argument_checks import broadcast_shape, check_floating, check_width, joint_shape
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import Call
-from kernwright.runtime.outputs import Promise
+from kernwright.runtime.outputs import Promise, shaped_like
 
 
 def check(call: Call) -> None:
@@ -31,12 +31,6 @@ def result_shapes(op: Op, tensors: Sequence[Tensor]) -> list[torch.Size]:
 def promise_of(op: Op) -> Promise:
     def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
         given = [own for own in tensors if own is not None]
-        first = given[0]
-        return tuple(
-            torch.empty_like(first, device=device)
-            if shape == first.shape
-            else torch.empty(shape, dtype=first.dtype, device=device or first.device)
-            for shape in result_shapes(op, given)
-        )
+        return tuple(shaped_like(given[0], shape, device=device) for shape in result_shapes(op, given))
 
     return promise

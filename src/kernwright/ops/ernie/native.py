@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import native as modulation
 from kernwright.ops.native_op import NativeOp
@@ -18,7 +17,7 @@ from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
-from kernwright.runtime.outputs import Promise, given_back, taken
+from kernwright.runtime.outputs import Promise, from_launch
 
 _HERE = Path(__file__).parent
 _SOURCES = (
@@ -52,13 +51,8 @@ def gate_shortcut(device: torch.device, dtype: torch.dtype) -> Launch | None:
 
 
 def gate_function(op: Op, promise: Promise) -> Callable[..., Any]:
-    """The op's own signature over the foreign function: allocates what a call returns, where it is not given."""
+    def launch(tensors: Sequence[Tensor], outs: Sequence[Tensor]) -> Launch:
+        residual, update, _ = tensors
+        return modulation.launch(GATE, residual.device, update.dtype, residual.dtype)
 
-    def run(residual: Tensor, update: Tensor, gate: Tensor, *, out: Any = None) -> Any:
-        outs = taken(op, promise, (residual, update, gate), out)
-        launch = modulation.launch(GATE, residual.device, update.dtype, residual.dtype)
-        if not launch(residual, update, gate, *outs):
-            raise KernwrightError(f"{GATE}: the kernel refused a call that its requirements took", "please report it")
-        return given_back(outs)
-
-    return run
+    return from_launch(op, promise, launch)

@@ -13,7 +13,7 @@ from torch import Tensor
 from kernwright.ops.argument_checks import broadcast_shape, check_floating, check_width, joint_shape
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise
+from kernwright.runtime.outputs import Promise, shaped_like
 
 PAIRS = {"rms_modulate": (("scale", "shift"),), "dual_modulate": (("scale0", "shift0"), ("scale1", "shift1"))}
 MODULATIONS = tuple(name for pairs in PAIRS.values() for pair in pairs for name in pair)
@@ -70,11 +70,6 @@ def promise_of(op: Op) -> Promise:
         x, dtype = given[0], torch.promote_types(given[0].dtype, torch.float32)
         for own in given[1:]:
             dtype = torch.promote_types(dtype, own.dtype) if own.ndim else dtype  # a number does not promote
-        return tuple(
-            torch.empty_like(x, dtype=dtype, device=device)
-            if shape == x.shape
-            else torch.empty(shape, dtype=dtype, device=device or x.device)
-            for shape in result_shapes(op.name, given)
-        )
+        return tuple(shaped_like(x, shape, dtype, device) for shape in result_shapes(op.name, given))
 
     return promise

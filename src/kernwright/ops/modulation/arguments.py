@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from kernwright.ops.argument_checks import broadcast_shape, check_floating, join
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise
+from kernwright.runtime.outputs import Promise, shaped_like, taken
 
 WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
@@ -39,35 +40,28 @@ def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
         return torch.empty_like(tensors[0])
     a, b = tensors
     larger = a if a.numel() >= b.numel() else b
-    shape, dtype = broadcast_shape(a.shape, b.shape), torch.result_type(a, b)
-    if larger.shape == shape:
-        return torch.empty_like(larger, dtype=dtype)
-    return torch.empty(shape, dtype=dtype, device=a.device)
+    return shaped_like(larger, broadcast_shape(a.shape, b.shape), torch.result_type(a, b))
 
 
 def promise_of(op: Op) -> Promise:
     def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
         given = [own if device is None else own.to(device) for own in tensors if own is not None]
-        if op.name != "residual_gate" or given[0].shape == given[1].shape:
+        if op.name != "residual_gate":
             return (result_like(op.name, given),)
-        shape = broadcast_shape(given[0].shape, given[1].shape)
-        return (torch.empty(shape, dtype=given[0].dtype, device=given[0].device),)
+        return (shaped_like(given[0], broadcast_shape(given[0].shape, given[1].shape)),)
 
     return promise
 
 
-def takes_out(op: str, tensors: Sequence[Tensor], out: Tensor) -> Tensor:
-    shape: Sequence[int] = tensors[0].shape
-    dtype = tensors[0].dtype
-    if op == "broadcast_add":
-        shape, dtype = broadcast_shape(*(own.shape for own in tensors)), torch.result_type(*tensors)
-    if out.shape != shape or out.dtype != dtype:
-        raise BadArgument("out", f"is {out.dtype} {list(out.shape)}, the result is {dtype} {list(shape)}")
-    if out.ndim and out.shape[-1] > 1 and out.stride(-1) != 1:
-        raise BadArgument("out", "has a last axis with gaps")
-    if op == "broadcast_add" and out.numel() and folded(tensors[0], tensors[1], out.stride()) is None:
-        raise BadArgument("out", "has axes that lie in another order than the summands'")
-    return out
+def taken_in_order(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) -> tuple[Tensor, ...]:
+    """As every op takes its outputs; one that was given for a sum must have its axes in the summands' order, too."""
+    outs = taken(op, promise, tensors, out)
+    if out is not None and op.name == "broadcast_add" and outs[0].numel():
+        a, b = tensors
+        assert a is not None and b is not None
+        if folded(a, b, outs[0].stride()) is None:
+            raise BadArgument("out", "has axes that lie in another order than the summands'")
+    return outs
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition, native
-from kernwright.ops.modulation.arguments import WIDEST, check, folded, promise_of, result_like, takes_out
+from kernwright.ops.modulation.arguments import WIDEST, check, folded, promise_of, taken_in_order
 from kernwright.ops.token_requirements import DTYPES, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.outputs import from_module
 from kernwright.runtime.requirements import on_cuda, triton_there
 
 MODULATIONS = ("scale", "shift", "gate")
@@ -71,28 +69,18 @@ def cuda_library_there(call: Call) -> str | None:
     return native.cuda_library(x, result).unavailable(architecture(call.first.device))
 
 
-def _triton(name: str) -> Callable[..., Any]:
-    from kernwright.ops.modulation import triton_kernel
-
-    own = getattr(triton_kernel, name)
-
-    def run(*tensors: Tensor, out: Tensor | None = None, **scalars: Any) -> Tensor:
-        y = result_like(name, tensors) if out is None else takes_out(name, tensors, out)
-        return own(*tensors, **scalars, out=y)  # type: ignore[no-any-return]
-
-    return run
-
-
 def _implementations(op: Op) -> list[Implementation]:
+    promise = PROMISES[op.name]
+    triton = partial(from_module, "kernwright.ops.modulation.triton_kernel", op, promise, taken_in_order)
     return [
         Implementation(
             "cuda",
             "exact",
-            partial(native.function, op.name),
+            partial(native.function, op, promise),
             (on_cuda, tensors_fit, cuda_library_there),
             partial(native.shortcut, op.name),
         ),
-        Implementation("triton", "exact", partial(_triton, op.name), (triton_there, tensors_fit, rounds_to_nearest)),
+        Implementation("triton", "exact", triton, (triton_there, tensors_fit, rounds_to_nearest)),
     ]
 
 

@@ -3,40 +3,40 @@ ERNIE's gate beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernwright.errors import KernwrightError
-from kernwright.ops.modulation.arguments import result_like, takes_out
+from kernwright.ops.definition import Op
+from kernwright.ops.modulation.arguments import taken_in_order
+from kernwright.ops.native_op import TYPES, WORDS
 from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library, Target
+from kernwright.runtime.outputs import Promise, from_launch
 
 _HERE = Path(__file__).parent
 _FILES = ("cuda_host.cc", "cuda_kernel.cu", "flat.cuh", "flat.h", "arguments.h", "problem.h", "variant.h")
-_DTYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
-_WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def is_compiled(x: torch.dtype, result: torch.dtype) -> bool:
     """A residual may be wider than its update; a narrower one is nobody's."""
-    return x in _DTYPES and result in (x, torch.float32)
+    return x in TYPES and result in (x, torch.float32)
 
 
 def cuda_library(x: torch.dtype, result: torch.dtype) -> Library:
-    name = f"modulation_{_WORDS[x]}" if x == result else f"modulation_{_WORDS[x]}_{_WORDS[result]}"
-    macros = (("KERNWRIGHT_TYPE", _DTYPES[x]), ("KERNWRIGHT_RESULT", _DTYPES[result]))
+    name = f"modulation_{WORDS[x]}" if x == result else f"modulation_{WORDS[x]}_{WORDS[result]}"
+    macros = (("KERNWRIGHT_TYPE", TYPES[x]), ("KERNWRIGHT_RESULT", TYPES[result]))
     return Library(name, (*(_HERE / file for file in _FILES), *CUDA_HEADERS), macros)
 
 
 def libraries(target: Target) -> list[Library]:
     """All that the family needs on a target; on a CPU its references run."""
-    pairs = [(x, result) for x in _DTYPES for result in _DTYPES if is_compiled(x, result)]
+    pairs = [(x, result) for x in TYPES for result in TYPES if is_compiled(x, result)]
     return [cuda_library(*pair) for pair in pairs] if target.is_cuda else []
 
 
@@ -59,15 +59,10 @@ def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None
     return _loaded.get((op, device, dtype, dtype)) if gpus_are_alike() else None
 
 
-def function(op: str) -> Callable[..., Any]:
-    """The op's own signature over a foreign function: allocates what a call returns, where it is not given."""
-
-    def run(*tensors: Tensor, out: Tensor | None = None, **scalars: float) -> Tensor:
-        y = result_like(op, tensors) if out is None else takes_out(op, tensors, out)
+def function(op: Op, promise: Promise) -> Callable[..., Any]:
+    def found(tensors: Sequence[Tensor], outs: Sequence[Tensor]) -> Launch:
         # Of a sum the kernel picks x itself; it has the result's dtype.
-        x = {"scale_shift": tensors[0], "residual_gate": tensors[1], "broadcast_add": y}[op]
-        if not launch(op, x.device, x.dtype, y.dtype)(*tensors, *scalars.values(), y):
-            raise KernwrightError(f"{op}: the kernel refused a call that its requirements took", "please report it")
-        return y
+        x = {"scale_shift": tensors[0], "residual_gate": tensors[1], "broadcast_add": outs[0]}[op.name]
+        return launch(op.name, x.device, x.dtype, outs[0].dtype)
 
-    return run
+    return from_launch(op, promise, found, taken_in_order)

@@ -22,7 +22,7 @@ from kernwright.ops.argument_checks import (
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import aligned, check_modulation
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise
+from kernwright.runtime.outputs import Promise, shaped_like
 
 SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 
@@ -97,8 +97,6 @@ def select_promise(op: Op) -> Promise:
         assert x is not None and index is not None and gate0 is not None and gate1 is not None
         shape, dtype = chosen_gate_shape(index, gate0, gate1), torch.promote_types(gate0.dtype, gate1.dtype)
         like_x = [torch.empty_like(x, device=device) for _ in op.outputs[:-1]]
-        if shape == x.shape:
-            return *like_x, torch.empty_like(x, dtype=dtype, device=device)
-        return *like_x, torch.empty(shape, dtype=dtype, device=device or x.device)
+        return *like_x, shaped_like(x, shape, dtype, device)
 
     return promise

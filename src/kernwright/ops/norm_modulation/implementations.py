@@ -1,8 +1,10 @@
 """The ways to run the family's ops, and what each asks of a call. The pair with a choice has no kernel for a CPU.
 
-No implementation is exact. The order in which torch sums a token differs between its CPU and its CUDA kernels and is no
-part of its interface, so equal bits could be shown only on the device they are for: `contract="exact"` runs the eager
-chain.
+The kernels that run by themselves are close. For LayerNorm without weight and bias the first two ops have exact ones
+beside them, in CUDA and in Triton, which go through a token in torch's own order. That order differs between torch's
+CPU and its CUDA kernels and is no part of its interface, so equal bits can be shown only on the device they are for
+(`exactness.py`). Every other norm, the pair with a choice, and a device that does not show it run the eager chain for
+`contract="exact"`.
 """
 
 from __future__ import annotations
@@ -14,15 +16,20 @@ from typing import Any
 import torch
 
 from kernwright.ops.definition import Op
-from kernwright.ops.norm_modulation import definition, native, select_native
+from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
+from kernwright.ops.norm_modulation.exactness import (
+    exact_function,
+    exact_shortcut,
+    is_plain_layer_norm,
+    norms_as_torch,
+)
 from kernwright.ops.token_requirements import tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
-from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module, like_first
-from kernwright.runtime.requirements import on_cpu, on_cuda, triton_there
+from kernwright.runtime.requirements import on_cuda, triton_there
 
 PLAIN = (definition.norm_scale_shift, definition.residual_norm_scale_shift)
 SELECT = (definition.norm_scale_shift_select, definition.residual_norm_scale_shift_select)
@@ -45,26 +52,37 @@ def chosen_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=(*SETS, "residual_gate"), indices=("index",))
 
 
-def cuda_library_there(call: Call) -> str | None:
-    target = architecture(call.first.device)
-    return native.cuda_library(call.op.name, call.first.dtype).unavailable(target)
+def _triton(op: Op, module: str = "triton_kernel") -> Callable[..., Any]:
+    return from_module(f"kernwright.ops.norm_modulation.{module}", op, PROMISES[op.name])
 
 
-def cpu_library_there(call: Call) -> str | None:
-    return native.CPU_LIBRARY.unavailable(native.CPU)
-
-
-def _triton(op: Op) -> Callable[..., Any]:
-    return from_module("kernwright.ops.norm_modulation.triton_kernel", op, PROMISES[op.name])
+def _exact_implementations(op: Op) -> list[Implementation]:
+    """Asked of a device last: what a call is refused for by itself, no device is asked about."""
+    cuda, plain = exact_native.CUDA[op.name], (modulated_tokens_fit, is_plain_layer_norm)
+    return [
+        Implementation(
+            "cuda",
+            "exact",
+            partial(exact_function, op, partial(cuda.function, op, PROMISES[op.name])),
+            (on_cuda, *plain, cuda.library_there, norms_as_torch("cuda")),
+            partial(exact_shortcut, op.name),
+        ),
+        Implementation(
+            "triton",
+            "exact",
+            partial(exact_function, op, partial(_triton, op, "exact_triton_kernel")),
+            (on_cuda, triton_there, *plain, norms_as_torch("triton")),
+        ),
+    ]
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    load = partial(native.function, op.name, len(op.outputs))
-    launch = partial(native.shortcut, op.name)
+    promise = PROMISES[op.name]
     return [
-        Implementation("cuda", "close", load, (on_cuda, modulated_tokens_fit, cuda_library_there), launch),
-        Implementation("cpu", "close", load, (on_cpu, modulated_tokens_fit, cpu_library_there), launch),
+        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit),
+        native.cpu_implementation(op, promise, modulated_tokens_fit),
         Implementation("triton", "close", partial(_triton, op), (triton_there, modulated_tokens_fit)),
+        *_exact_implementations(op),
     ]
 
 

@@ -15,10 +15,9 @@ from kernwright.ops.plain_norm.arguments import check
 from kernwright.ops.token_requirements import DTYPES, WIDEST
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
-from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module, like_first
-from kernwright.runtime.requirements import on_cuda, triton_there
+from kernwright.runtime.requirements import triton_there
 
 OPS = (definition.layer_norm, definition.rms_norm)
 PROMISES = {op.name: like_first(op) for op in OPS}
@@ -40,15 +39,10 @@ def rows_fit(call: Call, numbers: Collection[str] = ()) -> str | None:
     return None
 
 
-def cuda_library_there(call: Call) -> str | None:
-    return native.cuda_library(call.first.dtype).unavailable(architecture(call.first.device))
-
-
 def _implementations(op: Op) -> list[Implementation]:
-    load, launch = partial(native.function, op.name), partial(native.shortcut, op.name)
     triton = partial(from_module, "kernwright.ops.plain_norm.triton_kernel", op, PROMISES[op.name])
     return [
-        Implementation("cuda", "close", load, (on_cuda, rows_fit, cuda_library_there), launch),
+        native.CUDA[op.name].implementation(op, PROMISES[op.name], rows_fit),
         Implementation("triton", "close", triton, (triton_there, rows_fit)),
     ]
 

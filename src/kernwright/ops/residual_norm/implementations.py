@@ -14,10 +14,9 @@ from kernwright.ops.residual_norm import definition, native
 from kernwright.ops.residual_norm.arguments import check, promise, spelled
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
-from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module, like_first
-from kernwright.runtime.requirements import on_cuda, triton_there
+from kernwright.runtime.requirements import triton_there
 
 OPS = (definition.add_norm, definition.fused_add_rms_norm_)
 PROMISES = {"add_norm": promise, "fused_add_rms_norm_": like_first(definition.fused_add_rms_norm_)}
@@ -38,15 +37,10 @@ def is_sum_of_two(call: Call) -> str | None:
     return next((f"there is a {name}" for name in ("second", "row_scale") if name in call.tensors), None)
 
 
-def cuda_library_there(call: Call) -> str | None:
-    return native.cuda_library(call.first.dtype).unavailable(architecture(call.first.device))
-
-
 def _implementations(op: Op) -> list[Implementation]:
-    load, launch = partial(native.function, op.name), partial(native.shortcut, op.name)
     triton = partial(from_module, "kernwright.ops.residual_norm.triton_kernel", op, PROMISES[op.name])
     return [
-        Implementation("cuda", "close", load, (on_cuda, summed_rows_fit, is_sum_of_two, cuda_library_there), launch),
+        native.CUDA[op.name].implementation(op, PROMISES[op.name], summed_rows_fit, is_sum_of_two),
         Implementation("triton", "close", triton, (triton_there, summed_rows_fit)),
     ]
 

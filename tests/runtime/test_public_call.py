@@ -1,4 +1,4 @@
-"""Where a public call goes on once the short way has not taken it, and what either tells torch of what it wrote."""
+"""Whom the short way takes, where a call goes on that it does not take, and what torch is told of what was written."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from kernwright import ops
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
-from kernwright.ops.residual_norm import calls
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
+from kernwright.runtime.long_way import LongWay
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)
@@ -36,6 +36,13 @@ def select(**changed: Any) -> Any:
     names = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
     return ops.norm_scale_shift_select(
         **{"x": X, "index": torch.ones(2, 3).int(), **dict.fromkeys(names, ROW), **changed}
+    )
+
+
+def residual_select(**changed: Any) -> Any:
+    names = ("residual_gate", "scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
+    return ops.residual_norm_scale_shift_select(
+        **{"x": X, "residual": X, "index": torch.ones(2, 3).int(), **dict.fromkeys(names, ROW), **changed}
     )
 
 
@@ -63,6 +70,19 @@ def test_what_is_no_tensor_is_named_on_the_short_way_too(
         call()
 
 
+@pytest.mark.parametrize("way", ["short", "dispatcher", "watched"])
+def test_one_tensor_for_two_results_is_refused_on_every_way(way: str, launches: Launches) -> None:
+    launches(lambda *given: True)
+    x = torch.nn.Parameter(X) if way == "watched" else X
+    y, other, asked = torch.empty_like(X), torch.empty_like(X), "torch" if way == "dispatcher" else None
+    with torch.no_grad():
+        with pytest.raises(ValueError, match=r"^out: residual_out is the tensor of y, too"):
+            ops.add_norm(x, X, backend=asked, out=(y, y))
+        for twice, named in (((y, y, other), "residual_out is the tensor of y"), ((y, other, other), "gate_out is")):
+            with pytest.raises(ValueError, match=f"^out: {named}"):
+                residual_select(x=x, backend=asked, out=twice)
+
+
 def test_one_output_may_come_in_a_list(launches: Launches) -> None:
     def launch(*given: Any) -> bool:
         if not isinstance(given[-1], Tensor):
@@ -78,7 +98,7 @@ def test_one_output_may_come_in_a_list(launches: Launches) -> None:
 def test_a_refused_call_keeps_no_outputs_of_its_own(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     launches(lambda *given: made.extend(map(weakref.ref, given[-2:])) or False)
-    monkeypatch.setattr(calls._add_norm_otherwise, "run", lambda *given: [own() for own in made])
+    monkeypatch.setattr(LongWay, "run", lambda *given: [own() for own in made])
     assert ops.add_norm(X, X) == [None, None]
     made.clear()
     assert ops.add_norm(X) == ops.add_norm(X, X, second=X) == []  # whatever it would be refused

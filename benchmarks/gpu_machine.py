@@ -1,0 +1,103 @@
+"""The machine that a GPU check runs on: where its packages lie, whether it has a device and all that the tests import.
+
+Standard library alone: it is asked before anything else can be imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# In a process of its own: a driver that hangs must not take the archive with it.
+PROBE = """
+import importlib.util, json
+needed = ("torch", "numpy", "scipy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
+missing = [name for name in needed if importlib.util.find_spec(name) is None]
+device, libraries = None, {}
+if not missing:
+    from kernwright.judge.provenance import library_versions
+    libraries = library_versions()
+if "torch" not in missing:
+    import torch
+    if torch.cuda.is_available():
+        seen = torch.cuda.get_device_properties(0)
+        device = {"name": seen.name, "capability": [seen.major, seen.minor], "memory_bytes": seen.total_memory,
+                  "processors": seen.multi_processor_count, "cuda": torch.version.cuda,
+                  "count": torch.cuda.device_count()}
+        try:
+            import pynvml
+            pynvml.nvmlInit()
+            device["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
+        except Exception as error:
+            device["driver"] = f"unknown: {error}"
+print(json.dumps({"missing": missing, "device": device, "libraries": libraries}))
+"""
+
+
+class CannotRun(Exception):
+    """What is missing here, and the remedy."""
+
+
+def search_path(bundle: Path) -> list[Path]:
+    """The checkout before the bundle, so that a Kernwright in the bundle never hides the one that is being tested."""
+    places = [ROOT / "src"]
+    try:
+        manifest = json.loads((bundle / "bundle.json").read_text())
+        wanted, parts = manifest["target"]["python"], [bundle / part["folder"] for part in manifest["parts"]]
+    except FileNotFoundError:
+        return places
+    except (ValueError, KeyError, TypeError):
+        raise CannotRun(f"{bundle}/bundle.json cannot be read\n  remedy: carry the bundle over again") from None
+    if wanted != f"{sys.version_info.major}.{sys.version_info.minor}":
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise CannotRun(
+            f"{bundle} is for Python {wanted}, this is {here}\n"
+            f"  remedy: make PYTHON=python{wanted} gpu, or another bundle"
+        )
+    if absent := [str(part) for part in parts if not part.is_dir()]:
+        raise CannotRun(f"{', '.join(absent)} is missing\n  remedy: carry every part of the bundle over")
+    return places + parts
+
+
+def environment(places: list[Path]) -> dict[str, str]:
+    inherited = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    paths = [*map(str, places), *inherited]
+    scripts = [str(place / "bin") for place in places if (place / "bin").is_dir()]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        # After the machine's own: a ninja that came along is for a machine that has none.
+        "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), *scripts]),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def look_around(environment: dict[str, str], seconds: float, allow_cpu: bool) -> dict[str, Any]:
+    """The device and what is installed; raises where the tests could not run."""
+    command = [sys.executable, "-c", PROBE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=seconds, check=False)
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        raise CannotRun(
+            f"torch did not find a device in {seconds:.0f} s\n  remedy: does `nvidia-smi` answer?"
+        ) from None
+    except (ValueError, IndexError):
+        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise CannotRun(
+            f"torch cannot be imported: {said[0]}\n  remedy: make PYTHON=... gpu, with one that can"
+        ) from None
+    if found["missing"]:
+        raise CannotRun(
+            f"{sys.executable} lacks {', '.join(found['missing'])}\n"
+            "  remedy: torch, numpy and scipy must be this machine's (make PYTHON=... gpu chooses another Python);\n"
+            "  the rest comes from `kernwright bundle bundle --python 3.12 --with-tests`, where there is a network"
+        )
+    if found["device"] is None and not allow_cpu:
+        raise CannotRun("no CUDA device is seen here\n  remedy: run it on a GPU machine; `make test` needs none")
+    return found

@@ -1,0 +1,171 @@
+"""Steps of a GPU check: the tests and the benchmark, each with a deadline, a log, and no process left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_machine import ROOT
+
+GRACE_S = 10.0  # from the request to end to the end: a judge records that it was interrupted, pytest what it has seen
+NONE_SELECTED = 5  # pytest's exit status
+
+
+@dataclass
+class Outcome:
+    """How a step ended."""
+
+    name: str
+    status: str  # passed, failed, overran, absent, interrupted
+    seconds: float = 0.0
+    exit_status: int | None = None
+    detail: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.status in ("passed", "absent")
+
+
+def run_step(
+    name: str, commands: Sequence[list[str]], envs: Sequence[dict[str, str]], log: Path, seconds: float
+) -> Outcome:
+    """Commands side by side, each in a process group of its own, which is gone afterwards, whatever it did."""
+    print(f"{name}: at most {seconds:.0f} s, log in {log}", flush=True)
+    start = time.monotonic()
+    logs = [log.with_suffix(f".{number}") for number in range(len(commands))]
+    status = "passed"
+    with contextlib.ExitStack() as streams:
+        processes = [
+            subprocess.Popen(
+                command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=streams.enter_context(own.open("wb")),
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_heed_interrupts,
+            )
+            for command, env, own in zip(commands, envs, logs, strict=True)
+        ]  # fmt: skip
+        try:
+            for process in processes:
+                process.wait(max(1.0, start + seconds - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            status = "overran"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            _end(processes)
+    log.write_bytes(b"".join(own.read_bytes() for own in logs))
+    for own in logs:
+        own.unlink()
+    codes = [process.returncode for process in processes]
+    if status == "passed" and any(codes):
+        status = "failed"
+    return Outcome(name, status, time.monotonic() - start, next(filter(None, codes), 0))
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Politely first, so that records are completed; then outright, the groups with them."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGINT)
+    end = time.monotonic() + GRACE_S
+    for process in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, end - time.monotonic()))
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            # The next step should find the device free; a zombie that nobody buries is no reason to wait.
+            for _ in range(20):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.poll()
+                time.sleep(0.1)
+        process.wait()
+
+
+def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
+    """What pytest's reports say; nothing where it was ended before it could write one."""
+    suites = []
+    for report in reports:
+        with contextlib.suppress(OSError, ElementTree.ParseError):
+            suites += ElementTree.parse(report).iter("testsuite")
+    if not suites:
+        return {}
+    # The totals, since the test that was interrupted stands among the cases as if it had passed.
+    total, wrong, broken, skipped = (
+        sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
+    )
+    failures, reasons = [], Counter[str]()
+    for case in (case for suite in suites for case in suite.iter("testcase")):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failures.append(f"{case.get('classname')}::{case.get('name')}")
+        if (skip := case.find("skipped")) is not None:
+            reasons[str(skip.get("message"))] += 1
+    return {
+        "passed": total - wrong - broken - skipped, "failed": wrong + broken, "skipped": skipped,
+        "failures": failures[:50], "skip reasons": dict(reasons),
+    }  # fmt: skip
+
+
+def _heed_interrupts() -> None:
+    """A program that a shell started in the background ignores Ctrl-C; the steps, which are ended by it, must not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_tests(
+    tests: Path, env: dict[str, str], out: Path, seconds: float, processes: int = 1
+) -> tuple[list[Outcome], dict[str, Any]]:
+    """First those that only compute, many at once; then those that take the time of something, one after the other."""
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        together = [Path(folder) / f"{number}.xml" for number in range(processes)]
+        alone = Path(folder) / "alone.xml"
+        shares = [
+            env | {"KERNWRIGHT_TEST_SHARE": f"{number}/{processes}", "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
+            for number in range(1, processes + 1)
+        ]
+        for share in shares:
+            Path(share["KERNWRIGHT_LOCKS"]).mkdir()
+        outcomes = [
+            run_step(
+                "tests", [_pytest(tests, "gpu and not alone", report) for report in together], shares,
+                out / "tests.log", seconds,
+            )
+        ]  # fmt: skip
+        if outcomes[0].status != "interrupted":
+            outcomes.append(
+                run_step(
+                    "judged tests", [_pytest(tests, "gpu and alone", alone)], [env], out / "judged tests.log",
+                    end - time.monotonic(),
+                )
+            )  # fmt: skip
+        counts = count_tests([*together, alone])
+    for outcome in outcomes:
+        if outcome.exit_status == NONE_SELECTED:  # of one kind; whether there were any at all is seen below
+            outcome.status = "passed"
+    if not counts.get("passed"):  # pytest is content when every test was skipped
+        outcomes[0].status = "failed" if outcomes[0].status == "passed" else outcomes[0].status
+        if not counts.get("failed") and outcomes[0].status == "failed":
+            outcomes[0].detail = "no test ran"
+    return outcomes, counts
+
+
+def _pytest(tests: Path, marked: str, report: Path) -> list[str]:
+    return [
+        sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=5", "-p", "no:cacheprovider",
+        f"--junitxml={report}", str(tests),
+    ]  # fmt: skip
+
+
+def run_benchmark(script: Path, env: dict[str, str], work: Path, out: Path, seconds: float) -> Outcome:
+    if not script.is_file():
+        return Outcome("benchmark", "absent", detail=f"there is no {script.name}")
+    command = [sys.executable, str(script), "short", "--out", str(work / "benchmark")]
+    return run_step("benchmark", [command], [env], out / "benchmark.log", seconds)

@@ -1,0 +1,134 @@
+"""Whether an exact kernel has the bits of the chain: in what order torch norms a token on a GPU, and how a device is
+asked whether it does.
+
+All of the chain is elementwise but F.layer_norm. The order in which that goes through a token is no part of torch's
+interface, and may change with any version. By its sources, as far as they were read, a row of N channels, N a multiple
+of 4 up to 2 ** 24 and its start aligned to four elements, is normed so:
+
+- a block of 4 warps (128 threads) a row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
+- within a thread by Welford's rule, in float32, with what the compiler makes of it: `apart = v - mean`,
+  `mean = fma(apart, 1 / n, mean)`, `squares = fma(apart, v - mean, squares)`;
+- two parts meet as `mean = fma(nA / n, meanA, (nB / n) * meanB)`, `squares = fma(apart ** 2 * nA, nB / n, squaresA +
+  squaresB)`, where B is the part that stays, and each n / n is a product with 1 / n, which rounds;
+- within a warp by shuffles down, 16, 8, 4, 2, 1 lanes apart; between the warps 0 and 2, 1 and 3, then both;
+- then one division of the squares by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is an
+  approximation; each value is `rsqrt * (x - mean)`, rounded to float32 and then to x's dtype.
+
+Every other row (a width that is no multiple of 4, an address off four elements) goes through another kernel of torch's,
+whose order is another. Tokens that lie apart are copied first, and then lie as they should.
+
+An order does not depend on what is normed. So the device is asked once for each op, width and dtype: the kernel's norm
+and torch's own, of random rows of many magnitudes, some far from zero, must be equal in every bit. Another order is off
+by a unit of float32 in most rows, which changes one in some ten thousand elements of a narrower dtype: of millions
+hundreds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernwright.ops.definition import Op
+from kernwright.ops.norm_modulation import exact_native
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import reference_function
+from kernwright.runtime.implementation import Launch, Requirement
+
+FEWEST_ROWS, FEWEST_ELEMENTS, EPS = 512, 2**22, 1e-6
+GROUP = 4  # channels that torch loads at once
+_shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # of CUDA kernels, by op
+
+
+def is_plain_layer_norm(call: Call) -> str | None:
+    """A requirement: the norm is one whose order of sums is known."""
+    if call.arguments["norm_type"] != "layer":
+        return "is for LayerNorm, and the norm is another"
+    return "is for a norm without weight and bias" if "weight" in call.tensors else None
+
+
+def norms_as_torch(backend: str) -> Requirement:
+    """A requirement: the device has shown that the backend's kernel norms as torch does."""
+    return partial(_refusal, backend)
+
+
+def _refusal(backend: str, call: Call) -> str | None:
+    x = call.first
+    if x.shape[-1] % GROUP:
+        return f"x is {x.shape[-1]} wide, no multiple of {GROUP}: torch norms such a token in an order of its own"
+    if backend == "triton" and call.arguments["eps"] < torch.finfo(torch.float32).tiny:
+        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
+    if torch.cuda.is_current_stream_capturing():
+        return "a graph is being captured, where the device cannot be asked how torch norms"
+    if not shown(backend, call.op.name, x.device, x.dtype, x.shape[-1]):
+        return f"torch {torch.__version__} norms tokens of {x.shape[-1]} channels in another order on {x.device}"
+    return None
+
+
+@cache
+def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    generator, count = torch.Generator(device).manual_seed(width), max(FEWEST_ROWS, FEWEST_ELEMENTS // width)
+    draw = partial(torch.rand, count, 1, generator=generator, device=device)
+    rows = torch.randn(count, width, generator=generator, device=device) * 10 ** (draw() * 6 - 4)
+    rows = (rows + rows.std(-1, keepdim=True) * (draw() * 20 - 10)).to(
+        dtype
+    )  # up to ten deviations from zero, and far from float16's ends
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # which would have torch norm in float32
+        wanted = F.layer_norm(rows, (width,), eps=EPS)
+        # A number and a row: kernels may part there.
+        modulations = [torch.zeros(size, device=device, dtype=dtype) for size in (1, width)]
+        is_shown = all(torch.equal(_modulated(backend, op, rows, own), wanted) for own in modulations)
+    if is_shown and backend == "cuda":
+        _shown_widths[op, dtype].add(width)
+    return is_shown
+
+
+def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
+    """Behind a residual, what is added to it is zero."""
+    ahead, behind = ([torch.zeros_like(rows), rows], [None]) if op.startswith("residual") else ([rows], [])
+    if backend == "cuda":
+        outputs = [torch.empty_like(rows) for _ in ahead]
+        launch = exact_native.CUDA[op].launch(rows.device, rows.dtype)
+        taken = launch(*ahead, by, by, *behind, None, None, "layer", EPS, *outputs)
+        assert taken
+        return outputs[0]
+    from kernwright.ops.norm_modulation import exact_triton_kernel
+
+    found: Any = getattr(exact_triton_kernel, op)(*ahead, by, by, *behind, eps=EPS)
+    return found if isinstance(found, Tensor) else found[0]
+
+
+def exact_function(op: Op, load: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """The exact kernel; for tokens that torch itself norms otherwise, which only their address tells, the chain."""
+    own, chain = load(), reference_function(op)
+
+    def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
+        function = chain if _is_read_elsewhere(op, tensors[0]) else own
+        return function(*tensors, **scalars, out=out)
+
+    return run
+
+
+def _is_read_elsewhere(op: Op, x: Tensor) -> bool:
+    """Whether torch's norm reads x where it is, from an address that is not one of four elements."""
+    is_read_itself = not op.name.startswith("residual") and x.is_contiguous()
+    return is_read_itself and x.data_ptr() % (GROUP * x.element_size()) != 0
+
+
+def exact_shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
+    """For calls whose tensors nobody looks at before: the library refuses what torch itself norms otherwise, but it
+    cannot tell for which widths the device has shown what it can."""
+    own = exact_native.CUDA[op].shortcut(device, dtype)
+    if own is None:
+        return None
+    foreign, widths = own, _shown_widths[op, dtype]
+
+    def launch(x: Tensor, *others: Any) -> bool:
+        return x.shape[-1] in widths and foreign(x, *others)
+
+    return launch

@@ -1,0 +1,61 @@
+// exact_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU.
+
+#pragma GCC optimize("O0")  // what it compiles runs for milliseconds
+
+#include <cuda_runtime.h>
+
+#include "exact_kernel.cu"
+
+#include <set>
+
+#include "exact_arguments.h"
+
+namespace kernwright {
+
+// Of all tables, whatever is compiled here: to choose looks at no content, and at no kernel.
+std::set<const ExactShape*>& unchosen() {
+  static std::set<const ExactShape*> found;
+  static const bool is_filled = [] {
+    for (const Type type : {Type::kFloat32, Type::kBFloat16})
+      for (const bool has_residual : {false, true}) {
+        const ExactShapes shapes = exact_shapes_of(type, has_residual);
+        for (int i = 0; i < shapes.count; ++i) found.insert(shapes.first + i);
+      }
+    return true;
+  }();
+  (void)is_filled;
+  return found;
+}
+
+std::string& latest() {
+  static std::string words;
+  return words;
+}
+
+// Answers whether it took the call. Nothing is computed if it `only_chooses`.
+bool run(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
+         MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, MaybeTensor sum,
+         bool only_chooses) {
+  ExactProblem problem;
+  if (!read_exact(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
+  if (problem.batches * problem.tokens * problem.width == 0) return true;
+  fold_batches(&problem);
+  part_into_frames(&problem);
+  const ExactVariant variant = choose_variant(problem);
+  if (variant.shape >= 0) unchosen().erase(exact_shapes_of(problem.type, problem.has_residual).first + variant.shape);
+  latest() = described(problem, variant);
+  if (only_chooses) return true;
+  return problem.type == kType && problem.has_residual == kResidual && launch(problem, variant, 0, nullptr) == 0;
+}
+
+// Of the latest call, in words.
+ffi::String variant() { return latest(); }
+
+// How many shapes no call so far came by.
+int64_t shapes_left() { return static_cast<int64_t>(unchosen().size()); }
+
+}  // namespace kernwright
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::run);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(shapes_left, kernwright::shapes_left);

@@ -1,0 +1,121 @@
+"""The exact CUDA kernels' own code, run on a CPU thread by thread: bit by bit against a twin that norms as torch does
+on a GPU. Each op in one dtype: a GPU runs all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import norm_exact_cases
+import pytest
+import torch
+from emulation import built
+from norm_modulation_cases import BF16, FP32, Case
+from token_cases import arguments
+
+from kernwright.ops.native_op import NativeOp
+from kernwright.ops.norm_modulation import exact_native, exactness
+from kernwright.runtime.library import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+# Float32 hides no bit of a norm; of bfloat16 two numbers are computed at once.
+BUILT = {"kFloat32": (FP32, False), "kBFloat16": (BF16, True)}
+CASES = {
+    name: case for name, case in norm_exact_cases.CUDA_CASES.items() if (case.dtype, case.residual) in BUILT.values()
+}
+CASES |= {
+    f"{name} in float32": replace(case, dtype=FP32)
+    for name, case in norm_exact_cases.CUDA_CASES.items()
+    if case.dtype == BF16 and not case.residual and "torch" not in name
+}
+Modules = dict[tuple[torch.dtype, bool], Any]
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
+    kinds = {kind: {"KERNWRIGHT_TYPE": name, "KERNWRIGHT_RESIDUAL": str(int(kind[1]))} for name, kind in BUILT.items()}
+    headers = (Path(exact_native.__file__).with_name("exact_arguments.h"),)
+    return built("norm_exact_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+
+
+def runner(case: Case, module: Any, only_chooses: bool = False) -> Any:
+    run = module.run
+
+    def call(*tensors: Any, norm_type: str, eps: float) -> Any:
+        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
+        if case.residual:
+            x, residual, scale, shift, gate, weight, bias = tensors
+        else:
+            (x, scale, shift, weight, bias), residual, gate = tensors, None, None
+        total = outs[1] if case.residual else None
+        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total, only_chooses)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    return call
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_has_the_bits_of_torchs_order(name: str, emulated: Modules) -> None:
+    case = CASES[name]
+    norm_exact_cases.hold_to_twin(case, runner(case, emulated[case.dtype, case.residual]))
+
+
+def test_every_compiled_shape_has_its_case(emulated: Modules) -> None:
+    module = emulated[FP32, False]  # which chooses for all
+    for case in norm_exact_cases.CUDA_CASES.values():
+        runner(case, module, only_chooses=True)(*arguments(case), **case.scalars)
+    assert int(module.shapes_left()) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exact torch.bfloat16 held 3072", "6 groups a thread, own rows early"),
+        ("exact torch.bfloat16 held 5120", "10 groups a thread, own rows late"),
+        ("exact torch.bfloat16 tokens 5120", "10 groups a thread, own rows early"),
+        ("exact torch.bfloat16 float rows 3072", "6 groups a thread, float rows late"),
+        ("exact torch.bfloat16 float tokens 3072", "6 groups a thread, float rows early"),
+        ("exact torch.bfloat16 held 3076", "up to 8 groups a thread, own rows early"),
+        ("exact width 8196", "read twice by 4"),
+        ("exact gaps", "read twice by 1"),
+        ("exact torch.bfloat16 mixed", "read twice by 4"),
+    ],
+)
+def test_each_call_has_its_kernel(name: str, words: str, emulated: Modules) -> None:
+    case, module = norm_exact_cases.CUDA_CASES[name], emulated[FP32, False]
+    runner(case, module, only_chooses=True)(*arguments(case), **case.scalars)
+    assert str(module.variant()) == words
+
+
+def test_what_torch_itself_norms_otherwise_is_refused(emulated: Modules) -> None:
+    def takes(x: torch.Tensor, weight: torch.Tensor | None = None, norm_type: str = "layer", **more: Any) -> bool:
+        d, residual = torch.zeros(x.shape[-1], dtype=BF16), more.get("residual")
+        y, total = torch.empty(x.shape, dtype=BF16), None if residual is None else torch.empty(x.shape, dtype=BF16)
+        run = emulated[FP32, False].run
+        return bool(run(x, residual, d, d, None, weight, None, norm_type, 1e-6, y, total, True))
+
+    x, whole = torch.zeros(1, 4, 64, dtype=BF16), torch.zeros(4 * 64 + 2, dtype=BF16)
+    off = whole[2:].view(1, 4, 64)  # at the third element, where torch does not load four at once
+    assert takes(x) and not takes(off)
+    assert takes(whole[1:193].view(1, 3, 64)[..., :60])  # of rows that lie apart torch makes a copy
+    assert takes(off, residual=x)  # and a sum is a copy
+    assert not takes(x[..., :62]) and not takes(x, torch.zeros(64, dtype=BF16)) and not takes(x, norm_type="rms")
+
+
+def test_a_device_is_asked_and_shows_it_or_not(emulated: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This processor stands in for a GPU: with torch's order spelled out it shows it, with its own it does not."""
+
+    def launch(x: Any, scale: Any, shift: Any, weight: Any, bias: Any, norm_type: str, eps: float, y: Any) -> bool:
+        run = emulated[FP32, False].run
+        return bool(run(x, None, scale, shift, None, weight, bias, norm_type, eps, y, None, False))
+
+    monkeypatch.setattr(NativeOp, "launch", lambda *_: launch)
+    monkeypatch.setattr(exactness, "FEWEST_ROWS", 8)
+    monkeypatch.setattr(exactness, "FEWEST_ELEMENTS", 0)
+    monkeypatch.setattr(exactness, "_shown_widths", widths := defaultdict(set))
+    asked = ("cuda", "norm_scale_shift", torch.device("cpu"), FP32)
+    assert not exactness.shown.__wrapped__(*asked, 516) and not widths
+    monkeypatch.setattr(torch.nn.functional, "layer_norm", norm_exact_cases.normed_in_torchs_order)
+    assert exactness.shown.__wrapped__(*asked, 516) and widths == {("norm_scale_shift", FP32): {516}}
