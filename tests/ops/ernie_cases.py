@@ -90,6 +90,7 @@ def cuda_cases() -> list[Case]:
         found.append(Case(f"{kind} wide 1032", width=1032, **more))
         found.append(Case(f"{kind} any 520", width=520, scale=("token", FP32), update=FP32, **more))
         found.append(Case(f"{kind} odd 777", width=777, **more))
+        found.append(Case(f"{kind} odd apart 777", width=777, gaps=True, **more))
         found.append(Case(f"{kind} streamed 16400", width=16400, **more))
     return found
 

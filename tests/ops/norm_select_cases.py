@@ -117,7 +117,7 @@ def cuda_cases() -> list[Case]:
         found += both(f"odd any {dtype}", dtype, 777, weight=BF16)
         found += both(f"streamed {dtype}", dtype, 16392, batch=1)
     found += both("exact", BF16, 3072, index=torch.int64)
-    found.append(Case("odd late", width=4161, tokens=3, batch=1, frames=1))
+    found += both("odd apart", BF16, 777, gaps=True)
     found.append(Case("residual late frames", width=1288, batch=1, residual_gate=("frame", BF16)))
     return found
 

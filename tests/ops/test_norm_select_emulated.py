@@ -106,7 +106,8 @@ def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 3072) == "held: vector 8, 2 a thread, early rows, 192 threads, streaming"
     assert ran(emulated, 3072, weight=zeros(3072)).startswith("held: vector 8, 2 a thread, any rows")
     assert ran(emulated, 3072, index=zeros(2, 6, dtype=torch.bool)).startswith("held: vector 8, 2 a thread, early rows")
-    assert ran(emulated, 3073) == "held: vector 1, 12 a thread, late rows, 288 threads"
+    assert ran(emulated, 3073) == "held: vector 8, 2 a thread, shifted late rows, 224 threads, streaming"
+    assert ran(emulated, 3073, gate=zeros(2, 6, 3074)[..., 1:]).startswith("held: vector 1,")  # lies unlike the others
     assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
     # A gate that index and gates do not spread over x is narrower than x, and none of these kernels'.
     assert ran(emulated, index=zeros(2, 1, dtype=torch.int32)) == "none"

@@ -17,6 +17,7 @@ from token_cases import BF16, arguments
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_tanh import native
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.library import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -100,9 +101,28 @@ def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 3840, scale2=zeros(3840, dtype=torch.float32)).startswith(
         "held: vector 8, 4 a thread, any rows"
     )
-    assert ran(emulated, 3841) == "held: vector 1, 8 a thread, early rows, 512 threads"
-    assert ran(emulated, 4161) == "held: vector 1, 12 a thread, late rows, 352 threads"
+    assert ran(emulated, 3841) == "held: vector 8, 2 a thread, shifted late rows, 256 threads, streaming"
+    assert ran(emulated, 8187) == "held: vector 1, 12 a thread, late rows, 704 threads"  # lies in 1025 vectors
     assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
-    assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1")  # rows start anywhere
+    assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1,")  # elsewhere than y
     assert ran(emulated, x=zeros(2, 6, 96, dtype=torch.float64)) == "none"
     assert ran(emulated, scale=zeros(2, 1, 192)[..., ::2]) == "none"
+
+
+def test_what_lies_beside_a_shifted_token_is_neither_counted_nor_written(emulated: Kinds) -> None:
+    torch.manual_seed(0)
+    width, ahead = 777, 3
+    around = [torch.full((1, 9, width + 6), float("nan"), dtype=BF16) for _ in range(3)]
+    x, y, y2 = (own[..., ahead : ahead + width] for own in around)
+    rows = [torch.full((width + 6,), float("nan"), dtype=BF16)[start : start + width] for start in (0, 1, 5)]
+    for own in (x, *rows):
+        own.copy_(torch.randn(own.shape) + 2)
+    scale, shift, scale2 = rows
+    arguments = (x, scale, shift, scale2, None, None, None, None, "layer", 1e-5, y, y2, False)
+    assert "shifted" in str(emulated[BF16, True].run(*arguments))
+    given = {"x": x, "scale": scale, "shift": shift, "scale2": scale2}
+    given |= dict.fromkeys(("weight", "bias", "weight2", "bias2"))
+    oracle = shipped_ops()["norm_tanh_mul_add_norm_scale"].oracle(given, {"norm_type": "layer", "eps": 1e-5})
+    for own, whole, wanted in zip((y, y2), around[1:], oracle, strict=True):
+        torch.testing.assert_close(own.double(), wanted, atol=0.05, rtol=0.05)
+        assert int(whole.isnan().sum()) == 9 * 6

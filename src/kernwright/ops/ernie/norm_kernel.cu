@@ -8,6 +8,7 @@
 // out). Rows that tokens share are read by each block, out of the cache.
 // Share of a copy's bandwidth: in docs/results.md, once it is measured.
 
+#include "allocation.cuh"
 #include "norm_problem.h"
 #include "token_norm.cuh"
 
@@ -27,7 +28,7 @@ struct Family {
     using Row = RowPiece<kType, kRows, kVector>;
     struct Loaded {
       RawOf<kType, kVector> x, update;
-      RowPiece<kType, kAny ? kRows : Rows::kEarly, kVector> gate;  // what is normed waits for it
+      RowPiece<kType, as_early_as_can_be(kRows), kVector> gate;  // what is normed waits for it
       Row weight, scale, shift;
     };
 
@@ -45,45 +46,45 @@ struct Family {
       return batch * of.batch_step + token * of.token_step;
     }
 
-    __device__ __forceinline__ void load(Loaded& own, int column) const {
-      own.x = load_token<kType, kVector>(x, column);
+    __device__ __forceinline__ void load(Loaded& own, Columns at) const {
+      own.x = load_token<kType, kVector>(x, at);
       if constexpr (kResidual) {
         const char* update = static_cast<const char*>(p.update.data) + start(p.update) * kBytesOf<kType>;
-        if constexpr (!kAny) own.update = load_token<kType, kVector>(update, column);
-        own.gate.load(p.gate, start(p.gate), column);
+        if constexpr (!kAny) own.update = load_token<kType, kVector>(update, at);
+        own.gate.load(p.gate, start(p.gate), at);
       }
     }
 
-    __device__ __forceinline__ void load_rows(Loaded& own, int column) const {
-      own.scale.load(p.scale, start(p.scale), column);
-      own.shift.load(p.shift, start(p.shift), column);
-      own.weight.load(p.weight, 0, column);
+    __device__ __forceinline__ void load_rows(Loaded& own, Columns at) const {
+      own.scale.load(p.scale, start(p.scale), at);
+      own.shift.load(p.shift, start(p.shift), at);
+      own.weight.load(p.weight, 0, at);
     }
 
     template <bool kStores>
-    __device__ __forceinline__ void value(const Loaded& own, int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void value(const Loaded& own, Columns at, float (&values)[kVector]) const {
       widen<kType, kVector>(own.x, values);
       if constexpr (kResidual) {
         float update[kVector], gate[kVector];
-        if constexpr (kAny) load_modulation(p.update, start(p.update), column, update);
+        if constexpr (kAny) load_modulation(p.update, start(p.update), at.first, update);
         else widen<kType, kVector>(own.update, update);
-        own.gate.values(p.gate, start(p.gate), column, gate);
+        own.gate.values(p.gate, start(p.gate), at, gate);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) values[i] = __fadd_rn(values[i], __fmul_rn(gate[i], update[i]));
         if constexpr (kStores)
-          store_values<kType, kVector>(token_address<kType>(p.sum, batch, token), column, values, w.is_streaming);
+          store_values<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, values, w.is_streaming);
       }
     }
 
     template <int kNorm, bool kStores>
-    __device__ __forceinline__ void finish(const Loaded& own, int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void finish(const Loaded& own, Columns at, float (&values)[kVector]) const {
       float gain[kVector], scale[kVector], shift[kVector];
-      own.weight.values(p.weight, 0, column, gain);
-      own.scale.values(p.scale, start(p.scale), column, scale);
-      own.shift.values(p.shift, start(p.shift), column, shift);
+      own.weight.values(p.weight, 0, at, gain);
+      own.scale.values(p.scale, start(p.scale), at, scale);
+      own.shift.values(p.shift, start(p.shift), at, shift);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], gain[i] * (1.f + scale[i]), shift[i]);
-      store_values<kType, kVector>(token_address<kType>(p.y, batch, token), column, values, w.is_streaming);
+      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values, w.is_streaming);
     }
   };
 };
@@ -91,6 +92,8 @@ struct Family {
 }  // namespace
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
+  if (v.is_shifted && !hold_whole_vectors(p, {&p.x}, {&p.scale, &p.shift, &p.weight, &p.update, &p.gate}))
+    return launch(p, choose_variant(p, kWithoutShifts), device, stream);
 #ifdef KERNWRIGHT_RESIDUAL
   return launch_tokens<Family<KERNWRIGHT_RESIDUAL>>(p, v, device, stream);
 #else

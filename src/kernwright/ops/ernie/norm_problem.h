@@ -27,12 +27,14 @@ constexpr TokenShape kHalfShapes[] = {
     {Rows::kEarly, true, true, 4, 4, 5},  // 4096 wide
     {Rows::kLate, true, false, 4, 16, 2},
     {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
     {Rows::kLate, false, false, 16, 32, 1},
 };
 constexpr TokenShape kHalfResidualShapes[] = {
     {Rows::kEarly, true, true, 2, 8, 3},  // 4096 wide
     {Rows::kLate, true, false, 4, 16, 2},
     {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
     {Rows::kLate, false, false, 8, 32, 1},
 };
 constexpr TokenShape kFloatShapes[] = {
@@ -55,7 +57,10 @@ inline void fold_batches(Problem* p) {
 
 inline TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds = {}) {
   const auto rows = {&p.scale, &p.shift, &p.weight, &p.update, &p.gate};
-  const TokenCall call{p, is_wide(p, {&p.x, &p.y, &p.sum}, rows), are_rows_of(p.type, rows)};
+  // The update is read as tokens are.
+  const Tokens update{const_cast<void*>(p.update.data), p.update.batch_step, p.update.token_step};
+  const bool lies_alike = lie_alike(p, {&p.x, &p.y, &p.sum, &update});
+  const TokenCall call{p, is_wide(p, {&p.x, &p.y, &p.sum}, rows), are_rows_of(p.type, rows), lies_alike};
   const auto of = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), thresholds); };
   if (p.type == Type::kFloat32) return of(kFloatShapes);
   return p.update.data != nullptr ? of(kHalfResidualShapes) : of(kHalfShapes);

@@ -53,4 +53,13 @@ inline bool holds_whole_vectors(const Extent& e, const Modulation& of) {
   return holds_whole_vectors(of.data, (last + e.width) * bytes_of(of.type));
 }
 
+inline bool hold_whole_vectors(const Extent& e, std::initializer_list<const Tokens*> tokens,
+                               std::initializer_list<const Modulation*> rows) {
+  for (const Tokens* of : tokens)
+    if (!holds_whole_vectors(e, *of)) return false;
+  for (const Modulation* of : rows)
+    if (!holds_whole_vectors(e, *of)) return false;
+  return true;
+}
+
 }  // namespace kernwright

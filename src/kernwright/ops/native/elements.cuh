@@ -136,6 +136,21 @@ __device__ __forceinline__ void store_streaming(void* to, const Raw<16>& raw) {
   __stcs(static_cast<uint4*>(to), make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]));
 }
 
+// Eight elements of two bytes out of sixteen, from `from` (0 to 7) on, which is the same for the whole block.
+__device__ __forceinline__ Raw<16> eight_from(uint32_t from, const Raw<16>& low, const Raw<16>& high) {
+  uint32_t words[8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = low.words[i], words[i + 4] = high.words[i];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = from & 4 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) words[i] = from & 2 ? words[i + 1] : words[i];
+  Raw<16> eight;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) eight.words[i] = __funnelshift_r(words[i], words[i + 1], from % 2 * 16);
+  return eight;
+}
+
 template <Type kOf, int kVector>
 using RawOf = Raw<kVector * (kOf == Type::kFloat32 ? 4 : 2)>;
 

@@ -12,15 +12,18 @@
 //
 //   struct Loaded;                                        a vector's bits that are under way
 //   bool is_rms() const;                                  all threads agree on it
-//   void load(Loaded&, int column)                        asks for x and all that no other load leads to
-//   void load_rows(Loaded&, int column)                   asks for the rest; all of the token was asked for before
-//   void value<kStores>(Loaded&, int column, float (&)[kVector])   gives what is normed; stores what needs no statistics
-//   void finish<kNorm, kStores>(Loaded&, int column, float (&)[kVector])
+//   void load(Loaded&, Columns)                          asks for x and all that no other load leads to
+//   void load_rows(Loaded&, Columns)                     asks for the rest; all of the token was asked for before
+//   void value<kStores>(Loaded&, Columns, float (&)[kVector])   gives what is normed; stores what needs no statistics
+//   void finish<kNorm, kStores>(Loaded&, Columns, float (&)[kVector])
 //                                                         of the normed values: stores, and before a second norm leaves
 //                                                         in them what it is to norm
 //
 // A Loaded is default-constructed to zeros and filled only where the token has a vector. Without kStores nothing is
 // stored: a token too wide to be held is walked through more than once.
+//
+// A shifted token starts anywhere, or has an odd end: its vectors are whole ones of x's memory all the same, so those at its
+// ends have elements beside it. These are read, count as nothing, and are not written.
 
 #pragma once
 
@@ -46,32 +49,32 @@ struct Work {
 // A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
 __device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
 
-template <typename Chain, int kVectors, int kVector, typename Holds, typename Column>
+template <typename Chain, int kVectors, int kVector, typename Holds, typename At>
 __device__ __forceinline__ void load_all(Chain& chain, typename Chain::Loaded (&loaded)[kVectors],
-                                         float (&values)[kVectors][kVector], const Holds& holds, const Column& column) {
+                                         float (&values)[kVectors][kVector], const Holds& holds, const At& at) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
-    if (holds(i)) chain.load(loaded[i], column(i));
+    if (holds(i)) chain.load(loaded[i], at(i));
 #pragma unroll
   for (int i = 0; i < kVectors; ++i)
-    if (holds(i)) chain.load_rows(loaded[i], column(i));
+    if (holds(i)) chain.load_rows(loaded[i], at(i));
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) values[i][j] = 0.f;
-    if (holds(i)) chain.template value<true>(loaded[i], column(i), values[i]);
+    if (holds(i)) chain.template value<true>(loaded[i], at(i), values[i]);
   }
 }
 
-template <int kNorm, bool kFine, typename Chain, int kVectors, int kVector, typename Holds, typename Column>
+template <int kNorm, bool kFine, typename Chain, int kVectors, int kVector, typename Holds, typename At>
 __device__ __forceinline__ void finish_all(Chain& chain, typename Chain::Loaded (&loaded)[kVectors],
                                            float (&values)[kVectors][kVector], const TokenStatistics& of,
-                                           const Holds& holds, const Column& column) {
+                                           const Holds& holds, const At& at) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (!holds(i)) continue;
     of.norm<kFine>(values[i], chain.is_rms());
-    chain.template finish<kNorm, true>(loaded[i], column(i), values[i]);
+    chain.template finish<kNorm, true>(loaded[i], at(i), values[i]);
   }
 }
 
@@ -94,28 +97,47 @@ __global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, Shape
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
   const uint32_t threads = kOf.is_exact ? 32 * kOf.warps : blockDim.x, thread = threadIdx.x;
-  const uint32_t vectors = static_cast<uint32_t>(p.width) / kVector;
-  auto holds = [&](int i) { return kOf.is_exact || i * threads + thread < vectors; };
-  auto column = [&](int i) { return static_cast<int>(i * threads + thread) * kVector; };
-  int count = 0;  // how many elements the threads of this one's warp hold
+  constexpr bool kIsShifted = kAreShifted<kOf.rows>;
+  const int width = p.width;
+  int ahead = 0;  // elements of the first vector that lie ahead of the token
+  if constexpr (kIsShifted) {
+    const char* const from = token_address<Family::kType>(p.x, batch, blockIdx.x);
+    ahead = static_cast<int>(reinterpret_cast<uintptr_t>(from) % 16 / kBytesOf<Family::kType>);
+  }
+  auto column = [&](uint32_t vector) { return static_cast<int>(vector) * kVector - ahead; };
+  auto at = [&](int i) { return Columns{column(i * threads + thread), width}; };
+  auto holds = [&](int i) { return kOf.is_exact || at(i).first < width; };
+  auto fill = [&](float(&values)[kVectors][kVector], float with) {
+    if constexpr (kIsShifted) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        if (at(i).template is_whole<kVector>()) continue;
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) values[i][j] = at(i).has(j) ? values[i][j] : with;
+      }
+    }
+  };
+  int count = 0;  // how many elements of the token the threads of this one's warp hold
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int left = static_cast<int>(vectors) - static_cast<int>(i * threads + thread / 32 * 32);
-    count += kOf.is_exact || left > 32 ? 32 : left < 0 ? 0 : left;
+    const int first = column(i * threads + thread / 32 * 32), end = first + 32 * kVector;
+    const int held = (end < width ? end : width) - (first > 0 ? first : 0);
+    count += kOf.is_exact ? 32 * kVector : held < 0 ? 0 : held;
   }
-  count *= kVector;
 
   Chain chain(w, batch, blockIdx.x);
   typename Chain::Loaded loaded[kVectors]{};
   float values[kVectors][kVector];
-  load_all(chain, loaded, values, holds, column);
-  const TokenStatistics of = block_statistics<kFine, kOf.warps>(values, holds, count, chain.is_rms(), w.per_element,
-                                                                p.eps, parts[0]);
-  finish_all<0, kFine>(chain, loaded, values, of, holds, column);
+  load_all(chain, loaded, values, holds, at);
+  fill(values, 0.f);
+  const TokenStatistics of = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(),
+                                                                w.per_element, p.eps, parts[0]);
+  finish_all<0, kFine>(chain, loaded, values, of, holds, at);
   if constexpr (Family::kNorms == 2) {
-    const TokenStatistics again = block_statistics<kFine, kOf.warps>(values, holds, count, chain.is_rms(), w.per_element,
-                                                                     p.eps, parts[1]);
-    finish_all<1, kFine>(chain, loaded, values, again, holds, column);
+    fill(values, 0.f);
+    const TokenStatistics again = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(),
+                                                                     w.per_element, p.eps, parts[1]);
+    finish_all<1, kFine>(chain, loaded, values, again, holds, at);
   }
 }
 
@@ -133,18 +155,18 @@ __global__ void __launch_bounds__(32 * kWarpsOfSmall)
   const int64_t token = int64_t{blockIdx.x} * kWarpsOfSmall + threadIdx.x / 32;
   const bool is_there = token < p.tokens;  // a warp without a token goes along: all meet at the same places
   const int lane = threadIdx.x % 32;
-  auto column = [&](int i) { return (i * 32 + lane) * kVector; };
-  auto holds = [&](int i) { return is_there && column(i) < p.width; };
+  auto at = [&](int i) { return Columns{(i * 32 + lane) * kVector, p.width}; };
+  auto holds = [&](int i) { return is_there && at(i).first < p.width; };
 
   Chain chain(w, batch, is_there ? token : 0);
   typename Chain::Loaded loaded[kVectors]{};
   float values[kVectors][kVector];
-  load_all(chain, loaded, values, holds, column);
+  load_all(chain, loaded, values, holds, at);
   const TokenStatistics of = warp_statistics<kFine>(values, holds, chain.is_rms(), w.per_element, p.eps);
-  finish_all<0, kFine>(chain, loaded, values, of, holds, column);
+  finish_all<0, kFine>(chain, loaded, values, of, holds, at);
   if constexpr (Family::kNorms == 2) {
     const TokenStatistics again = warp_statistics<kFine>(values, holds, chain.is_rms(), w.per_element, p.eps);
-    finish_all<1, kFine>(chain, loaded, values, again, holds, column);
+    finish_all<1, kFine>(chain, loaded, values, again, holds, at);
   }
 }
 
@@ -165,28 +187,29 @@ struct BlockTotal {
   }
 };
 
-// Calls `body(column)` for each vector of this thread.
+// Calls `body(columns)` for each vector of this thread.
 template <int kVector, typename Body>
 __device__ __forceinline__ void each_vector(int width, const Body& body) {
 #pragma unroll 1
-  for (int column = threadIdx.x * kVector; column < width; column += blockDim.x * kVector) body(column);
+  for (int column = threadIdx.x * kVector; column < width; column += blockDim.x * kVector)
+    body(Columns{column, width});
 }
 
-// Statistics of a token in passes; `again(column, values)` forms a vector of it anew.
+// Statistics of a token in passes; `again(columns, values)` forms a vector of it anew.
 template <bool kFine, int kVector, typename Again>
 __device__ __forceinline__ TokenStatistics streamed_statistics(int width, bool is_rms, float per_element, float eps,
                                                                BlockTotal& total, const Again& again) {
   TokenStatistics of;
   float values[1][kVector], sum = 0.f, left = 0.f, squares = 0.f;
   if (!is_rms) {
-    each_vector<kVector>(width, [&](int column) {
-      again(column, values[0]);
+    each_vector<kVector>(width, [&](Columns at) {
+      again(at, values[0]);
       sum += total_of<kVector>(values[0]);
     });
     of.near = total(sum) * per_element;
   }
-  each_vector<kVector>(width, [&](int column) {
-    again(column, values[0]);
+  each_vector<kVector>(width, [&](Columns at) {
+    again(at, values[0]);
     add_up(values, [](int) { return true; }, of.near, &left, &squares);
   });
   if (kFine && !is_rms) of.lacking = total(left) * per_element;
@@ -211,30 +234,30 @@ __global__ void __launch_bounds__(kThreadsOfStreamed)
     Chain chain(w, batch, token);
     const bool is_rms = chain.is_rms();
     typename Chain::Loaded loaded{};
-    auto value = [&](int column, float(&to)[kVector]) {
-      chain.load(loaded, column);
-      chain.load_rows(loaded, column);
-      chain.template value<false>(loaded, column, to);
+    auto value = [&](Columns at, float(&to)[kVector]) {
+      chain.load(loaded, at);
+      chain.load_rows(loaded, at);
+      chain.template value<false>(loaded, at, to);
     };
     const TokenStatistics of = streamed_statistics<kFine, kVector>(p.width, is_rms, w.per_element, p.eps, total, value);
-    auto next = [&](int column, float(&to)[kVector]) {
-      value(column, to);
+    auto next = [&](Columns at, float(&to)[kVector]) {
+      value(at, to);
       of.norm<kFine>(to, is_rms);
-      chain.template finish<0, false>(loaded, column, to);
+      chain.template finish<0, false>(loaded, at, to);
     };
     TokenStatistics again;
     if constexpr (Family::kNorms == 2)
       again = streamed_statistics<kFine, kVector>(p.width, is_rms, w.per_element, p.eps, total, next);
-    each_vector<kVector>(p.width, [&](int column) {
+    each_vector<kVector>(p.width, [&](Columns at) {
       float values[kVector];
-      chain.load(loaded, column);
-      chain.load_rows(loaded, column);
-      chain.template value<true>(loaded, column, values);
+      chain.load(loaded, at);
+      chain.load_rows(loaded, at);
+      chain.template value<true>(loaded, at, values);
       of.norm<kFine>(values, is_rms);
-      chain.template finish<0, true>(loaded, column, values);
+      chain.template finish<0, true>(loaded, at, values);
       if constexpr (Family::kNorms == 2) {
         again.norm<kFine>(values, is_rms);
-        chain.template finish<1, true>(loaded, column, values);
+        chain.template finish<1, true>(loaded, at, values);
       }
     });
   }

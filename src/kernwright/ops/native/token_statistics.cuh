@@ -87,20 +87,22 @@ __device__ __forceinline__ TokenStatistics warp_statistics(const float (&values)
 }
 
 // Of a token that all warps of a block have, `count` elements of it this one. `parts` are shared, one a warp, and not used
-// by a norm before: nobody waits until they were read.
+// by a norm before: nobody waits until they were read. `fill(values, with)` makes what a thread holds beside the token a
+// number: zero to begin with, and here what the warp centres about, so that it counts as nothing.
 //
 // A float32 mean far from zero is off by its own roundings, by more than the eager chain's where sums are as long as here.
 // So in float32 what is left once values are centred is summed too; rounded to half that width nobody would see it.
-template <bool kFine, int kMostWarps, int kVectors, int kVector, typename Holds>
-__device__ __forceinline__ TokenStatistics block_statistics(const float (&values)[kVectors][kVector], const Holds& holds,
-                                                            int count, bool is_rms, float per_element, float eps,
-                                                            float4* parts) {
+template <bool kFine, int kMostWarps, int kVectors, int kVector, typename Holds, typename Fill>
+__device__ __forceinline__ TokenStatistics block_statistics(float (&values)[kVectors][kVector], const Holds& holds,
+                                                            const Fill& fill, int count, bool is_rms, float per_element,
+                                                            float eps, float4* parts) {
   constexpr int kLanes = kMostWarps <= 4 ? 4 : kMostWarps <= 8 ? 8 : kMostWarps <= 16 ? 16 : 32;
   const float counted = static_cast<float>(count);
   float about = 0.f, sum = 0.f, left = 0.f, squares = 0.f;
   if (!is_rms) {
     sum = lanes_total<32>(plain_sum(values));
     about = count == 0 ? 0.f : __fdividef(sum, counted);  // need not be exact: what it is off by is accounted for
+    fill(values, about);
   }
   add_up(values, holds, about, &left, &squares);
   squares = lanes_total<32>(squares);

@@ -17,7 +17,14 @@ enum class Rows : int32_t {
   kEarly,  // of the one dtype that the kernel is compiled for, and asked for together with the token
   kLate,   // of that dtype, asked for when the token's sums are there: they take no registers before
   kAny,    // anything: numbers, mixed dtypes, a row for so many tokens
+  // As the first two, where tokens and rows start anywhere, or have an odd end. A thread has vectors of 16 bytes as they lie
+  // in x's memory; rows are shifted to them.
+  kShiftedEarly,
+  kShiftedLate,
 };
+
+constexpr bool is_shifted(Rows rows) { return rows == Rows::kShiftedEarly || rows == Rows::kShiftedLate; }
+constexpr bool is_early(Rows rows) { return rows == Rows::kEarly || rows == Rows::kShiftedEarly; }
 
 // A token in registers: `vectors` a thread, and up to `warps` of a block. Where it `is_exact` there are just these warps, and
 // the token fills them: nobody asks whether a vector is there.
@@ -43,6 +50,7 @@ struct TokenVariant {
   TokenKind kind = TokenKind::kStreamed;
   int vector = 1;  // elements a load: 16 bytes where the width and every row's start allow it
   int shape = 0;   // kHeld: which of the family's table
+  bool is_shifted = false;  // reads up to 14 bytes beside its rows: allocation.cuh says whether they are there
   bool is_streaming = false;  // outputs are stored to leave the cache first
   int threads = kThreadsOfStreamed;
   int tokens = 1;  // a block
@@ -53,12 +61,19 @@ struct TokenCall {
   Extent extent;
   bool is_wide;   // every tensor can be read 16 bytes of tokens at a time
   bool is_known;  // every row of modulation is of the dtype that the kernels are compiled for
+  bool lies_alike;  // a token starts at the same place within 16 bytes in x and in each output and input of its kind
 };
 
 // From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
 struct TokenThresholds {
   int64_t bytes_to_stream = 1 << 20;  // of one output: see variant.h of norm_modulation, where it was measured
+  bool may_shift = true;
 };
+
+// Vectors that a token may take part of, wherever it starts.
+inline int64_t vectors_around(int64_t width, int64_t vector) { return (width + 2 * (vector - 1)) / vector; }
+
+constexpr TokenThresholds kWithoutShifts{TokenThresholds{}.bytes_to_stream, false};
 
 inline bool can_hold(const TokenShape& shape, int64_t vectors) {
   const int64_t beside = 32 * shape.warps;
@@ -72,7 +87,8 @@ inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape
   const int64_t size = bytes_of(of.type), most_blocks = INT32_MAX;
   TokenVariant own;
   own.vector = call.is_wide ? static_cast<int>(16 / size) : 1;
-  own.is_streaming = call.is_wide && of.batches * of.tokens * of.width * size >= thresholds.bytes_to_stream;
+  const bool is_large = of.batches * of.tokens * of.width * size >= thresholds.bytes_to_stream;
+  own.is_streaming = call.is_wide && is_large;
   const int64_t vectors = of.width / own.vector;
   if (of.tokens > most_blocks) return own;  // a streamed block goes on with the next token
   if (vectors <= 32 * (call.is_wide ? kVectorsOfSmall : kElementsOfSmall)) {
@@ -83,11 +99,15 @@ inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape
   }
   for (int i = 0; i < count; ++i) {
     const TokenShape& shape = shapes[i];
-    if (shape.is_wide != call.is_wide || (shape.rows != Rows::kAny && !call.is_known) || !can_hold(shape, vectors)) continue;
+    const bool is_shifted = kernwright::is_shifted(shape.rows);
+    if (is_shifted ? call.is_wide || !call.lies_alike || !thresholds.may_shift : shape.is_wide != call.is_wide) continue;
+    const int64_t wanted = is_shifted ? vectors_around(of.width, 16 / size) : vectors;
+    if ((shape.rows != Rows::kAny && !call.is_known) || !can_hold(shape, wanted)) continue;
     own.kind = TokenKind::kHeld;
     own.shape = i;
     const int64_t beside = 32 * shape.vectors;
-    own.threads = 32 * (shape.is_exact ? shape.warps : static_cast<int>((vectors + beside - 1) / beside));
+    own.threads = 32 * (shape.is_exact ? shape.warps : static_cast<int>((wanted + beside - 1) / beside));
+    if (is_shifted) own.is_shifted = true, own.vector = static_cast<int>(16 / size), own.is_streaming = is_large;
     return own;
   }
   return own;
@@ -95,7 +115,7 @@ inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape
 
 inline std::string described(const TokenVariant& v, const TokenShape* shapes) {
   static const char* const kKinds[] = {"held", "small", "streamed"};
-  static const char* const kRows[] = {"early rows", "late rows", "any rows"};
+  static const char* const kRows[] = {"early rows", "late rows", "any rows", "shifted early rows", "shifted late rows"};
   std::ostringstream out;
   out << kKinds[static_cast<int>(v.kind)] << ": vector " << v.vector << ", ";
   if (v.kind == TokenKind::kHeld)
@@ -114,6 +134,20 @@ inline bool is_wide(const Extent& of, std::initializer_list<const Tokens*> token
     if (!is_aligned(own->data, own->batch_step, own->token_step, of.type, 16)) return false;
   for (const Modulation* own : rows)
     if (!takes_vector(*own, vector)) return false;
+  return true;
+}
+
+// Whether a token starts at the same place within 16 bytes in all of them. What is not there lies like any.
+inline bool lie_alike(const Extent& of, std::initializer_list<const Tokens*> tokens) {
+  const Tokens& first = **tokens.begin();
+  const int64_t size = bytes_of(of.type);
+  auto differs = [](int64_t a, int64_t b) { return (a - b) % 16 != 0; };
+  for (const Tokens* own : tokens) {
+    if (own->data == nullptr) continue;
+    if (differs(reinterpret_cast<intptr_t>(own->data), reinterpret_cast<intptr_t>(first.data)) ||
+        differs(own->batch_step * size, first.batch_step * size) || differs(own->token_step * size, first.token_step * size))
+      return false;
+  }
   return true;
 }
 

@@ -112,11 +112,7 @@ BriefKernel brief_kernel_of(const Variant& v) {
 
 // What a shifted token reads beside its rows must be there.
 bool may_be_shifted(const Problem& p) {
-  for (const Tokens* of : {&p.x, &p.residual})
-    if (!holds_whole_vectors(p, *of)) return false;
-  for (const Modulation* of : {&p.scale, &p.shift, &p.gate, &p.weight, &p.bias})
-    if (!holds_whole_vectors(p, *of)) return false;
-  return true;
+  return hold_whole_vectors(p, {&p.x, &p.residual}, {&p.scale, &p.shift, &p.gate, &p.weight, &p.bias});
 }
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {

@@ -8,6 +8,7 @@
 // in, three outputs out). Of the two sets a token reads the one that its index picks, out of the cache. Measured shares of a
 // copy's bandwidth are in docs/results.md.
 
+#include "allocation.cuh"
 #include "token_norm.cuh"
 #include "select_problem.h"
 
@@ -66,56 +67,56 @@ struct Family {
 
     __device__ __forceinline__ static constexpr bool is_rms() { return false; }
 
-    __device__ __forceinline__ void load(Loaded& own, int column) const {
-      own.x = load_token<kType, kVector>(token_address<kType>(p.x, batch, token), column);
+    __device__ __forceinline__ void load(Loaded& own, Columns at) const {
+      own.x = load_token<kType, kVector>(token_address<kType>(p.x, batch, token), at);
       if constexpr (kResidual) {
-        own.residual = load_token<kType, kVector>(token_address<kType>(p.residual, batch, token), column);
-        own.residual_gate.load(p.residual_gate, row_of_token(p.residual_gate), column);
+        own.residual = load_token<kType, kVector>(token_address<kType>(p.residual, batch, token), at);
+        own.residual_gate.load(p.residual_gate, row_of_token(p.residual_gate), at);
       }
     }
 
-    __device__ __forceinline__ void load_rows(Loaded& own, int column) const {
+    __device__ __forceinline__ void load_rows(Loaded& own, Columns at) const {
       // By a branch, which no load of the token is moved behind: an address that waits for the index would hold them up.
-      if (picked.is_second()) load_set<1>(own, column);
-      else load_set<0>(own, column);
+      if (picked.is_second()) load_set<1>(own, at);
+      else load_set<0>(own, at);
     }
 
     template <bool kStores>
-    __device__ __forceinline__ void value(const Loaded& own, int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void value(const Loaded& own, Columns at, float (&values)[kVector]) const {
       widen<kType, kVector>(own.x, values);
       if constexpr (kResidual) {
         float gate[kVector], before[kVector];
-        own.residual_gate.values(p.residual_gate, row_of_token(p.residual_gate), column, gate);
+        own.residual_gate.values(p.residual_gate, row_of_token(p.residual_gate), at, gate);
         widen<kType, kVector>(own.residual, before);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], gate[i], before[i]);
         const auto bits = narrow_to<kType, kVector>(values);
         if constexpr (kStores)
-          store_bits<kType, kVector>(token_address<kType>(p.sum, batch, token), column, bits, w.is_streaming);
+          store_bits<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, bits, w.is_streaming);
         widen<kType, kVector>(bits, values);
       }
     }
 
     template <int kNorm, bool kStores>
-    __device__ __forceinline__ void finish(const Loaded& own, int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void finish(const Loaded& own, Columns at, float (&values)[kVector]) const {
       const int second = picked.is_second();
       float gain[kVector], offset[kVector];
-      own.scale.values(p.scale[second], row_of_batch(p.scale[second]), column, gain);
-      own.shift.values(p.shift[second], row_of_batch(p.shift[second]), column, offset);
-      if constexpr (kRows == Rows::kAny) apply_affine(column, values);
+      own.scale.values(p.scale[second], row_of_batch(p.scale[second]), at, gain);
+      own.shift.values(p.shift[second], row_of_batch(p.shift[second]), at, offset);
+      if constexpr (kRows == Rows::kAny) apply_affine(at, values);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], 1.f + gain[i], offset[i]);
       if constexpr (!kStores) return;
-      store_values<kType, kVector>(token_address<kType>(p.y, batch, token), column, values, w.is_streaming);
-      store_gate(own, column);
+      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values, w.is_streaming);
+      store_gate(own, at);
     }
 
    private:
     template <int kSet>
-    __device__ __forceinline__ void load_set(Loaded& own, int column) const {
-      own.scale.load(p.scale[kSet], row_of_batch(p.scale[kSet]), column);
-      own.shift.load(p.shift[kSet], row_of_batch(p.shift[kSet]), column);
-      own.gate.load(p.gate[kSet], row_of_batch(p.gate[kSet]), column);
+    __device__ __forceinline__ void load_set(Loaded& own, Columns at) const {
+      own.scale.load(p.scale[kSet], row_of_batch(p.scale[kSet]), at);
+      own.shift.load(p.shift[kSet], row_of_batch(p.shift[kSet]), at);
+      own.gate.load(p.gate[kSet], row_of_batch(p.gate[kSet]), at);
     }
 
     __device__ __forceinline__ int64_t row_of_token(const Modulation& of) const {
@@ -127,31 +128,31 @@ struct Family {
       return batch * of.batch_step + token * of.token_step;
     }
 
-    __device__ __forceinline__ void store_gate(const Loaded& own, int column) const {
+    __device__ __forceinline__ void store_gate(const Loaded& own, Columns at) const {
       const Modulation& of = p.gate[picked.is_second()];
       if constexpr (kRows != Rows::kAny) {
-        store_bits<kType, kVector>(token_address<kType>(p.chosen_gate, batch, token), column,
-                                   own.gate.raw(of, row_of_batch(of), column), w.is_streaming);
+        store_bits<kType, kRows, kVector>(token_address<kType>(p.chosen_gate, batch, token), at,
+                                          own.gate.raw(of, row_of_batch(of), at), w.is_streaming);
       } else {
         float gate[kVector];
-        own.gate.values(of, row_of_batch(of), column, gate);
-        if (p.gate_type == Type::kFloat32) store_gate_as<Type::kFloat32>(column, gate);
-        else if (p.gate_type == Type::kFloat16) store_gate_as<Type::kFloat16>(column, gate);
-        else store_gate_as<Type::kBFloat16>(column, gate);
+        own.gate.values(of, row_of_batch(of), at, gate);
+        if (p.gate_type == Type::kFloat32) store_gate_as<Type::kFloat32>(at, gate);
+        else if (p.gate_type == Type::kFloat16) store_gate_as<Type::kFloat16>(at, gate);
+        else store_gate_as<Type::kBFloat16>(at, gate);
       }
     }
 
     template <Type kGate>
-    __device__ __forceinline__ void store_gate_as(int column, const float (&gate)[kVector]) const {
-      store_values<kGate, kVector>(token_address<kGate>(p.chosen_gate, batch, token), column, gate, w.is_streaming);
+    __device__ __forceinline__ void store_gate_as(Columns at, const float (&gate)[kVector]) const {
+      store_values<kGate, kRows, kVector>(token_address<kGate>(p.chosen_gate, batch, token), at, gate, w.is_streaming);
     }
 
-    __device__ __forceinline__ void apply_affine(int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void apply_affine(Columns at, float (&values)[kVector]) const {
       if (p.weight.data == nullptr) return;
       float weight[kVector], bias[kVector];
       const Row row{};
-      row.values(p.weight, 0, column, weight);
-      row.template values<false>(p.bias, 0, column, bias);
+      row.values(p.weight, 0, at, weight);
+      row.template values<false>(p.bias, 0, at, bias);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], weight[i], bias[i]);
     }
@@ -162,6 +163,10 @@ struct Family {
 
 // 0, or CUDA's number for what went wrong.
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
+  const std::initializer_list<const Modulation*> rows = {&p.scale[0], &p.scale[1], &p.shift[0],      &p.shift[1],
+                                                         &p.gate[0],  &p.gate[1],  &p.residual_gate};
+  if (v.is_shifted && !hold_whole_vectors(p, {&p.x, &p.residual}, rows))
+    return launch(p, choose_variant<kResidual>(p, kWithoutShifts), device, stream);
   return launch_tokens<Family>(p, v, device, stream);
 }
 

@@ -29,13 +29,14 @@ constexpr TokenShape kHalfShapes[] = {
     {Rows::kLate, true, true, 3, 4, 8},      // 3072 wide
     {Rows::kLate, true, false, 4, 16, 2},    // up to 16384
     {Rows::kAny, true, false, 4, 16, 1},
-    {Rows::kEarly, false, false, 8, 16, 2},  // odd, up to 4096
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
     {Rows::kLate, false, false, 12, 32, 1},
 };
 constexpr TokenShape kHalfResidualShapes[] = {
     {Rows::kEarly, true, true, 2, 6, 5},   // 3072 wide
     {Rows::kLate, true, false, 2, 32, 1},  // up to 16384
     {Rows::kAny, true, false, 2, 32, 1},
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
     {Rows::kLate, false, false, 12, 32, 1},
 };
 constexpr TokenShape kFloatShapes[] = {
@@ -65,7 +66,8 @@ TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds 
   const std::initializer_list<const Modulation*> rows = {&p.scale[0], &p.scale[1], &p.shift[0],      &p.shift[1], &p.gate[0],
                                                          &p.gate[1],  &p.weight,   &p.residual_gate, &p.bias};
   const Tokens& gate = p.chosen_gate;
-  TokenCall call{p, false, are_rows_of(p.type, rows) && p.weight.data == nullptr};  // a bias comes only with a weight
+  const bool is_known = are_rows_of(p.type, rows) && p.weight.data == nullptr;  // a bias comes only with a weight
+  TokenCall call{p, false, is_known, lie_alike(p, {&p.x, &p.y, &p.residual, &p.sum, &p.chosen_gate})};
   call.is_wide = is_wide(p, {&p.x, &p.y, &p.residual, &p.sum}, rows) &&
                  is_aligned(gate.data, gate.batch_step, gate.token_step, p.gate_type, 16);
   auto among = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), thresholds); };

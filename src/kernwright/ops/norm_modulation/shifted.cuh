@@ -16,21 +16,6 @@ namespace {
 template <int kShape>
 constexpr LeanShape kShifted = kResidual ? kShiftedResidualShapes[kShape] : kShiftedShapes[kShape];
 
-// Eight elements out of sixteen, from `from` (0 to 7) on: the same for the whole block.
-__device__ __forceinline__ Raw<16> eight_from(uint32_t from, const Raw<16>& low, const Raw<16>& high) {
-  uint32_t words[8];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = low.words[i], words[i + 4] = high.words[i];
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = from & 4 ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = from & 2 ? words[i + 1] : words[i];
-  Raw<16> eight;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) eight.words[i] = __funnelshift_r(words[i], words[i + 1], from % 2 * 16);
-  return eight;
-}
-
 // A row of modulation, seen from a token whose first vector starts `phase` elements ahead of the token.
 struct ShiftedRow {
   const char* vectors;  // whole ones, from the one on in which the token's first vector would start

@@ -5,6 +5,7 @@
 // Bytes a token of D elements of s bytes: 3 D s (x and its shift in, y out), with a second norm 4 D s. Rows that tokens share
 // are read by each block, out of the cache. Measured shares of a copy's bandwidth are in docs/results.md.
 
+#include "allocation.cuh"
 #include "token_norm.cuh"
 #include "problem.h"
 
@@ -40,6 +41,7 @@ struct Family {
   template <Rows kRows, int kVector>
   struct Chain {
     using Row = RowPiece<kType, kRows, kVector>;
+    using LateRow = RowPiece<kType, as_late_as_can_be(kRows), kVector>;
     struct Loaded {
       RawOf<kType, kVector> x;
       RowPiece<kType, as_early_as_can_be(kRows), kVector> shift;
@@ -60,54 +62,55 @@ struct Family {
       return kRows == Rows::kAny ? row_start(of, batch, token) : batch * of.batch_step + token * of.token_step;
     }
 
-    __device__ __forceinline__ void load(Loaded& own, int column) const {
-      own.x = load_token<kType, kVector>(x, column);
-      own.shift.load(p.shift, start(p.shift), column);
+    __device__ __forceinline__ void load(Loaded& own, Columns at) const {
+      own.x = load_token<kType, kVector>(x, at);
+      own.shift.load(p.shift, start(p.shift), at);
     }
 
-    __device__ __forceinline__ void load_rows(Loaded& own, int column) const {
-      own.scale.load(p.scale, start(p.scale), column);
-      own.weight.template load<false>(p.weight, 0, column, kOnes<kType>);
+    __device__ __forceinline__ void load_rows(Loaded& own, Columns at) const {
+      own.scale.load(p.scale, start(p.scale), at);
+      own.weight.template load<false>(p.weight, 0, at, kOnes<kType>);
     }
 
     template <bool kStores>
-    __device__ __forceinline__ void value(const Loaded& own, int, float (&values)[kVector]) const {
+    __device__ __forceinline__ void value(const Loaded& own, Columns, float (&values)[kVector]) const {
       widen<kType, kVector>(own.x, values);
     }
 
     template <int kNorm, bool kStores>
-    __device__ __forceinline__ void finish(const Loaded& own, int column, float (&values)[kVector]) const {
+    __device__ __forceinline__ void finish(const Loaded& own, Columns at, float (&values)[kVector]) const {
       float gain[kVector], offset[kVector], by[kVector];
       if constexpr (kNorm == 0) {
-        own.scale.values(p.scale, start(p.scale), column, by);
-        own.shift.values(p.shift, start(p.shift), column, offset);
-        own.weight.template values<false>(p.weight, 0, column, gain, kOnes<kType>);
+        own.scale.values(p.scale, start(p.scale), at, by);
+        own.shift.values(p.shift, start(p.shift), at, offset);
+        own.weight.template values<false>(p.weight, 0, at, gain, kOnes<kType>);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) by[i] = tanh_of(by[i]);
-        apply(p.bias, column, gain, values);
+        apply(p.bias, at, gain, values);
       } else {
-        const RowPiece<kType, kRows == Rows::kAny ? kRows : Rows::kLate, kVector> row{};
-        row.values(p.scale2, start(p.scale2), column, by);
-        row.template values<false>(p.weight2, 0, column, gain, kOnes<kType>);
+        const LateRow row{};
+        row.values(p.scale2, start(p.scale2), at, by);
+        row.template values<false>(p.weight2, 0, at, gain, kOnes<kType>);
 #pragma unroll
         for (int i = 0; i < kVector; ++i) by[i] += 1.f, offset[i] = 0.f;
-        apply(p.bias2, column, gain, values);
+        apply(p.bias2, at, gain, values);
       }
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], by[i], offset[i]);
       const auto bits = narrow_to<kType, kVector>(values);
       if constexpr (kStores)
-        store_bits<kType, kVector>(token_address<kType>(kNorm == 0 ? p.y : p.y2, batch, token), column, bits, w.is_streaming);
+        store_bits<kType, kRows, kVector>(token_address<kType>(kNorm == 0 ? p.y : p.y2, batch, token), at, bits,
+                                          w.is_streaming);
       if constexpr (kNorm == 0 && kNorms == 2) widen<kType, kVector>(bits, values);
     }
 
    private:
     // Weight and bias. Kernels for known rows take no bias.
-    __device__ __forceinline__ void apply(const Modulation& bias, int column, const float (&gain)[kVector],
+    __device__ __forceinline__ void apply(const Modulation& bias, Columns at, const float (&gain)[kVector],
                                           float (&values)[kVector]) const {
       float own[kVector];
       const bool has_bias = kRows == Rows::kAny && bias.data != nullptr;
-      if (has_bias) load_modulation(bias, 0, column, own);
+      if (has_bias) load_modulation(bias, 0, at.first, own);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = has_bias ? fmaf(values[i], gain[i], own[i]) : values[i] * gain[i];
     }
@@ -117,6 +120,8 @@ struct Family {
 }  // namespace
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
+  if (v.is_shifted && !hold_whole_vectors(p, {&p.x}, {&p.scale, &p.shift, &p.weight, &p.scale2, &p.weight2}))
+    return launch(p, choose_variant(p, kWithoutShifts), device, stream);
   return launch_tokens<Family>(p, v, device, stream);
 }
 

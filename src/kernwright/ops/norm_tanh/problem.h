@@ -21,7 +21,7 @@ constexpr TokenShape kHalfShapes[] = {
     {Rows::kEarly, true, true, 3, 5, 5},     // 3840 wide
     {Rows::kEarly, true, false, 2, 32, 1},   // up to 16384
     {Rows::kAny, true, false, 4, 16, 1},
-    {Rows::kEarly, false, false, 8, 16, 2},  // odd, up to 4096
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
     {Rows::kLate, false, false, 12, 32, 1},
 };
 constexpr TokenShape kFloatShapes[] = {
@@ -45,7 +45,8 @@ inline TokenVariant choose_variant(const Problem& p, const TokenThresholds& thre
   const auto rows = {&p.scale, &p.shift, &p.weight, &p.bias, &p.scale2, &p.weight2, &p.bias2};
   // A bias is none of the rows that kernels are compiled for.
   const bool is_known = are_rows_of(p.type, rows) && p.bias.data == nullptr && p.bias2.data == nullptr;
-  const TokenCall call{p, is_wide(p, {&p.x, &p.y, &p.y2}, rows), is_known};
+  const std::initializer_list<const Tokens*> tokens = {&p.x, &p.y, &p.y2};
+  const TokenCall call{p, is_wide(p, tokens, rows), is_known, lie_alike(p, tokens)};
   if (p.type == Type::kFloat32) return choose_token_variant(call, kFloatShapes, std::size(kFloatShapes), thresholds);
   return choose_token_variant(call, kHalfShapes, std::size(kHalfShapes), thresholds);
 }
