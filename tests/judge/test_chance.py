@@ -28,6 +28,15 @@ def test_every_choice_is_as_likely_as_the_next() -> None:
     assert max(chance.content_seed() for _ in range(64)).bit_length() == CONTENT_BITS
 
 
+def test_a_sample_has_each_at_most_once_and_all_alike() -> None:
+    chance = Chance(2)
+    firsts = Counter(tuple(chance.sample(range(5), 2)) for _ in range(8000))
+    assert len(firsts) == 20 and all(300 < count < 500 for count in firsts.values())
+    assert sorted(chance.sample("abc", 3)) == ["a", "b", "c"] and chance.sample([], 0) == []
+    with pytest.raises(ValueError, match="larger"):
+        chance.sample(range(2), 3)
+
+
 def test_what_was_seen_does_not_tell_what_comes() -> None:
     """624 numbers are the whole state of a Mersenne Twister: whoever has them has all that follow."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+import struct
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -34,9 +36,18 @@ class Chance(random.Random):
             start, self._used = 0, self._used - start
         return int.from_bytes(self._drawn[start : self._used], "little") >> -k % 8
 
-    def _next_block(self) -> bytes:
+    def _next_block(self, size: int = _BLOCK_BYTES) -> bytes:
         self._blocks += 1
-        return hashlib.shake_256(self._key + self._blocks.to_bytes(8, "little")).digest(_BLOCK_BYTES)
+        return hashlib.shake_256(self._key + self._blocks.to_bytes(8, "little")).digest(size)
+
+    def sample(self, population: Sequence[Any], k: int, *, counts: Iterable[int] | None = None) -> list[Any]:
+        """In the order of as many numbers as there are to choose from: one hash for all of them, since a block has
+        hundreds of calls and an order is drawn for each."""
+        size = len(population)
+        if counts is not None or not 0 <= k <= size:
+            return super().sample(population, k, counts=counts)
+        numbers = struct.unpack(f"<{size}Q", self._next_block(8 * size))
+        return [population[place] for place in sorted(range(size), key=numbers.__getitem__)[:k]]
 
     def random(self) -> float:
         return self.getrandbits(53) * 2.0**-53
