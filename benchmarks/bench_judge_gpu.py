@@ -271,7 +271,7 @@ def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
                   "census": False, "deadline_s": 1.5}  # fmt: skip
         while len(_verdicts(ledger, task, faulty.name)) < times:
             _judge(candidate=faulty, **fields)
-            _judge(candidate=honest, quick=True, **fields)
+            _judge(candidate=honest, **fields)
             err.print(f"{name}: {len(_verdicts(ledger, task, faulty.name))} of {times}", highlight=False)
         found = [body["rows"][0] for body in _verdicts(ledger, task, faulty.name)]
         after = [body["rows"][0] for body in _verdicts(ledger, task, honest.name)]
