@@ -145,7 +145,7 @@ def test_a_broken_implementation_is_incorrect(swept_ops: Path, tmp_path: Path) -
     user types it."""
     copy = shutil.copytree(PACKAGE, tmp_path / "src" / "kernwright", ignore=shutil.ignore_patterns("__pycache__"))
     calls = copy / "ops" / "norm_modulation" / "calls.py"
-    right, wrong = "launch(x, scale, shift, weight", "launch(x, shift, scale, weight"
+    right, wrong = "_norm_scale_shift((x, scale, shift,", "_norm_scale_shift((x, shift, scale,"
     assert calls.read_text().count(right) == 1
     calls.write_text(calls.read_text().replace(right, wrong))
     command = [

@@ -40,7 +40,8 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
 
 def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
     """The kernel gives orphans to the first thread of whoever adopts them: that one is looked at, no other."""
-    known = adopt_orphans()
+    family = Family(SimpleNamespace(pid=0, returncode=0), adopt_orphans(), None)  # type: ignore[arg-type]
+    before = {*family.strangers()}
     reading, writing = os.pipe()
 
     def leave_an_orphan() -> None:
@@ -56,8 +57,7 @@ def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
     thread = threading.Thread(target=leave_an_orphan)
     thread.start()
     thread.join()
-    family = Family(SimpleNamespace(pid=0, returncode=0), known, None)  # type: ignore[arg-type]
-    orphans = family.strangers()
+    orphans = {*family.strangers()} - before
     os.close(writing)
     for orphan in orphans:
         os.waitpid(orphan, 0)
