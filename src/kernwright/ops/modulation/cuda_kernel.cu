@@ -44,14 +44,14 @@ struct Piece {
   __device__ __forceinline__ void load(const Modulation& of, int64_t start, int column) {
     if (of.channel_step == 0) {
       if (of.type == Type::kFloat32) {
-        raw.words[0] = load_raw<4, false>(static_cast<const char*>(of.data) + start * 4).words[0];
+        raw.words[0] = load_raw<4>(static_cast<const char*>(of.data) + start * 4).words[0];
       } else {
-        raw.words[0] = load_raw<2, false>(static_cast<const char*>(of.data) + start * 2).words[0];
+        raw.words[0] = load_raw<2>(static_cast<const char*>(of.data) + start * 2).words[0];
       }
     } else if (of.type == Type::kFloat32) {
-      raw = load_raw<kVector * 4, false>(static_cast<const char*>(of.data) + (start + column) * 4);
+      raw = load_raw<kVector * 4>(static_cast<const char*>(of.data) + (start + column) * 4);
     } else {
-      const Raw<kVector * 2> half = load_raw<kVector * 2, false>(static_cast<const char*>(of.data) + (start + column) * 2);
+      const Raw<kVector * 2> half = load_raw<kVector * 2>(static_cast<const char*>(of.data) + (start + column) * 2);
 #pragma unroll
       for (int i = 0; i < (kVector + 1) / 2; ++i) raw.words[i] = half.words[i];
     }
@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(kThreads) modulate(const __grid_constant__ Pro
   const int column = static_cast<int>((blockIdx.x % chunks) * blockDim.x + threadIdx.x) * kVector;
   if (column >= p.width) return;
   const int64_t first = static_cast<int64_t>(blockIdx.x / chunks) * blockDim.y * kTokens + threadIdx.y;
+  wait_for_turn();
   for (int64_t batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
     RawOf<kType, kVector> x[kTokens];
     Piece<kVector> scale[kScaleStreams ? kTokens : 1], shift[kShiftStreams ? kTokens : 1];
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(kThreads) modulate(const __grid_constant__ Pro
       const int64_t token = first + i * static_cast<int64_t>(blockDim.y);
       if (token >= p.tokens) continue;
       const int64_t at = batch * p.x.batch_step + token * p.x.token_step + column;
-      x[i] = load_raw<kVector * kSize, true>(static_cast<const char*>(p.x.data) + at * kSize);
+      x[i] = load_ahead<kVector * kSize>(static_cast<const char*>(p.x.data) + at * kSize);
     }
     if (p.scale.data) {
 #pragma unroll
@@ -186,18 +187,15 @@ Kernel kernel_of(const Variant& v) {
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
   if (v.flat.pair >= 0) {
-    Flat own = flat_of(p, v.flat.is_ragged);
-    void* arguments[] = {&own};
+    const Flat own = flat_of(p, v.flat.is_ragged);
     const dim3 grid((own.whole + kThreadsOfFlat - 1) / kThreadsOfFlat, static_cast<unsigned>(p.batches));
-    return cudaLaunchKernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), arguments, 0, stream);
+    return launch_kernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), own, stream);
   }
   const int64_t blocks = blocks_of(p, v);
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;  // over 5 * 10^11 elements: no GPU holds them
   const int64_t batches = p.batches < 65535 ? p.batches : 65535;  // a grid's limit; a block goes on with the next
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(batches));
-  Problem copy = p;
-  void* arguments[] = {&copy};
-  return cudaLaunchKernel(kernel_of(v), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
+  return launch_kernel(kernel_of(v), grid, dim3(v.lanes, v.rows), p, stream);
 }
 
 }  // namespace

@@ -61,14 +61,14 @@ __device__ __forceinline__ float first_of(const char* row) {
   Raw<2> one;
 #ifdef __CUDACC__
   if constexpr (kInPlace) {
-    one = load_raw<2, false>(row);
+    one = load_raw<2>(row);
   } else {
     uint16_t bits;
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(row));
     one.words[0] = bits;
   }
 #else
-  one = load_raw<2, false>(row);
+  one = load_raw<2>(row);
 #endif
   float value[1];
   widen<kHalf, 1>(one, value);

@@ -36,6 +36,7 @@
 #include "launching.cuh"
 #include "lean.cuh"
 #include "odd.cuh"
+#include "shared_rows.cuh"
 #include "shifted.cuh"
 #include "small.cuh"
 #include "streamed.cuh"
@@ -46,6 +47,7 @@ namespace {
 
 using Kernel = void (*)(Work);
 using BriefKernel = void (*)(Brief);
+using SharedKernel = void (*)(SharedCall);
 
 template <int kShape = 0>
 Kernel held_of(int shape) {
@@ -76,6 +78,13 @@ BriefKernel shifted_of(int shape, bool is_gated) {
     if (shape != kShape) return shifted_of<kShape + 1>(shape, is_gated);
     return is_gated ? shifted<kShape, kGated> : shifted<kShape, false>;
   }
+  return nullptr;
+}
+
+template <int kShape = 0>
+SharedKernel shared_rows_of(int shape) {
+  if constexpr (kHasSharedRows && kShape < std::size(kSharedShapes))
+    return shape == kShape ? shared_rows<kShape> : shared_rows_of<kShape + 1>(shape);
   return nullptr;
 }
 
@@ -130,13 +139,11 @@ cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream)
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
   const dim3 threads(static_cast<unsigned>(v.lanes * v.groups));
   if (const BriefKernel kernel = brief_kernel_of(v)) {
-    Brief brief = v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p);
-    void* arguments[] = {&brief};
-    return cudaLaunchKernel(kernel, grid, threads, arguments, 0, stream);
+    return launch_kernel(kernel, grid, threads, v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p), stream);
   }
-  Work work{1.f / static_cast<float>(p.width), v.is_streaming, v.is_affine, v.rows, {0, 0}, p};
-  void* arguments[] = {&work};
-  return cudaLaunchKernel(kernel_of(v), grid, threads, arguments, 0, stream);
+  if (v.kind == Kind::kShared) return launch_kernel(shared_rows_of(v.shape), grid, threads, shared_call_of(p), stream);
+  const Work work{1.f / static_cast<float>(p.width), v.is_affine, v.rows, {0, 0}, p};
+  return launch_kernel(kernel_of(v), grid, threads, work, stream);
 }
 
 }  // namespace
