@@ -67,7 +67,7 @@ __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t fro
   const uintptr_t at = reinterpret_cast<uintptr_t>(row) + from * kBytes;
   const uint32_t phase = static_cast<uint32_t>(at & 15);
   const uint4* whole = reinterpret_cast<const uint4*>(at - phase);
-  const uint4 first = __ldg(whole), second = phase ? __ldg(whole + 1) : make_uint4(0, 0, 0, 0);
+  const uint4 first = load_word(whole), second = phase ? load_word(whole + 1) : make_uint4(0, 0, 0, 0);
   uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
   if (phase & 8) {
 #pragma unroll

@@ -24,8 +24,10 @@ struct Raw {
 // (scale_shift of 8,424 tokens 3072 wide with rows of their own: 51.4 us with such words, 48.6 without; norms of 27,030 tokens
 // 3072 wide: 83.0 and 80.6; 648,720 RMS norms of 128: 82.0 and 79.8), and as long for small ones.
 
-// A kernel that may work in place reads what it writes: the path for data that no kernel changes is not for it.
-#if defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE
+// The path for data that no kernel changes is not for a kernel that may work in place, which reads what it writes; nor for one
+// that waits for its turn (launching.cuh): what comes by that path an assembler may ask for ahead of the wait, and did so.
+// (Times in the heads of kernels that were "explored" are of loads by that path.)
+#if (defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 #define KERNWRIGHT_LOAD "ld.global"
 template <typename Word>
 __device__ __forceinline__ Word load_word(const Word* from) { return *from; }

@@ -24,14 +24,14 @@ struct Picked {
   __device__ __forceinline__ Picked(const Choice& of, int64_t batch, int64_t token) {
     const char* from = static_cast<const char*>(of.data) + (batch * of.batch_step + token * of.token_step) * of.bytes;
     if (of.bytes == 4) {
-      low = __ldg(reinterpret_cast<const uint32_t*>(from));
+      low = load_word(reinterpret_cast<const uint32_t*>(from));
     } else if (of.bytes == 8) {
-      const uint2 both = __ldg(reinterpret_cast<const uint2*>(from));
+      const uint2 both = load_word(reinterpret_cast<const uint2*>(from));
       low = both.x, high = both.y;
     } else if (of.bytes == 2) {
-      low = __ldg(reinterpret_cast<const uint16_t*>(from));
+      low = load_word(reinterpret_cast<const uint16_t*>(from));
     } else {
-      low = __ldg(reinterpret_cast<const uint8_t*>(from));
+      low = load_word(reinterpret_cast<const uint8_t*>(from));
     }
   }
 
