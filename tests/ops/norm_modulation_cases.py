@@ -124,6 +124,12 @@ def shape_cases() -> list[Case]:
         for layout in ("row", "token"):
             rows = (layout, FP32)
             found += both(f"float {layout}s {width}", tokens=2, batch=1, width=width, scale=rows, shift=rows)
+    for width, norm_type, dtype in ((2568, "rms", FP16), (4096, "layer", BF16), (5112, "layer", FP16)):
+        found.append(Case(f"float rows that tokens share {width}", tokens=5, width=width, norm_type=norm_type,
+                          dtype=dtype, scale=("row", FP32), shift=("row", FP32), first=100.0, frames=1))  # fmt: skip
+    for width in (3072, 4096, 5120):
+        found.append(Case(f"float rows that tokens share {width}, bf16", tokens=5, batch=1, width=width,
+                          scale=("row", FP32), shift=("row", FP32), frames=1))  # fmt: skip
     found += both("mixed rows 40000", tokens=1, batch=1, frames=1, width=40000, scale=("row", FP32))
     found += both(
         "numbers beside an affine", width=1024, weight=FP32, bias=FP32, scale=("one", BF16), shift=("number", BF16)

@@ -41,8 +41,8 @@ def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **m
     [
         ((1, 19, 3072), "flat: scale row, shift row, rounded"),
         ((1, 63, 3072), "flat: scale row, shift row, rounded"),
-        ((1, 64, 3072), "flat: scale row, shift row, rounded, streaming"),
-        ((1, 4096, 128), "flat: scale row, shift row, rounded, streaming"),
+        ((1, 64, 3072), "flat: scale row, shift row, rounded"),
+        ((1, 4096, 128), "flat: scale row, shift row, rounded"),
         ((1, 4, 3074), "flat: scale row, shift row, rounded, ragged"),
         ((1, 4, 3073), "flat: scale row, shift row, rounded, ragged"),
         ((1, 1, 64), "flat: scale dense, shift dense, rounded"),  # of one token a row is as dense as it

@@ -38,23 +38,23 @@ def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
         (8, "small: vector 8, 8 threads, 16 x 1 tokens"),
         (128, "small: vector 8, 16 threads, 8 x 1 tokens"),
         (256, "small: vector 8, 32 threads, 4 x 1 tokens"),
-        (264, "lean: vector 8, 1 a thread, 96 threads, streaming"),
-        (1024, "lean: vector 8, 2 a thread, 96 threads, streaming"),
-        (1536, "lean: vector 8, 2 a thread, 96 threads, streaming"),
-        (2048, "lean: vector 8, 4 a thread, 64 threads, streaming"),
-        (2056, "lean: vector 8, 3 a thread, 128 threads, streaming"),
-        (3072, "lean: vector 8, 3 a thread, 128 threads, streaming"),
-        (4096, "lean: vector 8, 4 a thread, 128 threads, streaming"),
-        (5120, "lean: vector 8, 4 a thread, 160 threads, streaming"),
-        (6144, "lean: vector 8, 3 a thread, 256 threads, streaming"),
-        (8192, "lean: vector 8, 4 a thread, 256 threads, streaming"),
+        (264, "lean: vector 8, 1 a thread, 96 threads"),
+        (1024, "lean: vector 8, 2 a thread, 96 threads"),
+        (1536, "lean: vector 8, 2 a thread, 96 threads"),
+        (2048, "lean: vector 8, 4 a thread, 64 threads"),
+        (2056, "lean: vector 8, 3 a thread, 128 threads"),
+        (3072, "lean: vector 8, 3 a thread, 128 threads"),
+        (4096, "lean: vector 8, 4 a thread, 128 threads"),
+        (5120, "lean: vector 8, 4 a thread, 160 threads"),
+        (6144, "lean: vector 8, 3 a thread, 256 threads"),
+        (8192, "lean: vector 8, 4 a thread, 256 threads"),
         (8200, "held: vector 8, 4 a thread, own rows, 288 threads"),
         (16384, "held: vector 8, 4 a thread, own rows, 512 threads"),
         (16392, "held: vector 8, 8 a thread, own rows, 288 threads"),
         (65536, "held: vector 8, 8 a thread, own rows, 1024 threads"),
         (1, "small: vector 1, 32 threads, 4 x 1 tokens"),
-        (129, "shifted: vector 8, 2 a thread, 32 threads, streaming"),
-        (3073, "shifted: vector 8, 2 a thread, 224 threads, streaming"),
+        (129, "shifted: vector 8, 2 a thread, 32 threads"),
+        (3073, "shifted: vector 8, 2 a thread, 224 threads"),
         (8186, "odd: vector 1, 640 threads"),
         (13311, "odd: vector 1, 1024 threads"),
         (65535, "streamed: vector 1, 1024 threads"),
@@ -102,8 +102,8 @@ def test_rows_of_modulation_choose_the_kernel(plain: Any) -> None:
         return ", ".join(chosen(plain, tokens(1, 6, 3072), scale, **more).split(", ")[1:])
 
     own, wide, number = tokens(3072), torch.zeros(3072), tokens(1)
-    assert rows(own) == rows(tokens(1, 6, 3072)) == "3 a thread, 128 threads, streaming"
-    assert rows(tokens(1, 3, 1, 3072)) == "3 a thread, 128 threads, streaming, 3 batches"
+    assert rows(own) == rows(tokens(1, 6, 3072)) == "3 a thread, 128 threads"
+    assert rows(tokens(1, 3, 1, 3072)) == "3 a thread, 128 threads, 3 batches"
     assert rows(wide) == "5 a thread, float rows, 96 threads"
     assert rows(torch.zeros(1, 6, 3072)) == "2 a thread, float rows early, 192 threads"
     assert rows(number, weight=wide, bias=wide) == "5 a thread, float rows, 96 threads"
@@ -125,16 +125,17 @@ def test_tokens_that_start_anywhere_are_shifted_where_all_lie_alike(plain: Any) 
 
 
 @needs_nvcc
-def test_large_calls_store_past_the_cache_and_small_tokens_go_in_pairs(plain: Any) -> None:
-    def of(count: int, width: int) -> str:
-        return chosen(plain, torch.empty(1, count, width, dtype=BF16))  # no content, so that it takes no memory
+def test_many_small_tokens_and_many_with_float_rows_go_in_pairs(plain: Any) -> None:
+    def of(count: int, width: int, *scale: torch.Tensor) -> str:
+        return chosen(plain, torch.empty(1, count, width, dtype=BF16), *scale)  # no content, so that it takes no memory
 
-    assert of(33, 16384).endswith("512 threads, streaming")
-    assert of(31, 16384).endswith("512 threads")
-    assert of(4095, 128).endswith("8 x 1 tokens")
-    assert of(12_500, 128).endswith("8 x 1 tokens, streaming")
-    assert of(12_501, 128).endswith("8 x 2 tokens, streaming")
-    assert of(648_720, 128).endswith("8 x 2 tokens, streaming")
+    assert of(800, 5120, torch.zeros(5120)) == "shared: vector 8, 2 a thread, 2 tokens, 320 threads"
+    assert of(800, 3072, torch.zeros(3072)) == "shared: vector 8, 2 a thread, 2 tokens, 192 threads"
+    assert of(799, 5120, torch.zeros(5120)).startswith("held")
+    assert of(800, 5120, torch.zeros(1, 800, 5120)).startswith("held")  # each token has its own
+    assert of(12_500, 128).endswith("8 x 1 tokens")
+    assert of(12_501, 128).endswith("8 x 2 tokens")
+    assert of(648_720, 128).endswith("8 x 2 tokens")
 
 
 @needs_nvcc

@@ -103,12 +103,12 @@ def test_a_wrong_argument_is_named(emulated: Kinds, changed: dict[str, Any], nam
 def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 512) == "small: vector 8, 128 threads"
     assert ran(emulated, 520) == "held: vector 8, 2 a thread, late rows, 64 threads"
-    assert ran(emulated, 3072) == "held: vector 8, 2 a thread, early rows, 192 threads, streaming"
+    assert ran(emulated, 3072) == "held: vector 8, 2 a thread, early rows, 192 threads"
     assert ran(emulated, 3072, weight=zeros(3072)).startswith("held: vector 8, 2 a thread, any rows")
     assert ran(emulated, 3072, index=zeros(2, 6, dtype=torch.bool)).startswith("held: vector 8, 2 a thread, early rows")
-    assert ran(emulated, 3073) == "held: vector 8, 2 a thread, shifted late rows, 224 threads, streaming"
+    assert ran(emulated, 3073) == "held: vector 8, 2 a thread, shifted late rows, 224 threads"
     assert ran(emulated, 3073, gate=zeros(2, 6, 3074)[..., 1:]).startswith("held: vector 1,")  # lies unlike the others
-    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
+    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads"
     # A gate that index and gates do not spread over x is narrower than x, and none of these kernels'.
     assert ran(emulated, index=zeros(2, 1, dtype=torch.int32)) == "none"
     assert ran(emulated, gate0=zeros(1, 64), gate1=zeros(2, 1)) == "small: vector 8, 128 threads"

@@ -97,13 +97,13 @@ def test_a_wrong_argument_is_named(emulated: Kinds, changed: dict[str, Any], nam
 def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 512) == "small: vector 8, 128 threads"
     assert ran(emulated, 520) == "held: vector 8, 2 a thread, early rows, 64 threads"
-    assert ran(emulated, 3840) == "held: vector 8, 3 a thread, early rows, 160 threads, streaming"
+    assert ran(emulated, 3840) == "held: vector 8, 3 a thread, early rows, 160 threads"
     assert ran(emulated, 3840, scale2=zeros(3840, dtype=torch.float32)).startswith(
         "held: vector 8, 4 a thread, any rows"
     )
-    assert ran(emulated, 3841) == "held: vector 8, 2 a thread, shifted late rows, 256 threads, streaming"
+    assert ran(emulated, 3841) == "held: vector 8, 2 a thread, shifted late rows, 256 threads"
     assert ran(emulated, 8187) == "held: vector 1, 12 a thread, late rows, 704 threads"  # lies in 1025 vectors
-    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads, streaming"
+    assert ran(emulated, 65536) == "streamed: vector 8, 512 threads"
     assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1,")  # elsewhere than y
     assert ran(emulated, x=zeros(2, 6, 96, dtype=torch.float64)) == "none"
     assert ran(emulated, scale=zeros(2, 1, 192)[..., ::2]) == "none"

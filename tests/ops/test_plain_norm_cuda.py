@@ -33,13 +33,13 @@ def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, 
 @pytest.mark.parametrize(
     ("shape", "variant"),
     [
-        ((4, 3072), "1 x 4 lean: vector 8, 3 a thread, 128 threads, streaming"),
+        ((4, 3072), "1 x 4 lean: vector 8, 3 a thread, 128 threads"),
         ((4, 8200), "1 x 4 held: vector 8, 4 a thread, own rows, 288 threads"),
         ((4, 65536), "1 x 4 held: vector 8, 8 a thread, own rows, 1024 threads"),
         ((2, 4, 24, 128), "1 x 192 small: vector 8, 16 threads, 8 x 1 tokens"),  # small rows: many a block
-        ((16384, 128), "1 x 16384 small: vector 8, 16 threads, 8 x 2 tokens, streaming"),
-        ((16384, 64), "1 x 16384 small: vector 8, 8 threads, 16 x 1 tokens, streaming"),
-        ((4, 3073), "1 x 4 shifted: vector 8, 2 a thread, 224 threads, streaming"),
+        ((16384, 128), "1 x 16384 small: vector 8, 16 threads, 8 x 2 tokens"),
+        ((16384, 64), "1 x 16384 small: vector 8, 8 threads, 16 x 1 tokens"),
+        ((4, 3073), "1 x 4 shifted: vector 8, 2 a thread, 224 threads"),
         ((96,), "1 x 1 small: vector 8, 16 threads, 8 x 1 tokens"),
         ((0, 64), ""),
     ],
@@ -55,8 +55,8 @@ def test_rms_norms_of_narrow_rows_have_kernels_of_their_own(library: Any) -> Non
 
     d = rows(128)
     assert of(rows(1320, 128), d) == "1 x 1320 narrow: 8 threads, 2 vectors each, weight"
-    assert of(rows(16384, 128)) == "1 x 16384 narrow: 8 threads, 2 vectors each, streaming"
-    assert of(rows(200_000, 128), d) == "1 x 200000 narrow: 16 threads, 1 vectors each, weight, streaming"
+    assert of(rows(16384, 128)) == "1 x 16384 narrow: 8 threads, 2 vectors each"
+    assert of(rows(200_000, 128), d) == "1 x 200000 narrow: 16 threads, 1 vectors each, weight"
     heads = rows(2, 7, 72, 128)[:, :, 24:48]  # of one of three
     assert of(heads, d) == "14 x 24 narrow: 8 threads, 2 vectors each, weight"
     assert of(rows(4, 64)) == "1 x 4 narrow: 8 threads, 1 vectors each"
@@ -99,8 +99,8 @@ def test_vectors_are_as_wide_as_every_start_allows(library: Any) -> None:
 @needs_nvcc
 def test_rows_go_in_pairs_where_they_fill_their_blocks(library: Any) -> None:
     packed = torch.empty(2000, 3 * 32, 128, dtype=BF16)  # no content, so that it takes no memory
-    assert chosen(library, packed[:, 32:64]) == "2000 x 32 small: vector 8, 16 threads, 8 x 2 tokens, streaming"
-    assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens, streaming"
+    assert chosen(library, packed[:, 32:64]) == "2000 x 32 small: vector 8, 16 threads, 8 x 2 tokens"
+    assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens"
 
 
 @needs_nvcc

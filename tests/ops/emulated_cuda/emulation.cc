@@ -13,10 +13,11 @@
 
 namespace kernwright {
 
-constexpr Thresholds kThresholds{16 << 10, 1000};
+constexpr Thresholds kThresholds{1000, 4};
 
 inline const void* address_of(const Variant& v) {
   const BriefKernel brief = brief_kernel_of(v);
+  if (v.kind == Kind::kShared) return reinterpret_cast<const void*>(shared_rows_of(v.shape));
   return brief ? reinterpret_cast<const void*>(brief) : reinterpret_cast<const void*>(kernel_of(v));
 }
 
@@ -24,8 +25,10 @@ inline const void* address_of(const Variant& v) {
 inline std::map<const void*, std::string>& unchosen() {
   static std::map<const void*, std::string> found;
   static const bool is_filled = [] {
-    for (const Kind kind : {Kind::kLean, Kind::kShifted, Kind::kHeld, Kind::kSmall, Kind::kOdd, Kind::kStreamed}) {
+    for (const Kind kind :
+         {Kind::kLean, Kind::kShifted, Kind::kShared, Kind::kHeld, Kind::kSmall, Kind::kOdd, Kind::kStreamed}) {
       const int shapes = kind == Kind::kLean      ? lean_shapes_of(kResidual).count
+                         : kind == Kind::kShared  ? static_cast<int>(std::size(kSharedShapes))
                          : kind == Kind::kShifted ? shifted_shapes_of(kResidual).count
                                                   : shapes_of(kType, kResidual).count;
       for (const int vector : {1, kWidestVector})

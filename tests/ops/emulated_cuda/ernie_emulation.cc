@@ -9,19 +9,16 @@
 
 #include "norm_arguments.h"
 
-KERNWRIGHT_EMULATE(kernwright::Work<kernwright::Problem>)
-
 namespace kernwright {
 
 bool run(ffi::TensorView x, MaybeTensor update, MaybeTensor gate, ffi::TensorView weight, ffi::TensorView scale,
          ffi::TensorView shift, double eps, ffi::TensorView y, MaybeTensor sum) {
-  constexpr TokenThresholds kThresholds{4 << 10};
   Problem problem;
   if (!read(&problem, kDLCPU, x, update, gate, weight, scale, shift, eps, y, sum)) return false;
   if (problem.type != Type::KERNWRIGHT_TYPE) return false;
   if (problem.batches * problem.tokens * problem.width == 0) return true;
   fold_batches(&problem);
-  return launch(problem, choose_variant(problem, kThresholds), 0, nullptr) == 0;
+  return launch(problem, choose_variant(problem), 0, nullptr) == 0;
 }
 
 bool ernie_norm_modulate(ffi::TensorView x, ffi::TensorView weight, ffi::TensorView scale, ffi::TensorView shift,

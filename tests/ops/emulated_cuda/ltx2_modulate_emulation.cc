@@ -1,5 +1,4 @@
-// LTX-2's cuda_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU, but for the size from
-// which a call counts as large.
+// LTX-2's cuda_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU.
 
 #pragma GCC optimize("O0")  // what it compiles runs for milliseconds
 
@@ -9,11 +8,7 @@
 
 #include "arguments.h"
 
-KERNWRIGHT_EMULATE(kernwright::Work)
-
 namespace kernwright {
-
-constexpr int64_t kBytesToStreamHere = 4 << 10;
 
 std::string& latest() {
   static std::string words;
@@ -24,7 +19,7 @@ bool run(Problem* problem) {
   if (problem->type != kType) return false;
   if (problem->batches * problem->tokens * problem->width == 0) return true;
   fold_batches(problem);
-  const Variant variant = choose_variant(*problem, kBytesToStreamHere);
+  const Variant variant = choose_variant(*problem);
   latest() = described(*problem, variant);
   return launch(*problem, variant, 0, nullptr) == 0;
 }

@@ -1,5 +1,4 @@
-// The cuda_kernel.cu of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU, but for
-// the size from which a call counts as large.
+// The cuda_kernel.cu of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU.
 
 #pragma GCC optimize("O0")  // what it compiles runs for milliseconds
 
@@ -13,10 +12,6 @@
 
 namespace kernwright {
 
-int64_t bytes_to_stream_here = kBytesToStream;
-
-void stream_from(int64_t bytes) { bytes_to_stream_here = bytes; }
-
 std::set<FlatKernel>& reached() {
   static std::set<FlatKernel> kernels;
   return kernels;
@@ -28,8 +23,8 @@ ffi::String kernels_left() {
   Problem of;
   of.type = kType, of.result = kResult;
   for (int pair = 0; pair < kPairs; ++pair)
-    for (const auto& [is_ragged, is_streaming] : {std::pair{false, false}, {false, true}, {true, true}}) {
-      const FlatVariant v{pair, is_ragged, is_streaming};
+    for (const bool is_ragged : {false, true}) {
+      const FlatVariant v{pair, is_ragged};
       if (!reached().count(flat_kernel_of(v))) lines += described(of, v) + "\n";
     }
   return lines;
@@ -40,7 +35,7 @@ bool run(Problem* problem) {
   if (problem->batches == 0 || problem->tokens == 0 || problem->width == 0) return true;
   fold_batches(problem);
   part_into_frames(problem);
-  const Variant variant = choose_variant(*problem, 1, bytes_to_stream_here);
+  const Variant variant = choose_variant(*problem, 1);
   if (variant.flat.pair >= 0) reached().insert(flat_kernel_of(variant.flat));
   return launch_here(*problem, variant, nullptr) == cudaSuccess;
 }
@@ -77,7 +72,6 @@ bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
 }  // namespace kernwright
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(late_residual_gate, kernwright::late_residual_gate);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(stream_from, kernwright::stream_from);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);

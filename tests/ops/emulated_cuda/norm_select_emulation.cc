@@ -10,8 +10,6 @@
 #include "select_arguments.h"
 #include "token_emulation.h"
 
-KERNWRIGHT_EMULATE(kernwright::Work<kernwright::Problem>)
-
 namespace kernwright {
 
 // Answers in words what it ran: "none" if it did not take the call. Nothing is computed if it `only_chooses`.
@@ -24,7 +22,7 @@ ffi::String run(ffi::TensorView x, MaybeTensor residual, MaybeTensor residual_ga
   if (!read(&problem, kDLCPU, x, residual, residual_gate, sets, index, weight, bias, eps, y, sum, gate)) return "none";
   if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
   part(&problem);
-  const TokenVariant variant = chosen<Family>(choose_variant<kResidual>(problem, kEmulatedThresholds));
+  const TokenVariant variant = chosen<Family>(choose_variant<kResidual>(problem));
   if (!only_chooses) launch(problem, variant, 0, nullptr);
   return described(variant, Family::kShapes);
 }

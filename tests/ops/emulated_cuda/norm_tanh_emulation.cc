@@ -10,8 +10,6 @@
 #include "arguments.h"
 #include "token_emulation.h"
 
-KERNWRIGHT_EMULATE(kernwright::Work<kernwright::Problem>)
-
 namespace kernwright {
 
 // Answers in words what it ran: "none" if it did not take the call. Nothing is computed if it `only_chooses`.
@@ -22,7 +20,7 @@ ffi::String run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift,
   if (!read(&problem, kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)) return "none";
   if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
   part(&problem);
-  const TokenVariant variant = chosen<Family>(choose_variant(problem, kEmulatedThresholds));
+  const TokenVariant variant = chosen<Family>(choose_variant(problem));
   if (!only_chooses) launch(problem, variant, 0, nullptr);
   return described(variant, Family::kShapes);
 }

@@ -9,7 +9,7 @@
 
 namespace kernwright {
 
-constexpr NarrowThresholds kNarrowThresholds{8 << 10, 20 << 10};
+constexpr int64_t kBytesToSpreadHere = 20 << 10;
 
 std::set<std::string>& narrow_ones() {
   static std::set<std::string> words;
@@ -28,7 +28,7 @@ bool norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, bool is_rms, 
   Rows rows = read_norm_rows(&problem, kDLCPU, x, weight, bias, is_rms, eps, y);
   if (!rows.takes()) return false;
   rows.each([](const Problem& own) {
-    const NarrowVariant narrow = choose_narrow(own, kNarrowThresholds);
+    const NarrowVariant narrow = choose_narrow(own, kBytesToSpreadHere);
     if (narrow.vectors > 0) {
       narrow_ones().insert(described(narrow));
       launch_narrow(narrow_rows_of(own), narrow, 0, nullptr);

@@ -9,8 +9,6 @@
 
 namespace kernwright {
 
-constexpr TokenThresholds kEmulatedThresholds{16 << 10};
-
 // Each kernel that is compiled, with a word for it; they are found by asking for every variant there could be.
 template <typename Family>
 std::map<TokenKernel<Family>, std::string>& unchosen() {

@@ -72,7 +72,7 @@ struct Family {
 #pragma unroll
         for (int i = 0; i < kVector; ++i) values[i] = __fadd_rn(values[i], __fmul_rn(gate[i], update[i]));
         if constexpr (kStores)
-          store_values<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, values, w.is_streaming);
+          store_values<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, values);
       }
     }
 
@@ -84,7 +84,7 @@ struct Family {
       own.shift.values(p.shift, start(p.shift), at, shift);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], gain[i] * (1.f + scale[i]), shift[i]);
-      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values, w.is_streaming);
+      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values);
     }
   };
 };
@@ -93,7 +93,7 @@ struct Family {
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
   if (v.is_shifted && !hold_whole_vectors(p, {&p.x}, {&p.scale, &p.shift, &p.weight, &p.update, &p.gate}))
-    return launch(p, choose_variant(p, kWithoutShifts), device, stream);
+    return launch(p, choose_variant(p, false), device, stream);
 #ifdef KERNWRIGHT_RESIDUAL
   return launch_tokens<Family<KERNWRIGHT_RESIDUAL>>(p, v, device, stream);
 #else

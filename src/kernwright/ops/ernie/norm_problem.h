@@ -55,13 +55,13 @@ inline void fold_batches(Problem* p) {
   fold_batches(p, {&p->x, &p->y, p->sum.data ? &p->sum : &p->y}, {&p->scale, &p->shift, &p->update, &p->gate});
 }
 
-inline TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds = {}) {
+inline TokenVariant choose_variant(const Problem& p, bool may_shift = true) {
   const auto rows = {&p.scale, &p.shift, &p.weight, &p.update, &p.gate};
   // The update is read as tokens are.
   const Tokens update{const_cast<void*>(p.update.data), p.update.batch_step, p.update.token_step};
   const bool lies_alike = lie_alike(p, {&p.x, &p.y, &p.sum, &update});
   const TokenCall call{p, is_wide(p, {&p.x, &p.y, &p.sum}, rows), are_rows_of(p.type, rows), lies_alike};
-  const auto of = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), thresholds); };
+  const auto of = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), may_shift); };
   if (p.type == Type::kFloat32) return of(kFloatShapes);
   return p.update.data != nullptr ? of(kHalfResidualShapes) : of(kHalfShapes);
 }

@@ -21,12 +21,6 @@
 
 namespace kernwright {
 
-// What a kernel gets.
-struct Work {
-  bool is_streaming;
-  Problem problem;
-};
-
 namespace {
 
 constexpr Type kType = Type::KERNWRIGHT_TYPE;
@@ -129,7 +123,7 @@ struct OwnRows {
     const int64_t at = batch * of.batch_step + token * of.token_step + column;
     const char* from = static_cast<const char*>(of.data) + at * kSize;
     if constexpr (kAhead) return load_ahead<kGroup * kSize>(from);
-    else return load_raw<kGroup * kSize, false>(from);
+    else return load_raw<kGroup * kSize>(from);
   }
 
   __device__ __forceinline__ void load(const Pair& pair, int64_t batch, int64_t token, int column) {
@@ -171,21 +165,15 @@ __device__ __forceinline__ float* result_of(const Tokens& of, int64_t batch, int
   return static_cast<float*>(of.data) + batch * of.batch_step + token * of.token_step;
 }
 
-__device__ __forceinline__ void store_group(float* to, const float (&values)[kGroup], bool is_streaming) {
-  const Raw<16> raw = narrow_to<Type::kFloat32, kGroup>(values);
-  if (is_streaming) {
-    store_streaming(to, raw);
-  } else {
-    store_raw(to, raw);
-  }
+__device__ __forceinline__ void store_group(float* to, const float (&values)[kGroup]) {
+  store_raw(to, narrow_to<Type::kFloat32, kGroup>(values));
 }
 
 // One token a block, in registers from the load to the store.
 template <Form kForm, int kGroups, bool kEarly>
-__global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Work w) {
+__global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem p) {
   constexpr int kResults = kResultsOf<kForm>;
   __shared__ float parts[kThreads / 32];
-  const Problem& p = w.problem;
   const uint32_t batch = batch_of_block(), token = blockIdx.x;
   if (batch >= p.batches) return;
   const int groups = p.width / kGroup;
@@ -195,10 +183,11 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Work w)
   Piece x[kGroups];
   OwnRows<kForm, kEarly> rows[kEarly ? kResults : 1][kEarly ? kGroups : 1];
   const char* from = token_of(p, batch, token);
+  wait_for_turn();
 #pragma unroll
   for (int i = 0; i < kGroups; ++i) {
     x[i] = Piece{};
-    if (group(i) < groups) x[i] = load_raw<kGroup * kSize, true>(from + group(i) * (kGroup * kSize));
+    if (group(i) < groups) x[i] = load_ahead<kGroup * kSize>(from + group(i) * (kGroup * kSize));
   }
   if constexpr (kEarly) {
 #pragma unroll
@@ -229,7 +218,7 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Work w)
       float values[kGroup];
       widen<kType, kGroup>(x[i], values);
       own.affine().apply(inverse, values);
-      store_group(result_of(p.y[n], batch, token) + column, values, w.is_streaming);
+      store_group(result_of(p.y[n], batch, token) + column, values);
     }
   }
 }
@@ -237,12 +226,12 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Work w)
 // Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again. Behind the sum the order is
 // free, and single elements that lie beside each other go to threads beside each other.
 template <Form kForm, int kVector>
-__global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Work w) {
+__global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Problem p) {
   __shared__ float parts[2][kThreads / 32];
-  const Problem& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
   const int thread = static_cast<int>(threadIdx.x);
+  wait_for_turn();
   int turn = 0;  // who writes one half of the parts again has met all who read it, at the other half
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x, turn ^= 1) {
     const char* from = token_of(p, batch, token);
@@ -251,12 +240,12 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ W
     for (int column = thread * kGroup; column < p.width; column += kThreads * kGroup) {
       float values[kGroup];
       if constexpr (kVector == kGroup) {
-        widen<kType, kGroup>(load_raw<kGroup * kSize, false>(from + column * kSize), values);
+        widen<kType, kGroup>(load_raw<kGroup * kSize>(from + column * kSize), values);
       } else {
 #pragma unroll
         for (int i = 0; i < kGroup; ++i) {
           float one[1] = {0.f};
-          if (column + i < p.width) widen<kType, 1>(load_raw<kSize, false>(from + (column + i) * kSize), one);
+          if (column + i < p.width) widen<kType, 1>(load_raw<kSize>(from + (column + i) * kSize), one);
           values[i] = one[0];
         }
       }
@@ -265,7 +254,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ W
     const float inverse = inverse_of(block_sum(squares, parts[turn]), p);
 #pragma unroll 2
     for (int column = thread * kVector; column < p.width; column += kThreads * kVector) {
-      const auto raw = load_raw<kVector * kSize, false>(from + column * kSize);
+      const auto raw = load_raw<kVector * kSize>(from + column * kSize);
 #pragma unroll
       for (int n = 0; n < kResultsOf<kForm>; ++n) {
         Affine<kVector> by;
@@ -275,7 +264,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ W
         by.apply(inverse, values);
         float* to = result_of(p.y[n], batch, token) + column;
         if constexpr (kVector == kGroup) {
-          store_group(to, values, w.is_streaming);
+          store_group(to, values);
         } else {
           *to = values[0];
         }
@@ -286,7 +275,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ W
 
 // ---- launch ---------------------------------------------------------------------------------------------------------
 
-using Kernel = void (*)(Work);
+using Kernel = void (*)(Problem);
 
 template <Form kForm>
 Kernel kernel_of(const Variant& v) {
@@ -312,9 +301,7 @@ cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream)
   const Kernel kernel = kernel_of(p.form, v);
   if (kernel == nullptr || z > kMostY) return cudaErrorInvalidConfiguration;
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  Work work{v.is_streaming, p};
-  void* arguments[] = {&work};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, dim3(kThreads), arguments, 0, stream);
+  return launch_kernel(kernel, grid, dim3(kThreads), p, stream);
 }
 
 }  // namespace

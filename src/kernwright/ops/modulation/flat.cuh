@@ -12,6 +12,7 @@
 
 #include "elements.cuh"
 #include "flat.h"
+#include "launching.cuh"
 
 namespace kernwright {
 namespace {
@@ -47,51 +48,6 @@ struct Source {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-// What nobody will ask for again soon: no place in the first-level cache, and first to leave the second-level one.
-__device__ __forceinline__ uint4 load_passing(const uint4* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  uint4 four;
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
-               : "l"(from), "l"(policy));
-  return four;
-#else
-  const Raw<16> raw = load_raw<16, true>(from);
-  return make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]);
-#endif
-}
-
-template <int kBytes, bool kStreaming>
-__device__ __forceinline__ Raw<kBytes> load_stream(const void* from) {
-  if constexpr (kStreaming) {
-    Raw<kBytes> raw;
-#pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      const uint4 four = load_passing(static_cast<const uint4*>(from) + i);
-      raw.words[4 * i] = four.x, raw.words[4 * i + 1] = four.y;
-      raw.words[4 * i + 2] = four.z, raw.words[4 * i + 3] = four.w;
-    }
-    return raw;
-  } else {
-    return load_raw<kBytes, true>(from);
-  }
-}
-
-template <bool kStreaming, int kBytes>
-__device__ __forceinline__ void store_stream(void* to, const Raw<kBytes>& raw) {
-  if constexpr (kStreaming) {
-#pragma unroll
-    for (int i = 0; i < kBytes / 16; ++i) {
-      const uint32_t* four = raw.words + 4 * i;
-      __stcs(static_cast<uint4*>(to) + i, make_uint4(four[0], four[1], four[2], four[3]));
-    }
-  } else {
-    store_raw(to, raw);
-  }
-}
-
 // 16 bytes of a row from any of its channels on; behind its last one the row begins again.
 template <int kBytes>
 __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t from, uint32_t width) {
@@ -102,7 +58,7 @@ __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t fro
 #pragma unroll
     for (uint32_t i = 0; i < kCount; ++i) {
       const uint32_t at = from + i < width ? from + i : from + i - width;
-      const uint32_t one = load_raw<kBytes, false>(static_cast<const char*>(row) + at * kBytes).words[0];
+      const uint32_t one = load_raw<kBytes>(static_cast<const char*>(row) + at * kBytes).words[0];
       raw.words[i * kBytes / 4] |= one << (i * kBytes % 4 * 8);
     }
     return raw;
@@ -111,7 +67,7 @@ __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t fro
   const uintptr_t at = reinterpret_cast<uintptr_t>(row) + from * kBytes;
   const uint32_t phase = static_cast<uint32_t>(at & 15);
   const uint4* whole = reinterpret_cast<const uint4*>(at - phase);
-  const uint4 first = __ldg(whole), second = phase ? __ldg(whole + 1) : make_uint4(0, 0, 0, 0);
+  const uint4 first = load_word(whole), second = phase ? load_word(whole + 1) : make_uint4(0, 0, 0, 0);
   uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
   if (phase & 8) {
 #pragma unroll
@@ -230,28 +186,28 @@ __device__ __forceinline__ int64_t offset_of(const Place& at, int64_t step) {
   else return static_cast<int64_t>(at.element);
 }
 
-template <Kind kKind, bool kRagged, bool kStreaming>
+template <Kind kKind, bool kRagged>
 __device__ __forceinline__ PieceOf<kKind, kWidestVector> load_piece(const Flat& f, const char* data, const Place& at,
                                                                    int64_t step) {
   constexpr int kBytes = Source<kKind>::kBytes;
   if constexpr (kKind == Kind::kNone) return {};
   else if constexpr (Source<kKind>::kIsRow && kRagged) return gathered<kBytes>(data, at.column, f.a_token);
   else if constexpr (Source<kKind>::kIsRow) return load_ahead<kWidestVector * kBytes>(data + at.column * uint64_t{kBytes});
-  else return load_stream<kWidestVector * kBytes, kStreaming>(data + offset_of<kKind>(at, step) * kBytes);
+  else return load_ahead<kWidestVector * kBytes>(data + offset_of<kKind>(at, step) * kBytes);
 }
 
 template <Kind kKind>
 __device__ __forceinline__ PieceOf<kKind, 1> load_one(const char* data, const Place& at) {
   constexpr int kBytes = Source<kKind>::kBytes;
   if constexpr (kKind == Kind::kNone) return {};
-  else return load_raw<kBytes, false>(data + offset_of<kKind>(at, 0) * kBytes);
+  else return load_raw<kBytes>(data + offset_of<kKind>(at, 0) * kBytes);
 }
 
 __device__ __forceinline__ uint32_t tokens_before(const Flat& f, uint32_t place) {
   return (__umulhi(place, f.magic) + place) >> f.digits;
 }
 
-template <int kPair, bool kRagged, bool kStreaming>
+template <int kPair, bool kRagged>
 __global__ void __launch_bounds__(kThreadsOfFlat) flat(const __grid_constant__ Flat f) {
   constexpr Kind kScale = Modulations<kPair>::kScale, kShift = Modulations<kPair>::kShift;
   using Scale = Source<kScale>;
@@ -267,9 +223,10 @@ __global__ void __launch_bounds__(kThreadsOfFlat) flat(const __grid_constant__ F
     shift += batch * f.shift_batch * Shift::kBytes;
   }
   const uint32_t vector = blockIdx.x * kThreadsOfFlat + threadIdx.x;
+  wait_for_turn();
   if (vector < f.whole) {
     Place at{static_cast<uint64_t>(vector) * kWidestVector, 0, 0};
-    const Raw<16> own = load_stream<16, kStreaming>(x + at.element * kSize);
+    const Raw<16> own = load_ahead<16>(x + at.element * kSize);
     if constexpr (kAsksForTokens && kRagged) {
       at.token = tokens_before(f, vector * kWidestVector);
       at.column = vector * kWidestVector - at.token * f.a_token;
@@ -277,15 +234,15 @@ __global__ void __launch_bounds__(kThreadsOfFlat) flat(const __grid_constant__ F
       at.token = tokens_before(f, vector);
       at.column = (vector - at.token * f.a_token) * kWidestVector;
     }
-    const auto scales = load_piece<kScale, kRagged, kStreaming>(f, scale, at, f.scale_token);
-    const auto shifts = load_piece<kShift, kRagged, kStreaming>(f, shift, at, f.shift_token);
-    store_stream<kStreaming>(y + at.element * kResultSize, modulated<kPair, kWidestVector>(f, own, scales, shifts));
+    const auto scales = load_piece<kScale, kRagged>(f, scale, at, f.scale_token);
+    const auto shifts = load_piece<kShift, kRagged>(f, shift, at, f.shift_token);
+    store_raw(y + at.element * kResultSize, modulated<kPair, kWidestVector>(f, own, scales, shifts));
   }
   if constexpr (kRagged) {
     if (blockIdx.x == 0 && threadIdx.x < f.rest) {
       Place at{static_cast<uint64_t>(f.whole) * kWidestVector + threadIdx.x, 0, 0};
       at.column = static_cast<uint32_t>(at.element) % f.a_token;
-      const auto own = load_raw<kSize, false>(x + at.element * kSize);
+      const auto own = load_raw<kSize>(x + at.element * kSize);
       const auto one = modulated<kPair, 1>(f, own, load_one<kScale>(scale, at), load_one<kShift>(shift, at));
       store_raw(y + at.element * kResultSize, one);
     }
@@ -298,8 +255,8 @@ template <int kPair = 0>
 FlatKernel flat_kernel_of(const FlatVariant& v) {
   if (v.pair == kPair) {
     if constexpr (can_be_ragged(pair_of<kPair>()))
-      if (v.is_ragged) return flat<kPair, true, true>;
-    return v.is_streaming ? flat<kPair, false, true> : flat<kPair, false, false>;
+      if (v.is_ragged) return flat<kPair, true>;
+    return flat<kPair, false>;
   }
   if constexpr (kPair + 1 < kPairs) return flat_kernel_of<kPair + 1>(v);
   else return nullptr;

@@ -12,14 +12,9 @@
 
 namespace kernwright {
 
-// One vector a thread: what hides latency here is many threads, and few registers let them be there. 256 threads a block
-// are as fast; two or four vectors a thread are at most as fast, and for few tokens slower.
-constexpr int kThreadsOfFlat = 128;
-
-// From so many bytes of output on, what a call reads and writes leaves the second-level cache first (195 tokens 3072 wide:
-// 2.3 us, otherwise 2.5); of less there is nothing to gain (47 tokens and a residual: 1.97 us, otherwise 1.89). A test has
-// another size, so that small calls come by every kernel.
-constexpr int64_t kBytesToStream = 384 << 10;
+// One vector a thread: what hides latency here is many threads, and few registers let them be there. 128 and 512 threads a
+// block are at most as fast, and so are two or four vectors a thread, which for few tokens are slower.
+constexpr int kThreadsOfFlat = 256;
 
 // What a thread reads of a modulation: its row for the thread's channels, or its own vector, in x's dtype or in float32.
 enum class Kind {
@@ -86,7 +81,6 @@ constexpr bool can_be_ragged(const Pair& pair) { return !is_stepped(pair.scale) 
 struct FlatVariant {
   int pair = -1;           // of the table; -1: none fits
   bool is_ragged = false;  // a vector may have the end of a token and the start of the next one in it
-  bool is_streaming = false;
 };
 
 // What a kernel gets. What calls of one batch and one half-width dtype read stands in the first 48 bytes: a GPU fetches its
@@ -141,7 +135,7 @@ inline bool starts_on_vectors(const Problem& p, const void* data, int64_t batch_
 }
 
 // `takes_vectors`: every row starts on 16 bytes, and ends there.
-inline FlatVariant choose_flat(const Problem& p, bool takes_vectors, int64_t bytes_to_stream) {
+inline FlatVariant choose_flat(const Problem& p, bool takes_vectors) {
   FlatVariant own;
   const int64_t vector = 16 / bytes_of(p.type), elements = p.tokens * p.width;
   constexpr int64_t kMostBatches = 65535;  // a grid's y
@@ -155,7 +149,6 @@ inline FlatVariant choose_flat(const Problem& p, bool takes_vectors, int64_t byt
     if (!starts_on_vectors(p, p.x.data, p.x.batch_step, p.type)) return own;
     if (!starts_on_vectors(p, p.y.data, p.y.batch_step, p.result)) return own;
   }
-  own.is_streaming = own.is_ragged || p.batches * elements * bytes_of(p.result) >= bytes_to_stream;
   const Pairs pairs = pairs_of(p.type, p.result);
   for (int i = 0; i < pairs.count; ++i) {
     const Pair& pair = pairs.first[i];
@@ -200,7 +193,7 @@ inline std::string described(const Problem& p, const FlatVariant& v) {
   const Pair& pair = pairs_of(p.type, p.result).first[v.pair];
   auto word = [](Kind kind) { return std::string(kKinds[static_cast<int>(kind)]); };
   return "flat: scale " + word(pair.scale) + ", shift " + word(pair.shift) + (pair.rounds_product ? ", rounded" : "") +
-         (v.is_ragged ? ", ragged" : v.is_streaming ? ", streaming" : "");
+         (v.is_ragged ? ", ragged" : "");
 }
 
 }  // namespace kernwright

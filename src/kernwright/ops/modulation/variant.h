@@ -53,11 +53,11 @@ inline int64_t blocks_of(const Problem& p, const Variant& v) {
 
 // What is compiled for tokens that lie apart, and for numbers and mixed dtypes: vectors of 16 bytes for each kind of streams, with one token a thread or several; narrower ones (4
 // bytes, or one element), which read all anew, with several.
-inline Variant choose_variant(const Problem& p, int multiprocessors, int64_t bytes_to_stream = kBytesToStream) {
+inline Variant choose_variant(const Problem& p, int multiprocessors) {
   const int widest = static_cast<int>(16 / bytes_of(p.type)), middle = static_cast<int>(4 / bytes_of(p.type));
   Variant own;
   own.vector = takes_vector(p, widest) ? widest : takes_vector(p, middle) ? middle : 1;
-  own.flat = choose_flat(p, own.vector == widest, bytes_to_stream);
+  own.flat = choose_flat(p, own.vector == widest);
   if (own.flat.pair >= 0) return own;
   const int64_t vectors = p.width / own.vector;
   if (vectors <= 32) {

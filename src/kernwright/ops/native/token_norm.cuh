@@ -40,7 +40,6 @@ namespace kernwright {
 template <typename Problem>
 struct Work {
   float per_element;  // 1 / width
-  bool is_streaming;
   Problem problem;
 };
 
@@ -96,6 +95,7 @@ __global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, Shape
   const auto& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
+  wait_for_turn();
   const uint32_t threads = kOf.is_exact ? 32 * kOf.warps : blockDim.x, thread = threadIdx.x;
   constexpr bool kIsShifted = kAreShifted<kOf.rows>;
   const int width = p.width;
@@ -152,6 +152,7 @@ __global__ void __launch_bounds__(32 * kWarpsOfSmall)
   const auto& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
+  wait_for_turn();
   const int64_t token = int64_t{blockIdx.x} * kWarpsOfSmall + threadIdx.x / 32;
   const bool is_there = token < p.tokens;  // a warp without a token goes along: all meet at the same places
   const int lane = threadIdx.x % 32;
@@ -229,6 +230,7 @@ __global__ void __launch_bounds__(kThreadsOfStreamed)
   const auto& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
+  wait_for_turn();
 #pragma unroll 1
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x) {
     Chain chain(w, batch, token);
@@ -295,10 +297,8 @@ int launch_tokens(const typename Family::Problem& p, const TokenVariant& v, int 
     const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
     if (z > kMostY) return cudaErrorInvalidConfiguration;
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-    Work<typename Family::Problem> work{1.f / static_cast<float>(p.width), v.is_streaming, p};
-    void* arguments[] = {&work};
-    return cudaLaunchKernel(reinterpret_cast<const void*>(token_kernel_of<Family>(v)), grid, dim3(v.threads), arguments,
-                            0, static_cast<cudaStream_t>(stream));
+    const Work<typename Family::Problem> work{1.f / static_cast<float>(p.width), p};
+    return launch_kernel(token_kernel_of<Family>(v), grid, dim3(v.threads), work, static_cast<cudaStream_t>(stream));
   });
 }
 

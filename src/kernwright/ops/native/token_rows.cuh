@@ -34,14 +34,12 @@ struct Columns {
 // A vector of a token, which nobody else asks for, from where this stands.
 template <Type kType, int kVector>
 __device__ __forceinline__ RawOf<kType, kVector> load_token(const char* token, Columns at) {
-  return load_raw<kVector * kBytesOf<kType>, true>(token + at.first * kBytesOf<kType>);
+  return load_ahead<kVector * kBytesOf<kType>>(token + at.first * kBytesOf<kType>);
 }
 
-// Whole vectors go past the cache, where they are too many to be found there later. Of a shifted one that is not whole
-// nothing is written but what is the token's.
+// Of a shifted vector that is not whole nothing is written but what is the token's.
 template <Type kType, Rows kRows, int kVector>
-__device__ __forceinline__ void store_bits(char* token, Columns at, const RawOf<kType, kVector>& raw, bool is_streaming) {
-  constexpr int kBytes = kVector * kBytesOf<kType>;
+__device__ __forceinline__ void store_bits(char* token, Columns at, const RawOf<kType, kVector>& raw) {
   char* const to = token + at.first * kBytesOf<kType>;
   if constexpr (kAreShifted<kRows>) {
     if (!at.is_whole<kVector>()) {
@@ -51,21 +49,12 @@ __device__ __forceinline__ void store_bits(char* token, Columns at, const RawOf<
       return;
     }
   }
-  if constexpr (kBytes % 16 == 0) {
-    if (is_streaming) {
-#pragma unroll
-      for (int i = 0; i < kBytes / 16; ++i)
-        __stcs(reinterpret_cast<uint4*>(to) + i, make_uint4(raw.words[4 * i], raw.words[4 * i + 1],
-                                                            raw.words[4 * i + 2], raw.words[4 * i + 3]));
-      return;
-    }
-  }
   store_raw(to, raw);
 }
 
 template <Type kType, Rows kRows, int kVector>
-__device__ __forceinline__ void store_values(char* token, Columns at, const float (&values)[kVector], bool is_streaming) {
-  store_bits<kType, kRows, kVector>(token, at, narrow_to<kType, kVector>(values), is_streaming);
+__device__ __forceinline__ void store_values(char* token, Columns at, const float (&values)[kVector]) {
+  store_bits<kType, kRows, kVector>(token, at, narrow_to<kType, kVector>(values));
 }
 
 // One, as `words` of a Raw have it.
@@ -141,7 +130,7 @@ struct RowPiece {
   template <int kBytes>
   __device__ __forceinline__ static Raw<kBytes> loaded(const char* from) {
     if constexpr (kIsEarly && kBytes % 16 == 0) return load_ahead<kBytes>(from);
-    else return load_raw<kBytes, false>(from);
+    else return load_raw<kBytes>(from);
   }
 
   template <bool kIsThere>

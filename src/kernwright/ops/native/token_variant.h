@@ -51,7 +51,6 @@ struct TokenVariant {
   int vector = 1;  // elements a load: 16 bytes where the width and every row's start allow it
   int shape = 0;   // kHeld: which of the family's table
   bool is_shifted = false;  // reads up to 14 bytes beside its rows: allocation.cuh says whether they are there
-  bool is_streaming = false;  // outputs are stored to leave the cache first
   int threads = kThreadsOfStreamed;
   int tokens = 1;  // a block
 };
@@ -64,16 +63,8 @@ struct TokenCall {
   bool lies_alike;  // a token starts at the same place within 16 bytes in x and in each output and input of its kind
 };
 
-// From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
-struct TokenThresholds {
-  int64_t bytes_to_stream = 1 << 20;  // of one output: see variant.h of norm_modulation, where it was measured
-  bool may_shift = true;
-};
-
 // Vectors that a token may take part of, wherever it starts.
 inline int64_t vectors_around(int64_t width, int64_t vector) { return (width + 2 * (vector - 1)) / vector; }
-
-constexpr TokenThresholds kWithoutShifts{TokenThresholds{}.bytes_to_stream, false};
 
 inline bool can_hold(const TokenShape& shape, int64_t vectors) {
   const int64_t beside = 32 * shape.warps;
@@ -82,13 +73,11 @@ inline bool can_hold(const TokenShape& shape, int64_t vectors) {
 
 // The first of the table that can hold the token is the one.
 inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape* shapes, int count,
-                                         const TokenThresholds& thresholds = {}) {
+                                         bool may_shift = true) {
   const Extent& of = call.extent;
   const int64_t size = bytes_of(of.type), most_blocks = INT32_MAX;
   TokenVariant own;
   own.vector = call.is_wide ? static_cast<int>(16 / size) : 1;
-  const bool is_large = of.batches * of.tokens * of.width * size >= thresholds.bytes_to_stream;
-  own.is_streaming = call.is_wide && is_large;
   const int64_t vectors = of.width / own.vector;
   if (of.tokens > most_blocks) return own;  // a streamed block goes on with the next token
   if (vectors <= 32 * (call.is_wide ? kVectorsOfSmall : kElementsOfSmall)) {
@@ -100,14 +89,14 @@ inline TokenVariant choose_token_variant(const TokenCall& call, const TokenShape
   for (int i = 0; i < count; ++i) {
     const TokenShape& shape = shapes[i];
     const bool is_shifted = kernwright::is_shifted(shape.rows);
-    if (is_shifted ? call.is_wide || !call.lies_alike || !thresholds.may_shift : shape.is_wide != call.is_wide) continue;
+    if (is_shifted ? call.is_wide || !call.lies_alike || !may_shift : shape.is_wide != call.is_wide) continue;
     const int64_t wanted = is_shifted ? vectors_around(of.width, 16 / size) : vectors;
     if ((shape.rows != Rows::kAny && !call.is_known) || !can_hold(shape, wanted)) continue;
     own.kind = TokenKind::kHeld;
     own.shape = i;
     const int64_t beside = 32 * shape.vectors;
     own.threads = 32 * (shape.is_exact ? shape.warps : static_cast<int>((wanted + beside - 1) / beside));
-    if (is_shifted) own.is_shifted = true, own.vector = static_cast<int>(16 / size), own.is_streaming = is_large;
+    if (is_shifted) own.is_shifted = true, own.vector = static_cast<int>(16 / size);
     return own;
   }
   return own;
@@ -120,7 +109,7 @@ inline std::string described(const TokenVariant& v, const TokenShape* shapes) {
   out << kKinds[static_cast<int>(v.kind)] << ": vector " << v.vector << ", ";
   if (v.kind == TokenKind::kHeld)
     out << shapes[v.shape].vectors << " a thread, " << kRows[static_cast<int>(shapes[v.shape].rows)] << ", ";
-  out << v.threads << " threads" << (v.is_streaming ? ", streaming" : "");
+  out << v.threads << " threads";
   return out.str();
 }
 

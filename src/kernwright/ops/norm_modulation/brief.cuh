@@ -60,15 +60,11 @@ __device__ __forceinline__ char* start_of(const BriefRows& of, uint32_t batch, u
 __device__ __forceinline__ float first_of(const char* row) {
   Raw<2> one;
 #ifdef __CUDACC__
-  if constexpr (kInPlace) {
-    one = load_raw<2, false>(row);
-  } else {
-    uint16_t bits;
-    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(row));
-    one.words[0] = bits;
-  }
+  uint16_t bits;
+  asm volatile(KERNWRIGHT_LOAD ".u16 %0, [%1];" : "=h"(bits) : "l"(row));
+  one.words[0] = bits;
 #else
-  one = load_raw<2, false>(row);
+  one = load_raw<2>(row);
 #endif
   float value[1];
   widen<kHalf, 1>(one, value);

@@ -7,10 +7,13 @@
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s; modulations per token add their own D
 // elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose start asks for single
 // elements, and those whose modulations are numbers or of mixed dtypes are read twice, the second time out of the cache.
-// Share of a copy's bandwidth on an H200 for bfloat16, by graph replay out of a cold cache, of the kernel that was explored and
-// from which this one was written (it took rows of x's dtype alone, for all tokens the same): 3072 wide 0.97 for 27,030 tokens
-// (82.8 us), 0.85 for 4,096 (15.0 us), 195 take 2.9 us; 4096 wide 0.88 for 4,096 tokens (19.6 us); 5120 wide 0.89 for 8,640
-// (49.1 us). exact_variant.h says which of its shapes were timed.
+// Share of a copy's bandwidth on an H200 for bfloat16, by graph replay out of a cold cache, when memory was still read and
+// written with words to the caches (elements.cuh) and no launch came early (launching.cuh): 3072 wide 0.96 for 27,030 tokens
+// (83.3 us, as the close kernel), 0.82 for 4,096 (15.2 us), 195 take 2.8 us; 4096 wide 0.92 for 7,904 tokens (35.8 us); 5120 wide
+// 0.95 for 44,100 (227 us), with float32 rows 0.96 for 37,800 (193 us; the close kernel of that time 213). With rows of each
+// token's own 1.02 for 8,640 tokens 5120 wide (83.5 us), in float32 1.03 for 18,144 tokens 3072 wide (153 us). Behind a gated
+// residual 0.95 for 27,030 tokens 3072 wide (166 us), 195 take 3.4 us. In that run all 72 production rows, and 558 calls of a
+// grid of sizes, dtypes and distributions, had torch's bits.
 //
 // Four warps a token, as torch has them, and one meeting: each thread then puts the four warps' parts together by itself,
 // where torch's meet twice more.
@@ -113,16 +116,6 @@ __device__ __forceinline__ Piece multiplied(const Piece& value, const RawOf<kFac
   }
 }
 
-// It leaves the cache first, which costs small calls nothing (195 tokens 3072 wide: 2.87 us, stored plainly 3.02).
-template <int kBytes>
-__device__ __forceinline__ void store_group(void* to, const Raw<kBytes>& piece) {
-  if constexpr (kBytes == 16) {
-    store_streaming(to, piece);
-  } else {
-    __stcs(static_cast<uint2*>(to), make_uint2(piece.words[0], piece.words[1]));
-  }
-}
-
 // Keeps a piece as it was loaded up to here: widened for the sum, it would be kept so, in twice the registers.
 __device__ __forceinline__ void keep_narrow(Piece* piece) {
 #ifdef __CUDACC__
@@ -168,11 +161,12 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
   const char *shift = start_of<kRowSize>(p.shift, batch), *beside = from, *gate = from;
   if constexpr (kResidual) beside = start_of<kSize>(p.residual, batch), gate = start_of<kRowSize>(p.gate, batch);
   const bool is_gated = kResidual && p.gate.data != nullptr;
+  wait_for_turn();
 #pragma unroll
   for (int i = 0; i < kGroups; ++i) {
     if (!holds(i)) continue;
-    x[i] = load_raw<kGroup * kSize, true>(from + i * Own::kStep);
-    if constexpr (kResidual) residual[i] = load_raw<kGroup * kSize, true>(beside + i * Own::kStep);
+    x[i] = load_ahead<kGroup * kSize>(from + i * Own::kStep);
+    if constexpr (kResidual) residual[i] = load_ahead<kGroup * kSize>(beside + i * Own::kStep);
   }
   if constexpr (kEarly) {
 #pragma unroll
@@ -190,9 +184,9 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
     for (int i = 0; i < kGroups; ++i) {
       if (!holds(i)) continue;
       Row own;
-      if (is_gated) own = kEarly ? gates[kEarly ? i : 0] : load_raw<kGroup * kRowSize, false>(gate + i * Own::kRowStep);
+      if (is_gated) own = kEarly ? gates[kEarly ? i : 0] : load_raw<kGroup * kRowSize>(gate + i * Own::kRowStep);
       x[i] = multiplied<Own::kRow, kType>(x[i], is_gated ? &own : nullptr, 0.f, residual[i]);
-      store_group(to + i * Own::kStep, x[i]);
+      store_raw(to + i * Own::kStep, x[i]);
     }
   }
 
@@ -216,15 +210,15 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
     if constexpr (kEarly) {
       by = scales[i], add = shifts[i];
     } else {
-      by = load_raw<kGroup * kRowSize, false>(scale + i * Own::kRowStep);
-      add = load_raw<kGroup * kRowSize, false>(shift + i * Own::kRowStep);
+      by = load_raw<kGroup * kRowSize>(scale + i * Own::kRowStep);
+      add = load_raw<kGroup * kRowSize>(shift + i * Own::kRowStep);
     }
     float values[kGroup];
     keep_narrow(&x[i]);
     widen<kType, kGroup>(x[i], values);
 #pragma unroll
     for (int j = 0; j < kGroup; ++j) values[j] = of.normed(values[j]);
-    store_group(to + i * Own::kStep, multiplied<Own::kRow, Own::kRow>(narrow_to<kType, kGroup>(values), &by, 1.f, add));
+    store_raw(to + i * Own::kStep, multiplied<Own::kRow, Own::kRow>(narrow_to<kType, kGroup>(values), &by, 1.f, add));
   }
 }
 
@@ -233,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, Shaped<kShape>::kLeastBlocks) held(c
 template <int kVector>
 __device__ __forceinline__ void load_tokens(const Tokens& of, int64_t batch, int64_t token, int column, float (&values)[kVector]) {
   const int64_t at = batch * of.batch_step + token * of.token_step + column;
-  widen<kType, kVector>(load_raw<kVector * kSize, false>(static_cast<const char*>(of.data) + at * kSize), values);
+  widen<kType, kVector>(load_raw<kVector * kSize>(static_cast<const char*>(of.data) + at * kSize), values);
 }
 
 template <int kVector>
@@ -275,6 +269,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ E
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
   const int thread = static_cast<int>(threadIdx.x);
+  wait_for_turn();
   int turn = 0;  // who writes one half of the parts again has met all who read it, at the other half
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x, turn ^= 1) {
     Part part{0.f, 0.f, 0.f};
@@ -340,13 +335,9 @@ cudaError_t launch_here(const ExactProblem& p, const ExactVariant& v, cudaStream
   if (z > kMostY) return cudaErrorInvalidConfiguration;
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
   if (v.shape >= 0) {
-    ExactBrief brief = brief_of(p);
-    void* arguments[] = {&brief};
-    return cudaLaunchKernel(held_of(v.shape), grid, dim3(kThreads), arguments, 0, stream);
+    return launch_kernel(held_of(v.shape), grid, dim3(kThreads), brief_of(p), stream);
   }
-  ExactProblem copy = p;
-  void* arguments[] = {&copy};
-  return cudaLaunchKernel(v.is_vector ? read_twice<kGroup> : read_twice<1>, grid, dim3(kThreads), arguments, 0, stream);
+  return launch_kernel(v.is_vector ? read_twice<kGroup> : read_twice<1>, grid, dim3(kThreads), p, stream);
 }
 
 }  // namespace

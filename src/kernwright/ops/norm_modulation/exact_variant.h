@@ -1,9 +1,8 @@
 // ExactVariant: which of the compiled exact kernels takes a problem.
 //
 // Policy apart from mechanism: this file decides and launches nothing, so it can be read, and tested, without a GPU. Times
-// are an H200's for bfloat16, in graph replay out of a cold cache, of the kernel that was explored, which took more registers;
-// "of a copy" is what a copy of the same bytes takes. Shapes without one were not timed: they have as many blocks as can be
-// without a register in memory, or nearly so.
+// are an H200's for bfloat16, in graph replay out of a cold cache; "of a copy" is what a copy of the same bytes takes. Shapes
+// without one were not timed: they have as many blocks as can be without a register in memory, or nearly so.
 
 #pragma once
 
@@ -35,18 +34,18 @@ struct ExactShape {
 constexpr ExactShape kExactHalfShapes[] = {
     {false, true, false, true, 3, 12},   // 1536 wide
     {false, true, false, true, 4, 10},   // 2048 wide
-    {false, true, false, true, 6, 8},    // 3072 wide: 0.97 of a copy for 27,030 tokens, 195 take 2.9 us (late: 0.96 and 3.3)
-    {false, true, false, true, 8, 7},    // 4096 wide: 0.88 for 4,096 tokens; late, two tokens a block: 0.89
+    {false, true, false, true, 6, 8},    // 3072 wide: 0.96 of a copy for 27,030 tokens, 195 take 2.8 us (late, 12 blocks: 0.95 and 3.1)
+    {false, true, false, true, 8, 8},    // 4096 wide: 6.1 us for 997 tokens, 0.93 for 7,904; 7 blocks: 7.1 us and 0.92
     {false, true, true, true, 10, 6},
-    {false, false, false, true, 10, 10},  // 5120 wide: 0.89 for 8,640 tokens; early, 6 blocks: 0.80
+    {false, false, false, true, 10, 10},  // 5120 wide: 0.95 for 44,100 tokens, as early with 6 blocks
     {false, false, false, true, 12, 8},
     {false, false, false, true, 16, 7},
     {true, true, true, true, 6, 6},
     {true, true, true, true, 10, 4},
     {true, false, false, true, 6, 12},
-    {true, false, false, true, 10, 10},
+    {true, false, false, true, 10, 6},  // 5120 wide: 0.96 for 37,800 tokens; 10 blocks: 0.94, early with 4: 0.87
     {false, true, false, false, 1, 12},
-    {false, true, false, false, 2, 12},  // 1000 wide: 9.3 us for 4,096 tokens, a copy 4.3
+    {false, true, false, false, 2, 12},  // 1000 wide
     {false, true, false, false, 4, 9},
     {false, true, false, false, 8, 6},
     {false, false, false, false, 16, 7},

@@ -57,7 +57,7 @@ struct Token {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!is_certain(i)) to[i] = Piece{};
-      if (holds(i)) to[i] = load_raw<16, true>(from + i * threads * 16);
+      if (holds(i)) to[i] = load_ahead<16>(from + i * threads * 16);
     }
   }
 
@@ -81,7 +81,7 @@ struct Token {
   template <bool kIsThere>
   __device__ __forceinline__ void widen_row(const Modulation& of, int i, float (&values)[kElements]) const {
     RowPiece piece{};
-    if (kIsThere || of.data) piece = load_raw<kRowBytes, false>(row(of) + i * threads * kRowBytes);
+    if (kIsThere || of.data) piece = load_raw<kRowBytes>(row(of) + i * threads * kRowBytes);
     widen<kRow, kElements>(piece, values);
   }
 
@@ -108,6 +108,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
   const Modulation& scale = is_affine ? p.weight : p.scale;
   const Modulation& shift = is_affine ? p.bias : p.shift;
 
+  wait_for_turn();
   // All that a token needs is under way before any of it is looked at.
   typename Own::Piece x[kVectors], residual[kResidual ? kVectors : 1];
   typename Own::RowPiece gates[kGated && Own::kHasRows ? kVectors : 1];
@@ -140,11 +141,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
         load_gate(p, own.batch, own.token, own.column(i), gate);
       }
       x[i] = summed<kElements>(x[i], residual[i], gate);
-      if (w.is_streaming) {
-        store_streaming(to + i * own.threads * 16, x[i]);
-      } else {
-        store_raw(to + i * own.threads * 16, x[i]);
-      }
+      store_raw(to + i * own.threads * 16, x[i]);
     }
   }
 
@@ -213,11 +210,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
 #pragma unroll
     for (int j = 0; j < kElements; ++j)
       result[j] = fmaf(fmaf(own_values[j], of.inverse, rest), by.gain[j], by.offset[j]);
-    if (w.is_streaming) {
-      store_streaming(to + i * own.threads * 16, narrow(result));
-    } else {
-      store_raw(to + i * own.threads * 16, narrow(result));
-    }
+    store_raw(to + i * own.threads * 16, narrow(result));
   }
 }
 

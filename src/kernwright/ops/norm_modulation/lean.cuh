@@ -33,12 +33,13 @@ __global__ void __launch_bounds__(32 * kLean<kShape>.warps, kLean<kShape>.least_
   const char* const from = start(w.x);
   const char* const before = kResidual ? start(w.residual) : nullptr;
   const char* const gate = kGate ? start(w.gate) : nullptr;
+  wait_for_turn();
   const float pivot = pivot_of<kGate>(w, from, before, gate);
   auto load = [&](const char* row, Raw<16>(&to)[kVectors]) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (i == kVectors - 1) to[i] = Raw<16>{};
-      if (holds(i)) to[i] = load_raw<16, true>(row + own + i * kApart);
+      if (holds(i)) to[i] = load_ahead<16>(row + own + i * kApart);
     }
   };
   auto load_row = [&](const char* row, Raw<16>(&to)[kVectors], bool is_there) {
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(32 * kLean<kShape>.warps, kLean<kShape>.least_
   for (int i = 0; i < kVectors; ++i) {
     if constexpr (kResidual) {
       x[i] = summed_once<kGate>(x[i], residual[i], gates[kGate ? i : 0]);
-      if (holds(i)) store_streaming(sum + i * kApart, x[i]);
+      if (holds(i)) store_raw(sum + i * kApart, x[i]);
     }
     widen<kHalf, 8>(x[i], values[i]);
     const float about = holds(i) ? pivot : 0.f;  // zeros stand where nothing is
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(32 * kLean<kShape>.warps, kLean<kShape>.least_
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     keep_narrow(&gains[i]), keep_narrow(&offsets[i]);
-    if (holds(i)) store_streaming(y + i * kApart, finished(values[i], line, gains[i], offsets[i], constant));
+    if (holds(i)) store_raw(y + i * kApart, finished(values[i], line, gains[i], offsets[i], constant));
   }
 }
 

@@ -25,7 +25,9 @@ CPU_LIBRARY = Library(
 )
 CPU = Target("cpu")
 # What every library of these kernels is made of, with or without a modulation; each has a host's side of its own.
-_KERNEL_HEADERS = ("brief", "held", "lean", "odd", "pivot", "shifted", "small", "statistics", "streamed", "work")
+_KERNEL_HEADERS = (
+    "brief", "held", "lean", "odd", "pivot", "shared_rows", "shifted", "small", "statistics", "streamed", "work",
+)  # fmt: skip
 KERNELS = (_HERE / "cuda_kernel.cu", *(_HERE / f"{name}.cuh" for name in _KERNEL_HEADERS))
 HOST_HEADERS = tuple(_HERE / name for name in ("arguments.h", "problem.h", "variant.h"))
 CUDA_SOURCES = (*KERNELS, *HOST_HEADERS, *CUDA_HEADERS)

@@ -26,17 +26,18 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
   const char* start = address(p.x, batch, token, 0);
   const int phase = static_cast<int>(reinterpret_cast<uintptr_t>(start) % 16 / kSize);  // not this token's
   Raw<16> chunks[kChunks];
+  wait_for_turn();
 #pragma unroll
   for (int i = 0; i < kChunks; ++i) {
     const int column = column_of(i) * kChunk - phase;
     chunks[i] = Raw<16>{};
     if (column >= 0 && column + kChunk <= p.width) {
-      chunks[i] = load_raw<16, true>(start + column * kSize);
+      chunks[i] = load_ahead<16>(start + column * kSize);
     } else {
 #pragma unroll
       for (int j = 0; j < kChunk; ++j) {
         if (column + j < 0 || column + j >= p.width) continue;
-        const Element one = load_raw<kSize, false>(start + (column + j) * kSize);
+        const Element one = load_raw<kSize>(start + (column + j) * kSize);
         chunks[i].words[j * kSize / 4] |= one.words[0] << (j * kSize % 4 * 8);
       }
     }
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
       if (column_of(i) < p.width)
-        residual[i] = load_raw<kSize, false>(address(p.residual, batch, token, column_of(i)));
+        residual[i] = load_raw<kSize>(address(p.residual, batch, token, column_of(i)));
   }
 #pragma unroll
   for (int i = 0; i < kChunks; ++i)

@@ -49,6 +49,14 @@ struct Moments {
   }
 };
 
+template <typename Call>
+__device__ __forceinline__ Line line_through(const Moments& all, const Call& w) {
+  const float mean = w.is_rms ? 0.f : all.sum * w.per_element;
+  const float variance = fmaf(-mean, mean, all.squares * w.per_element);
+  const float inverse = rsqrtf((variance < 0.f ? 0.f : variance) + w.eps);  // what is not a number stays none
+  return {inverse, -mean * inverse};
+}
+
 // Of all threads of a block. `parts` is shared: two floats for each warp. kWarps: 0 where only the launch knows them.
 template <int kWarps>
 __device__ __forceinline__ Line line_of(Moments own, float4* parts, const Brief& w) {
@@ -71,10 +79,7 @@ __device__ __forceinline__ Line line_of(Moments own, float4* parts, const Brief&
       if constexpr (kWarps % 2) own.sum += each[2 * kWarps - 2], own.squares += each[2 * kWarps - 1];
     }
   }
-  const float mean = w.is_rms ? 0.f : own.sum * w.per_element;
-  const float variance = fmaf(-mean, mean, own.squares * w.per_element);
-  const float inverse = rsqrtf((variance < 0.f ? 0.f : variance) + w.eps);  // what is not a number stays none
-  return {inverse, -mean * inverse};
+  return line_through(own, w);
 }
 
 // A scale has one added; a weight has not, but where there is none it is one.

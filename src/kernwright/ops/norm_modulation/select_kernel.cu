@@ -24,14 +24,14 @@ struct Picked {
   __device__ __forceinline__ Picked(const Choice& of, int64_t batch, int64_t token) {
     const char* from = static_cast<const char*>(of.data) + (batch * of.batch_step + token * of.token_step) * of.bytes;
     if (of.bytes == 4) {
-      low = __ldg(reinterpret_cast<const uint32_t*>(from));
+      low = load_word(reinterpret_cast<const uint32_t*>(from));
     } else if (of.bytes == 8) {
-      const uint2 both = __ldg(reinterpret_cast<const uint2*>(from));
+      const uint2 both = load_word(reinterpret_cast<const uint2*>(from));
       low = both.x, high = both.y;
     } else if (of.bytes == 2) {
-      low = __ldg(reinterpret_cast<const uint16_t*>(from));
+      low = load_word(reinterpret_cast<const uint16_t*>(from));
     } else {
-      low = __ldg(reinterpret_cast<const uint8_t*>(from));
+      low = load_word(reinterpret_cast<const uint8_t*>(from));
     }
   }
 
@@ -92,7 +92,7 @@ struct Family {
         for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], gate[i], before[i]);
         const auto bits = narrow_to<kType, kVector>(values);
         if constexpr (kStores)
-          store_bits<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, bits, w.is_streaming);
+          store_bits<kType, kRows, kVector>(token_address<kType>(p.sum, batch, token), at, bits);
         widen<kType, kVector>(bits, values);
       }
     }
@@ -107,7 +107,7 @@ struct Family {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], 1.f + gain[i], offset[i]);
       if constexpr (!kStores) return;
-      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values, w.is_streaming);
+      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values);
       store_gate(own, at);
     }
 
@@ -132,7 +132,7 @@ struct Family {
       const Modulation& of = p.gate[picked.is_second()];
       if constexpr (kRows != Rows::kAny) {
         store_bits<kType, kRows, kVector>(token_address<kType>(p.chosen_gate, batch, token), at,
-                                          own.gate.raw(of, row_of_batch(of), at), w.is_streaming);
+                                          own.gate.raw(of, row_of_batch(of), at));
       } else {
         float gate[kVector];
         own.gate.values(of, row_of_batch(of), at, gate);
@@ -144,7 +144,7 @@ struct Family {
 
     template <Type kGate>
     __device__ __forceinline__ void store_gate_as(Columns at, const float (&gate)[kVector]) const {
-      store_values<kGate, kRows, kVector>(token_address<kGate>(p.chosen_gate, batch, token), at, gate, w.is_streaming);
+      store_values<kGate, kRows, kVector>(token_address<kGate>(p.chosen_gate, batch, token), at, gate);
     }
 
     __device__ __forceinline__ void apply_affine(Columns at, float (&values)[kVector]) const {
@@ -166,7 +166,7 @@ int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
   const std::initializer_list<const Modulation*> rows = {&p.scale[0], &p.scale[1], &p.shift[0],      &p.shift[1],
                                                          &p.gate[0],  &p.gate[1],  &p.residual_gate};
   if (v.is_shifted && !hold_whole_vectors(p, {&p.x, &p.residual}, rows))
-    return launch(p, choose_variant<kResidual>(p, kWithoutShifts), device, stream);
+    return launch(p, choose_variant<kResidual>(p, false), device, stream);
   return launch_tokens<Family>(p, v, device, stream);
 }
 

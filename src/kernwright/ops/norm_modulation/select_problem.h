@@ -62,7 +62,7 @@ inline void part(Problem* p) {
 }
 
 template <bool kResidual>
-TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds = {}) {
+TokenVariant choose_variant(const Problem& p, bool may_shift = true) {
   const std::initializer_list<const Modulation*> rows = {&p.scale[0], &p.scale[1], &p.shift[0],      &p.shift[1], &p.gate[0],
                                                          &p.gate[1],  &p.weight,   &p.residual_gate, &p.bias};
   const Tokens& gate = p.chosen_gate;
@@ -70,7 +70,7 @@ TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds 
   TokenCall call{p, false, is_known, lie_alike(p, {&p.x, &p.y, &p.residual, &p.sum, &p.chosen_gate})};
   call.is_wide = is_wide(p, {&p.x, &p.y, &p.residual, &p.sum}, rows) &&
                  is_aligned(gate.data, gate.batch_step, gate.token_step, p.gate_type, 16);
-  auto among = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), thresholds); };
+  auto among = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes), may_shift); };
   if (p.type == Type::kFloat32) return among(kFloatShapes);
   return kResidual ? among(kHalfResidualShapes) : among(kHalfShapes);
 }

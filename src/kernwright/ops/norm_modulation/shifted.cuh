@@ -73,19 +73,20 @@ __global__ void __launch_bounds__(32 * kShifted<kShape>.warps, kShifted<kShape>.
   auto is_whole = [&](int i) { return column(i) >= 0 && column(i) + 8 <= width; };
   auto is_inside = [&](int one) { return one >= 0 && one < width; };
 
+  wait_for_turn();
   const float pivot = pivot_of<kGate>(w, from, before, gate_start);
   Raw<16> x[kVectors], residual[kResidual ? kVectors : 1];
   ShiftedPieces<kVectors> gates, gains, offsets;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     x[i] = Raw<16>{};
-    if (column(i) < width) x[i] = load_raw<16, true>(from + column(i) * 2);
+    if (column(i) < width) x[i] = load_ahead<16>(from + column(i) * 2);
   }
   if constexpr (kResidual) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       residual[i] = Raw<16>{};
-      if (column(i) < width) residual[i] = load_raw<16, true>(before + column(i) * 2);
+      if (column(i) < width) residual[i] = load_ahead<16>(before + column(i) * 2);
       if constexpr (kGate) gates.load(gate, i);
     }
   }
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(32 * kShifted<kShape>.warps, kShifted<kShape>.
   auto store = [&](char* row, int i, const Raw<16>& eight) {
     char* const to = row + column(i) * 2;
     if (is_whole(i)) {
-      store_streaming(to, eight);
+      store_raw(to, eight);
     } else {
 #pragma unroll
       for (int j = 0; j < 8; ++j)

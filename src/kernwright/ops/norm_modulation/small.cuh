@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
   auto is_there = [&](int n, int i) { return first + n * kGroups < p.tokens && column(i) < p.width; };
 
   RawOf<kType, kVector> x[kTokens][kSteps], residual[kResidual ? kTokens : 1][kResidual ? kSteps : 1];
+  wait_for_turn();
 #pragma unroll
   for (int n = 0; n < kTokens; ++n)
 #pragma unroll
@@ -30,9 +31,9 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
       x[n][i] = RawOf<kType, kVector>{};
       if (!is_there(n, i)) continue;
       const uint32_t token = first + n * kGroups;
-      x[n][i] = load_raw<kVector * kSize, true>(address(p.x, batch, token, column(i)));
+      x[n][i] = load_ahead<kVector * kSize>(address(p.x, batch, token, column(i)));
       if constexpr (kResidual)
-        residual[n][i] = load_raw<kVector * kSize, true>(address(p.residual, batch, token, column(i)));
+        residual[n][i] = load_ahead<kVector * kSize>(address(p.residual, batch, token, column(i)));
     }
   // With several tokens they have these in common.
   Affine<kVector> by[kSteps];
@@ -82,14 +83,7 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
       float result[kVector];
 #pragma unroll
       for (int j = 0; j < kVector; ++j) result[j] = fmaf(values[i][j] * inverse, by[i].gain[j], by[i].offset[j]);
-      char* to = address(p.y, batch, token, column(i));
-      if constexpr (kVector > 1) {
-        if (w.is_streaming) {
-          store_streaming(to, narrow(result));
-          continue;
-        }
-      }
-      store_raw(to, narrow(result));
+      store_raw(address(p.y, batch, token, column(i)), narrow(result));
     }
   }
 }

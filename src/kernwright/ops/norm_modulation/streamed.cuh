@@ -34,15 +34,16 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
   const int first = threadIdx.x * kVector, stride = blockDim.x * kVector;
+  wait_for_turn();
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x) {
     float sum = 0.f;
     if (kResidual || !p.is_rms) {
       for (int column = first; column < p.width; column += stride) {
-        auto raw = load_raw<kVector * kSize, false>(address(p.x, batch, token, column));
+        auto raw = load_raw<kVector * kSize>(address(p.x, batch, token, column));
         if constexpr (kResidual) {
           float gate[kVector];
           load_gate(p, batch, token, column, gate);
-          raw = summed<kVector>(raw, load_raw<kVector * kSize, true>(address(p.residual, batch, token, column)), gate);
+          raw = summed<kVector>(raw, load_ahead<kVector * kSize>(address(p.residual, batch, token, column)), gate);
           store_raw(address(p.sum, batch, token, column), raw);
         }
         float values[kVector];
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
       if constexpr (kResidual) {
         raw = load_written<kVector * kSize>(address(p.sum, batch, token, column));
       } else {
-        raw = load_raw<kVector * kSize, false>(address(p.x, batch, token, column));
+        raw = load_raw<kVector * kSize>(address(p.x, batch, token, column));
       }
       widen<kType, kVector>(raw, values);
 #pragma unroll

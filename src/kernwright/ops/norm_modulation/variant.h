@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -59,6 +60,14 @@ constexpr LeanShape kShiftedShapes[] = {
 constexpr LeanShape kShiftedResidualShapes[] = {
     {2, 7, 4},  // 3073 wide: 68.7 us for 8,424 tokens, by way of shared memory 191.5, a copy 77.3
     {2, 16, 2},
+};
+
+// Two-byte elements with float32 rows that all tokens of a batch have in common: two tokens a block share each vector of them.
+constexpr int kTokensOfShared = 2;
+constexpr LeanShape kSharedShapes[] = {
+    {2, 6, 5},
+    {2, 8, 4},
+    {2, 10, 3},  // 5120 wide: 0.98 of a copy for 37,800 tokens (187.7 us), as four tokens a block are; `held` 0.87
 };
 
 // All other tokens that registers hold, one a block.
@@ -119,18 +128,19 @@ constexpr int kThreadsOfStreamed = 1024;
 
 // From which size of a call on what changes. A test has smaller ones, so that small calls come by every kernel.
 struct Thresholds {
-  // Outputs from a megabyte on are stored to leave the second-level cache first, so that what others read stays (3072 wide,
-  // 27,030 tokens: 81 us, stored plainly 83; 195 tokens: 2.93 and 3.05; below that there is nothing to gain).
-  int64_t bytes_to_stream = 1 << 20;
   // Threads of small tokens beyond what 132 multiprocessors hold at once: two tokens a thread then hide each other's
   // latency (16,384 rows of 128: 4.2 us, one by one 4.4; 1,320 rows: 2.1 and 1.9).
   int64_t threads_to_pair = 200'000;
+  // From more tokens on than 132 multiprocessors hold at once, two of a block, they share their rows of modulation: fewer have
+  // more multiprocessors to themselves if each is a block of its own.
+  int64_t tokens_to_share = 800;
   bool may_shift = true;  // whether whole vectors may be read at the ends of rows
 };
 
 enum class Kind {
   kLean,      // one token a block, in registers: two-byte elements, rows of their dtype
   kShifted,   // the same where a token starts anywhere
+  kShared,    // two tokens a block, in registers: two-byte elements, float32 rows that they have in common
   kHeld,      // one token a block, in registers
   kSmall,     // several tokens a block, in registers
   kOdd,       // one token a block, through shared memory
@@ -140,11 +150,10 @@ enum class Kind {
 struct Variant {
   Kind kind = Kind::kStreamed;
   int vector = 1;  // elements a load: 16 bytes where the width and every row's start allow it
-  int shape = 0;   // kLean, kShifted, kHeld: which of its table
+  int shape = 0;   // kLean, kShifted, kShared, kHeld: which of its table
   RowKind rows = RowKind::kAny;
   bool is_affine = false;  // weight and bias are the rows, and scale and shift numbers, or not there
   bool is_gated = false;
-  bool is_streaming = false;  // y is stored to leave the cache first
   int lanes = kThreadsOfStreamed;  // threads a token
   int groups = 1;                  // of lanes a block has
   int tokens = 1;                  // a group takes at once
@@ -258,6 +267,19 @@ inline bool find_lean(const Problem& p, Variant* own) {
   return false;
 }
 
+inline bool find_shared(const Problem& p, const Thresholds& thresholds, Variant* own) {
+  if (own->rows != RowKind::kFloat || own->is_affine || p.has_residual || !is_brief(p, 16)) return false;
+  if (is_per_token(p) || p.batches * p.tokens < thresholds.tokens_to_share || p.tokens >= UINT32_MAX) return false;
+  const int64_t vectors = p.width / own->vector;
+  for (own->shape = 0; own->shape < static_cast<int>(std::size(kSharedShapes)); ++own->shape) {
+    const LeanShape& shape = kSharedShapes[own->shape];
+    if (vectors > 32 * shape.warps * shape.vectors || vectors <= 32 * shape.warps * (shape.vectors - 1)) continue;
+    own->lanes = 32 * shape.warps, own->tokens = kTokensOfShared;
+    return true;
+  }
+  return false;
+}
+
 inline bool find_shifted(const Problem& p, Variant* own) {
   if (own->rows != RowKind::kOwn || bytes_of(p.type) != 2 || !is_brief(p, 2) || !lie_alike(p)) return false;
   const int64_t vectors = ceil_of(p.width + 7, 8);  // at most: a token may begin in a vector's last element
@@ -293,7 +315,6 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
   const int64_t all_tokens = p.batches * p.tokens;
   Variant own;
   own.vector = takes_vector(p, widest) ? widest : 1;
-  own.is_streaming = own.vector > 1 && all_tokens * p.width * bytes_of(p.type) >= thresholds.bytes_to_stream;
   own.is_gated = p.gate.data != nullptr;
   find_rows(p, &own);
   const int64_t vectors = p.width / own.vector;
@@ -309,13 +330,13 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
     if (can_pair && all_tokens * own.lanes > thresholds.threads_to_pair) own.tokens = 2;
   } else if (own.vector > 1 && !is_small && find_lean(p, &own)) {
     own.kind = Kind::kLean;
-    own.is_streaming = true;  // which costs small calls nothing (195 tokens 3072 wide: 2.58 us, stored plainly 2.78)
+  } else if (own.vector > 1 && !is_small && find_shared(p, thresholds, &own)) {
+    own.kind = Kind::kShared;
   } else if (own.vector > 1 && !is_small && find_held(p, &own)) {
     own.kind = Kind::kHeld;
   } else if (own.vector == 1 && !is_small && thresholds.may_shift && find_shifted(p, &own)) {
     own.kind = Kind::kShifted;
     own.vector = widest;
-    own.is_streaming = true;
   } else if (own.vector == 1 && !is_small && p.width <= kElementsOfOdd * most_threads_of_odd(p.type)) {
     own.kind = Kind::kOdd;
     own.lanes = 32 * static_cast<int>(ceil_of(p.width, 32 * kElementsOfOdd));
@@ -326,12 +347,13 @@ inline Variant choose_variant(const Problem& p, const Thresholds& thresholds = {
 // ---- in words -------------------------------------------------------------------------------------------------------
 
 inline std::string described(const Problem& p, const Variant& v) {
-  static const char* const kKinds[] = {"lean", "shifted", "held", "small", "odd", "streamed"};
+  static const char* const kKinds[] = {"lean", "shifted", "shared", "held", "small", "odd", "streamed"};
   static const char* const kRows[] = {"own", "float", "any"};
   std::ostringstream out;
   out << kKinds[static_cast<int>(v.kind)] << ": vector " << v.vector << ", ";
   if (v.kind == Kind::kLean) out << lean_shapes_of(p.has_residual).first[v.shape].vectors << " a thread, ";
   if (v.kind == Kind::kShifted) out << shifted_shapes_of(p.has_residual).first[v.shape].vectors << " a thread, ";
+  if (v.kind == Kind::kShared) out << kSharedShapes[v.shape].vectors << " a thread, " << v.tokens << " tokens, ";
   if (v.kind == Kind::kHeld) {
     const HeldShape& shape = shapes_of(p.type, p.has_residual).first[v.shape];
     out << shape.vectors << " a thread, " << kRows[static_cast<int>(v.rows)] << " rows"
@@ -339,7 +361,6 @@ inline std::string described(const Problem& p, const Variant& v) {
   }
   out << v.lanes << " threads";
   if (v.kind == Kind::kSmall) out << ", " << v.groups << " x " << v.tokens << " tokens";
-  if (v.is_streaming) out << ", streaming";
   return out.str();
 }
 

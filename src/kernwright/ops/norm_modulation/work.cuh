@@ -4,6 +4,7 @@
 #pragma once
 
 #include "elements.cuh"
+#include "launching.cuh"
 #include "problem.h"
 #include "variant.h"
 
@@ -12,7 +13,7 @@ namespace kernwright {
 // What a kernel gets.
 struct Work {
   float per_element;  // 1 / width
-  bool is_streaming, is_affine;
+  bool is_affine;
   RowKind rows;
   uint32_t zeros[2];  // which no compiler knows to be zeros: see Token::renewed
   Problem problem;

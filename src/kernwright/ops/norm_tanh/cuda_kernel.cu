@@ -99,8 +99,7 @@ struct Family {
       for (int i = 0; i < kVector; ++i) values[i] = fmaf(values[i], by[i], offset[i]);
       const auto bits = narrow_to<kType, kVector>(values);
       if constexpr (kStores)
-        store_bits<kType, kRows, kVector>(token_address<kType>(kNorm == 0 ? p.y : p.y2, batch, token), at, bits,
-                                          w.is_streaming);
+        store_bits<kType, kRows, kVector>(token_address<kType>(kNorm == 0 ? p.y : p.y2, batch, token), at, bits);
       if constexpr (kNorm == 0 && kNorms == 2) widen<kType, kVector>(bits, values);
     }
 
@@ -121,7 +120,7 @@ struct Family {
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream) {
   if (v.is_shifted && !hold_whole_vectors(p, {&p.x}, {&p.scale, &p.shift, &p.weight, &p.scale2, &p.weight2}))
-    return launch(p, choose_variant(p, kWithoutShifts), device, stream);
+    return launch(p, choose_variant(p, false), device, stream);
   return launch_tokens<Family>(p, v, device, stream);
 }
 

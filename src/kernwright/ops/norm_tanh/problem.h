@@ -41,14 +41,14 @@ inline void part(Problem* p) {
   part_into_frames(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
 }
 
-inline TokenVariant choose_variant(const Problem& p, const TokenThresholds& thresholds = {}) {
+inline TokenVariant choose_variant(const Problem& p, bool may_shift = true) {
   const auto rows = {&p.scale, &p.shift, &p.weight, &p.bias, &p.scale2, &p.weight2, &p.bias2};
   // A bias is none of the rows that kernels are compiled for.
   const bool is_known = are_rows_of(p.type, rows) && p.bias.data == nullptr && p.bias2.data == nullptr;
   const std::initializer_list<const Tokens*> tokens = {&p.x, &p.y, &p.y2};
   const TokenCall call{p, is_wide(p, tokens, rows), is_known, lie_alike(p, tokens)};
-  if (p.type == Type::kFloat32) return choose_token_variant(call, kFloatShapes, std::size(kFloatShapes), thresholds);
-  return choose_token_variant(call, kHalfShapes, std::size(kHalfShapes), thresholds);
+  if (p.type == Type::kFloat32) return choose_token_variant(call, kFloatShapes, std::size(kFloatShapes), may_shift);
+  return choose_token_variant(call, kHalfShapes, std::size(kHalfShapes), may_shift);
 }
 
 }  // namespace kernwright

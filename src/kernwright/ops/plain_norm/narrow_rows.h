@@ -24,21 +24,18 @@ struct NarrowRows {
 
 constexpr int kThreadsOfNarrow = 128, kFewLanes = 8, kManyLanes = 16;  // of a row
 
-// From so many bytes of output on, they leave the second-level cache first (4,096 rows of 128: 2.26 us, otherwise 2.42;
-// 1,320 rows: no difference).
-// More threads a row, with less each, are better where more rows are than a GPU holds at once (648,720 rows of 128: 80.4 us,
-// eight threads each 81.6; 16,384 rows: 3.88 and 3.83). A test has smaller sizes, so that small calls come by every kernel.
-struct NarrowThresholds {
-  int64_t bytes_to_stream = 384 << 10, bytes_to_spread = 32 << 20;
-};
+// More threads a row, with less each, are better where more rows are than a GPU holds at once (648,720 rows of 128: 79.7 us,
+// eight threads each 80.3; 16,384 rows: 3.87 and 3.65). From so many bytes of output on; a test has less, so that small calls
+// come by every kernel.
+constexpr int64_t kBytesToSpread = 32 << 20;
 
 struct NarrowVariant {
   int vectors = 0;  // of 16 bytes a thread has: 1, 2 or 4; 0: these are no narrow rows
   int lanes = kFewLanes;
-  bool has_weight = false, is_streaming = false;
+  bool has_weight = false;
 };
 
-inline NarrowVariant choose_narrow(const Problem& p, const NarrowThresholds& thresholds = {}) {
+inline NarrowVariant choose_narrow(const Problem& p, int64_t bytes_to_spread = kBytesToSpread) {
   constexpr int64_t kMostBatches = 65535;  // a grid's y
   const int64_t bytes = p.width * bytes_of(p.type), most_bytes = int64_t{UINT32_MAX} * 16;
   const bool is_weight_own =
@@ -53,8 +50,7 @@ inline NarrowVariant choose_narrow(const Problem& p, const NarrowThresholds& thr
     if (bytes == vectors * kFewLanes * 16) own.vectors = vectors;
   const int64_t all = p.batches * p.tokens * bytes;
   own.has_weight = p.weight.data != nullptr;
-  own.is_streaming = all >= thresholds.bytes_to_stream;
-  if (own.is_streaming && own.vectors > 1 && all >= thresholds.bytes_to_spread) own.lanes = kManyLanes, own.vectors /= 2;
+  if (own.vectors > 1 && all >= bytes_to_spread) own.lanes = kManyLanes, own.vectors /= 2;
   return own;
 }
 
@@ -73,8 +69,8 @@ inline NarrowRows narrow_rows_of(const Problem& p) {
 }
 
 inline std::string described(const NarrowVariant& v) {
-  return "narrow: " + std::to_string(v.lanes) + " threads, " + std::to_string(v.vectors) + " vectors each" + (v.has_weight ? ", weight" : "") +
-         (v.is_streaming ? ", streaming" : "");
+  return "narrow: " + std::to_string(v.lanes) + " threads, " + std::to_string(v.vectors) + " vectors each" +
+         (v.has_weight ? ", weight" : "");
 }
 
 }  // namespace kernwright
