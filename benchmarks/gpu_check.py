@@ -30,7 +30,7 @@ from gpu_steps import Outcome, run_benchmark, run_tests
 
 ARCHIVE, SUMMARY = "evidence.tar.gz", "summary.json"
 TESTS_SHARE = 0.7  # of the time; the benchmark has what is left
-MOST_PROCESSES = 8  # with a context on the device each
+MOST_PROCESSES = 14  # with a context on the device each
 
 
 def read_figures(work: Path) -> Any:
@@ -151,7 +151,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--tests", type=Path, default=ROOT / "tests", help="tests; those marked gpu are run")
     parser.add_argument("--benchmark", type=Path, default=ROOT / "benchmarks" / "bench_judge_gpu.py")
     parser.add_argument(
-        "--processes", type=int, default=min(MOST_PROCESSES, max(1, len(os.sched_getaffinity(0)) // 2)),
+        "--processes", type=int, default=min(MOST_PROCESSES, max(1, len(os.sched_getaffinity(0)) - 2)),
         help="tests that take nobody's time run in so many at once",
     )  # fmt: skip
     parser.add_argument("--allow-cpu", action="store_true", help="go on without a CUDA device, to try the procedure")

@@ -44,7 +44,9 @@ def test_a_read_beyond_an_input_is_seen(
     if shutil.which("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not here")
     folder = write_candidate(tmp_path / "axpy", KERNEL.replace("BEYOND_BY", str(beyond)), language="triton")
-    (found,) = sanitize(str(tiny_folder), folder, "smoke", ["memcheck"], "cuda", quiet, ledger=tmp_path / "ledger")
+    (found,) = sanitize(
+        str(tiny_folder), folder, "smoke", ["memcheck"], "cuda", quiet, tmp_path / "ledger", deadline_s=60.0
+    )
     assert found.outcome == outcome, found
     (record,) = [r for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "sanitizer"]
     assert record.body["findings"][0]["outcome"] == outcome
