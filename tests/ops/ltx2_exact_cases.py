@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from ltx2_modulate_cases import Case
+from same_bits import hold_bits
 from token_cases import BF16, FP16, FP32, arguments
 from torch import Tensor
 
@@ -56,17 +57,11 @@ def normed_in_torchs_order(x: Tensor, shape: Any, weight: None, eps: float) -> T
     return torch.from_numpy(inverse)[..., None] * x.float()
 
 
-def hold_bits(case: Case, found: Any, expected: Any) -> None:
-    pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
-    for own, wanted in zip(*pairs, strict=True):
-        assert torch.equal(own, wanted), f"{case.name}: {int((own != wanted).sum())} elements differ in their bits"
-
-
 def hold_to_twin(case: Case, run: Callable[..., Any]) -> None:
     given = arguments(case)
     with mock.patch.object(F, "rms_norm", normed_in_torchs_order):
         expected = shipped_ops()[case.op].reference(*given, **case.scalars)
-    hold_bits(case, run(*given, **case.scalars), expected)
+    hold_bits(case.name, run(*given, **case.scalars), expected)
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
@@ -77,4 +72,4 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
         return
     given = arguments(case, device)
     expected = shipped_ops()[case.op].reference(*given, **case.scalars)
-    hold_bits(case, run(*given, **case.scalars, contract="exact"), expected)
+    hold_bits(case.name, run(*given, **case.scalars, contract="exact"), expected)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from norm_modulation_cases import BF16, FP16, FP32, Case, both
+from same_bits import hold_bits
 from token_cases import arguments
 from torch import Tensor
 
@@ -129,17 +130,11 @@ def normed_in_torchs_order(x: Tensor, shape: Any, weight: None = None, bias: Non
     return (torch.from_numpy(inverse) * (x.float() - torch.from_numpy(warps[0]))).to(x.dtype)
 
 
-def hold_bits(case: Case, found: Any, expected: Any) -> None:
-    pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
-    for own, wanted in zip(*pairs, strict=True):
-        assert torch.equal(own, wanted), f"{case.name}: {int((own != wanted).sum())} elements differ in their bits"
-
-
 def hold_to_twin(case: Case, run: Callable[..., Any]) -> None:
     given = arguments(case)
     with mock.patch.object(F, "layer_norm", normed_in_torchs_order):
         expected = shipped_ops()[case.op].reference(*given, **case.scalars)
-    hold_bits(case, run(*given, **case.scalars), expected)
+    hold_bits(case.name, run(*given, **case.scalars), expected)
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
@@ -150,7 +145,7 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
         return
     given = arguments(case, device)
     expected = shipped_ops()[case.op].reference(*given, **case.scalars)
-    hold_bits(case, run(*given, **case.scalars, contract="exact"), expected)
+    hold_bits(case.name, run(*given, **case.scalars, contract="exact"), expected)
 
 
 def rows_of(row_set: str) -> list[Workload]:
@@ -168,5 +163,4 @@ def hold_row(row: Workload, distribution: str, run: Callable[..., Any]) -> None:
     given = [drawn.get(parameter.name) for parameter in op.tensor_parameters]
     expected = op.reference(*given, **row.scalars)
     found = run(*given, **row.scalars, contract="exact")
-    for own, wanted in zip(*((one,) if isinstance(one, Tensor) else one for one in (found, expected)), strict=True):
-        assert torch.equal(own, wanted), f"{row.id}: {int((own != wanted).sum())} elements differ in their bits"
+    hold_bits(row.id, found, expected)

@@ -1,0 +1,15 @@
+"""Results held to others bit by bit, with how many elements differ in the message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def hold_bits(name: str, found: Any, expected: Any) -> None:
+    """One tensor each, or as many."""
+    pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
+    for own, wanted in zip(*pairs, strict=True):
+        assert torch.equal(own, wanted), f"{name}: {int((own != wanted).sum())} elements differ in their bits"
