@@ -259,8 +259,8 @@ def row(
 
 
 @app.command()
-def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
-    """A candidate that ruins its context, and after each an honest one: is the first `failed`, the second right?"""
+def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) -> None:
+    """A candidate that ruins its context, and after some of them an honest one: `failed`, and the honest one right?"""
     task = write_task(folder, "device")
     honest = napping(folder, "honest", 1.0, 0.0)
     figures: dict[str, Any] = {}
@@ -269,10 +269,11 @@ def faults(times: int = 20, folder: Out = DEFAULT_OUT) -> None:
         ledger = folder / "faults" / faulty.name
         fields = {"task": str(task), "baseline": "steady", "rows": f"nap_{TWENTY_US}ns", "ledger": ledger,
                   "census": False, "deadline_s": 1.5}  # fmt: skip
-        while len(_verdicts(ledger, task, faulty.name)) < times:
+        while (done := len(_verdicts(ledger, task, faulty.name))) < times:
             _judge(candidate=faulty, **fields)
-            _judge(candidate=honest, **fields)
-            err.print(f"{name}: {len(_verdicts(ledger, task, faulty.name))} of {times}", highlight=False)
+            if (done + 1) % honest_every == 0 or done + 1 == times:
+                _judge(candidate=honest, **fields)
+            err.print(f"{name}: {done + 1} of {times}", highlight=False)
         found = [body["rows"][0] for body in _verdicts(ledger, task, faulty.name)]
         after = [body["rows"][0] for body in _verdicts(ledger, task, honest.name)]
         figures |= {

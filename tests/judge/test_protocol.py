@@ -19,7 +19,7 @@ from kernwright.judge.device import CpuDevice
 from kernwright.judge.entry import RowCall
 from kernwright.judge.headline import headline_of
 from kernwright.judge.row_state import RowState
-from kernwright.judge.sizing import call_seconds, slots_for
+from kernwright.judge.sizing import call_seconds, calls_of, slots_for
 from kernwright.judge.timing import Sample, SideName
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated
@@ -251,6 +251,15 @@ def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
         assert slots == 256 or slots * call_s >= 0.9 * POLICY.block_ms / 1e3
     least = slots_for(1.0, 1024, POLICY.block_ms, 2**28, 256)
     assert least == 2, "one call would leave nothing to choose from in secret"
+
+
+@pytest.mark.parametrize(("candidate_s", "calls"), [(1e-6, 40), (16e-6, 10), (1.0, 10)])
+def test_a_candidate_may_ask_for_more_calls_never_for_fewer(candidate_s: float, calls: int, state: RowState) -> None:
+    """Slow while it is probed, it would be measured on blocks so short that its speed later is the clock's noise. And a
+    slow baseline is not asked for more than its own length takes."""
+    policy = TimingPolicy(block_ms=0.159)
+    found = calls_of(state.row, {"baseline": 16e-6, "candidate": candidate_s}, CpuDevice(), policy, 256)
+    assert found == {"baseline": 10, "candidate": calls}
 
 
 def test_time_that_the_machine_took_is_not_the_sides() -> None:

@@ -252,16 +252,15 @@ class Judgement:
     def _time_row(self, crew: Crew, state: RowState, number: int, sessions: dict[SideName, Session]) -> None:
         row, op = state.row, self.task.op_of(state.row)
         pool = self._pool(row)
-        crew.rehearse(op, row, pool, settled=state.slots is not None)
-        if state.slots is None:
+        crew.rehearse(op, row, pool, settled=bool(state.sizes))
+        if not state.sizes:
             published = {side for side in self.sides if self._party(side).published is not None}
-            sizes = block_sizes(crew, op, row, pool, self.policy, published)
-            state.slots, state.stream_calls = sizes.slots, sizes.stream_calls
+            state.sizes = block_sizes(crew, op, row, pool, self.policy, published)
             crew.hand_on_compiled()
             state.copy_s = self.device.copy_seconds(row.bytes_min, self.policy.threads)
         for side in self.sides:
-            sessions[side] = crew.open(side, op, row, state.slots)
-            self._warm(side, sessions[side], pool, state.stream_calls)
+            sessions[side] = crew.open(side, op, row, state.sizes[side].slots)
+            self._warm(side, sessions[side], pool, state.sizes[side].stream_calls)
         eager = state.report.errors or self._eager_errors(row, pool)
         timing = RowTiming(
             op,
@@ -274,7 +273,7 @@ class Judgement:
             self.trusted,
             self.device.open_session,
             self.device.shares_contents,
-            state.stream_calls,
+            {side: size.stream_calls for side, size in state.sizes.items()},
         )
         started = time.monotonic()  # builds and compilations are behind us
         for metric in METRICS:

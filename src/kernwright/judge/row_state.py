@@ -12,8 +12,9 @@ from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.decision import noise_band, outcome_of
 from kernwright.judge.device import Device
 from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.sizing import BlockSizes
 from kernwright.judge.statistics import Interval, signed_rank_interval
-from kernwright.judge.timing import Sample, WrongOutput
+from kernwright.judge.timing import Sample, SideName, WrongOutput
 from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import LEAST_QUADS, METRICS, Metric, TimingPolicy
@@ -33,8 +34,7 @@ class RowState:
     row: Workload
     report: CorrectnessReport = field(default_factory=CorrectnessReport)
     samples: list[Sample] = field(default_factory=list)
-    slots: int | None = None
-    stream_calls: int = 0
+    sizes: dict[SideName, BlockSizes] = field(default_factory=dict)
     copy_s: float | None = None
     spent_s: float = 0.0
     unavailable: dict[Metric, str] = field(default_factory=dict)
@@ -158,6 +158,12 @@ class RowState:
             samples=samples_blob,
         )
 
+    def _calls_of_block(self, metric: Metric) -> int:
+        """Of the candidate's."""
+        if (own := self.sizes.get("candidate")) is None:
+            return 1
+        return own.stream_calls if metric == "stream" else own.slots
+
     def _why_untimed(self) -> str:
         return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
 
@@ -170,8 +176,7 @@ class RowState:
         deciding = metrics.get(policy.decides)
         if not isinstance(deciding, MetricResult):
             return "inconclusive", [*reasons, deciding.unavailable if deciding else self._why_untimed()]
-        calls = self.stream_calls if policy.decides == "stream" and self.stream_calls else self.slots
-        working_set = self.row.bytes_min * (calls or 1)
+        working_set = self.row.bytes_min * self._calls_of_block(policy.decides)
         fastest = device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6
         if deciding.candidate_us < fastest:
             return "tampered", [

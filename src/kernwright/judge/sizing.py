@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
@@ -24,7 +24,7 @@ PROBED: tuple[SideName, ...] = ("baseline", "candidate")
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """Slots of a row, and calls of a `stream` block."""
+    """One side's slots of a row, and calls of a `stream` block."""
 
     slots: int
     stream_calls: int
@@ -32,27 +32,28 @@ class BlockSizes:
 
 def block_sizes(
     crew: Crew, op: Op, row: Workload, pool: Pool, policy: TimingPolicy, published: Collection[SideName] = ()
-) -> BlockSizes:
-    """Of a length that both sides can be measured with, between the slower and the faster one's. A call's kernels may
-    take a fraction of what its launches do, so `device` can need more of them."""
-    seconds: dict[Metric, list[float]] = {"stream": [], "device": []}
+) -> dict[SideName, BlockSizes]:
+    """Of a length that each side can be measured with. The candidate's lies between the slower and the faster one's; a
+    baseline's is no longer than its own calls ask for, since a chain of many kernels takes several times as long. A
+    call's kernels may take a fraction of what its launches do, so `device` can need more of them."""
+    seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     device = crew.device
     for side in PROBED:
         session = crew.open(side, op, row, device.probe_slots(row))
         try:
             if side in published:
                 first_call(session, pool)
-            seconds["stream"].append(call_seconds(session, pool))
+            seconds["stream"][side] = call_seconds(session, pool)
             if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"].append(call_seconds(session, pool, "device"))
+                seconds["device"][side] = call_seconds(session, pool, "device")
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
         finally:
             session.close()
-    stream_calls = _calls_of(row, seconds["stream"], device, policy, device.most_slots)
-    if len(seconds["device"]) < len(PROBED):
-        return BlockSizes(stream_calls, stream_calls)
-    return BlockSizes(max(stream_calls, _calls_of(row, seconds["device"], device, policy, MOST_LOOPED)), stream_calls)
+    streams = calls_of(row, seconds["stream"], device, policy, device.most_slots)
+    loops = calls_of(row, seconds["device"], device, policy, MOST_LOOPED) if len(seconds["device"]) > 1 else streams
+    sizes = {side: BlockSizes(max(calls, loops[side]), calls) for side, calls in streams.items()}
+    return sizes | {"again": sizes["baseline"]}
 
 
 def first_call(session: Session, pool: Pool) -> None:
@@ -62,16 +63,20 @@ def first_call(session: Session, pool: Pool) -> None:
     session.check_call(0, CALL_DEADLINE_S)
 
 
-def _calls_of(row: Workload, seconds: Sequence[float], device: Device, policy: TimingPolicy, most: int) -> int:
-    # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
-    baseline_s, candidate_s = seconds
-    return slots_for(
-        math.sqrt(baseline_s * min(baseline_s, candidate_s)),
-        max(bytes_per_slot(row, "returns"), bytes_of_outputs(row)),
-        device.block_ms(policy),
-        device.arena_bytes,
-        most,
-    )
+def calls_of(
+    row: Workload, seconds: Mapping[SideName, float], device: Device, policy: TimingPolicy, most: int
+) -> dict[SideName, int]:
+    """A candidate may ask for more calls a block by being fast, never for fewer by being slow just now."""
+    baseline_s = seconds["baseline"]
+    aims: dict[SideName, float] = {
+        "baseline": baseline_s,
+        "candidate": math.sqrt(baseline_s * min(baseline_s, seconds["candidate"])),
+    }
+    slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
+    return {
+        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.arena_bytes, most)
+        for side, call_s in aims.items()
+    }
 
 
 def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,7 +83,7 @@ class RowTiming:
     trusted: frozenset[SideName] = BASELINES
     open_session: SessionOpener = Session
     shares_contents: bool = False
-    stream_calls: int = 0  # at most, of a `stream` block; 0: as many as there are slots
+    stream_calls: Mapping[SideName, int] = field(default_factory=dict)  # most of a `stream` block; else all slots
     overhead: Overhead = field(default_factory=Overhead)
 
     def begin(self, metric: Metric) -> None:
@@ -92,14 +92,14 @@ class RowTiming:
             session.begin(metric)
             if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
                 try:
-                    warm_up(session, self.pool, metric, self._most_calls(metric))  # shows where its outputs lie
+                    warm_up(session, self.pool, metric, self._most_calls(side, metric))  # shows where its outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                     raise SideFault(side, fault) from fault
         self._measure_overhead(metric)
 
     def _measure_overhead(self, metric: Metric) -> None:
         try:
-            self.overhead = Overhead.of(self.sessions["again"], metric, self._most_calls(metric))
+            self.overhead = Overhead.of(self.sessions["again"], metric, self._most_calls("again", metric))
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault("again", fault) from fault
 
@@ -145,31 +145,36 @@ class RowTiming:
     def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
         """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
         calls = self._calls(metric)
-        shared = self.pool.contents(self.op, self.row, calls, self.eager)
-        own = shared if self.shares_contents else self.pool.contents(self.op, self.row, calls, self.eager)
+        sharing = [side for side in sides if self.shares_contents or side != "candidate"]
+        shared = self.pool.contents(self.op, self.row, max(calls[side] for side in sharing), self.eager)
+        own = shared if self.shares_contents else self.pool.contents(self.op, self.row, calls["candidate"], self.eager)
         times: dict[SideName, float] = {}
         waited = False
         for side in sides:
-            block = self._block(side, metric, calls, own if side == "candidate" else shared)
-            exchanges = calls if metric == "wall" else 1
+            block = self._block(side, metric, calls[side], own if side == "candidate" else shared)
+            exchanges = calls[side] if metric == "wall" else 1
             waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS)
-            times[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls
+            times[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
         return times, waited
 
-    def _most_calls(self, metric: Metric) -> int:
-        session = next(iter(self.sessions.values()))
+    def _most_calls(self, side: SideName, metric: Metric) -> int:
+        session = self.sessions[side]
         if metric == "wall":
             return min(session.slots, session.wall_calls)
         if metric == "stream":
-            return min(session.slots, self.stream_calls or session.slots)
+            return min(session.slots, self.stream_calls.get(side) or session.slots)
         return session.slots
 
-    def _calls(self, metric: Metric) -> int:
-        """How many calls a block makes: a secret number, but for a graph, which knows only all of them."""
-        most = self._most_calls(metric)
-        if most < 4 or (metric == "device" and next(iter(self.sessions.values())).loop_takes_all_slots):
-            return most
-        return self.chance.randint(most - most // 4, most)
+    def _calls(self, metric: Metric) -> dict[SideName, int]:
+        """How many calls each side's block makes: a secret number, the same for all that have as many slots; but for a
+        graph, which knows only all of them."""
+        secret = self.chance.random()
+        calls: dict[SideName, int] = {}
+        for side, session in self.sessions.items():
+            most = self._most_calls(side, metric)
+            is_fixed = most < 4 or (metric == "device" and session.loop_takes_all_slots)
+            calls[side] = most if is_fixed else most - int(secret * (most // 4 + 1))
+        return calls
 
     def _block(self, side: SideName, metric: Metric, calls: int, contents: Contents) -> Block:
         """Which slots hold contents and which of them is called when: all secret."""
@@ -219,7 +224,7 @@ class RowTiming:
         """
         session = self.sessions["candidate"]
         session.begin("stream")
-        order = self.chance.sample(range(session.slots), self._calls("stream"))
+        order = self.chance.sample(range(session.slots), self._calls("stream")["candidate"])
         kinds = {
             call: Case(self.row, self.chance.choice(distributions_of(self.op)))
             for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
