@@ -43,6 +43,8 @@ FOUND_ERRORS = 87  # an exit status that no program of ours has
 BANNER = "========= "
 GRACE_S = 10.0
 MOST_PRINTED = 20
+# The first error of a process that has another user than the tool is waited for without end. The other walls stand.
+SAME_USER = {"user": f"{PROGRAM} hears of errors from processes of its own user alone"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def watch(
     start = time.monotonic()
     with scratch_folder() as scratch:
         side = _side(candidate, scratch / "candidate", device)
-        walls = Walls.around(side.scratch, [task.folder, *side.reads], for_gpu=device.name != "cpu")
+        walls = Walls.around(side.scratch, [task.folder, *side.reads], SAME_USER, for_gpu=device.name != "cpu")
         calls = side.scratch / "calls.jsonl"
         report = side.scratch.parent / f"{tool}.txt"  # the tool writes it, which is nobody's worker
         orders = scratch / "orders.json"
