@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
 from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
+from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew
-from kernwright.judge.timing import WANDERING, SideFault, SideName, warm_up
+from kernwright.judge.timing import WANDERING, SideFault, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
-PROBED: tuple[SideName, ...] = ("baseline", "candidate")
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,45 @@ class BlockSizes:
 
 
 def block_sizes(
-    crew: Crew, op: Op, row: Workload, pool: Pool, policy: TimingPolicy, published: Collection[SideName] = ()
+    crew: Crew,
+    op: Op,
+    row: Workload,
+    pool: Pool,
+    policy: TimingPolicy,
+    pairs: Sequence[Pair],
+    published: Collection[SideName] = (),
 ) -> BlockSizes:
-    """Of a length that both sides can be measured with, between the slower and the faster one's. A call's kernels may
-    take a fraction of what its launches do, so `device` can need more of them."""
-    seconds: dict[Metric, list[float]] = {"stream": [], "device": []}
+    """Of a length that both sides of every pair can be measured with. A call's kernels may take a fraction of what its
+    launches do, so `device` can need more of them."""
+    seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     device = crew.device
-    for side in PROBED:
+    for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
         session = crew.open(side, op, row, device.probe_slots(row))
         try:
             if side in published:
                 first_call(session, pool)
-            seconds["stream"].append(call_seconds(session, pool))
+            seconds["stream"][side] = call_seconds(session, pool)
             if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"].append(call_seconds(session, pool, "device"))
+                seconds["device"][side] = call_seconds(session, pool, "device")
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
             raise SideFault(side, cause) from cause
         finally:
             session.close()
-    stream_calls = _calls_of(row, seconds["stream"], device, policy, device.most_slots)
-    if len(seconds["device"]) < len(PROBED):
+    stream_calls = _calls_of(row, length_of_call(seconds["stream"], pairs), device, policy, device.most_slots)
+    looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
+    if not looped:
         return BlockSizes(stream_calls, stream_calls)
-    return BlockSizes(max(stream_calls, _calls_of(row, seconds["device"], device, policy, MOST_LOOPED)), stream_calls)
+    looped_calls = _calls_of(row, length_of_call(seconds["device"], looped), device, policy, MOST_LOOPED)
+    return BlockSizes(max(stream_calls, looped_calls), stream_calls)
+
+
+def length_of_call(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> float:
+    """Between a pair's slower and its faster side, and of several pairs that which asks for most calls: no pair has
+    fewer than it would have by itself. A contender may ask for more calls a block by being fast, never for fewer by
+    being slow just now."""
+    return min(
+        math.sqrt(seconds[pair.baseline] * min(seconds[pair.baseline], seconds[pair.candidate])) for pair in pairs
+    )
 
 
 def first_call(session: Session, pool: Pool) -> None:
@@ -62,11 +79,9 @@ def first_call(session: Session, pool: Pool) -> None:
     session.check_call(0, CALL_DEADLINE_S)
 
 
-def _calls_of(row: Workload, seconds: Sequence[float], device: Device, policy: TimingPolicy, most: int) -> int:
-    # A candidate may ask for more calls a block by being fast, never for fewer by being slow just now.
-    baseline_s, candidate_s = seconds
+def _calls_of(row: Workload, call_s: float, device: Device, policy: TimingPolicy, most: int) -> int:
     return slots_for(
-        math.sqrt(baseline_s * min(baseline_s, candidate_s)),
+        call_s,
         max(bytes_per_slot(row, "returns"), bytes_of_outputs(row)),
         device.block_ms(policy),
         device.arena_bytes,
