@@ -150,8 +150,13 @@ class Sweep:
         legs = list(self.legs)
         while legs:
             waiting = self.outstanding(legs[0])
-            group = [leg for leg in legs if leg.may_join(legs[0]) and self.outstanding(leg) == waiting]
-            legs = [leg for leg in legs if leg not in group]
+            group, others = [legs[0]], []
+            for leg in legs[1:]:
+                if not leg.may_join(legs[0]) or self.outstanding(leg) != waiting:
+                    others.append(leg)
+                elif all(leg.sides != known.sides for known in group):  # what was asked for twice is judged once
+                    group.append(leg)
+            legs = others
             yield group, waiting
 
     def _judged(
@@ -162,21 +167,19 @@ class Sweep:
         try:
             verdicts = self._judge(legs, rows, progress)
         except KernwrightError as trouble:
-            if len(legs) == 1 and len(rows) == 1:
+            if len(legs) == len(rows) == 1:
                 self.troubles[legs[0].label, rows[0].id] = str(trouble)
                 return
-            verdicts = []
-        yield from verdicts
+            verdicts = [None] * len(legs)
+        yield from (verdict for verdict in verdicts if verdict is not None)
         parts = (rows,) if len(legs) > 1 else (rows[: len(rows) // 2], rows[len(rows) // 2 :])
-        for leg in legs:
-            if any(leg.holds(verdict) for verdict in verdicts):
-                continue
+        for leg in (leg for leg, verdict in zip(legs, verdicts, strict=True) if verdict is None):
             for part in parts:
                 if self.clock() < end:
                     yield from self._judged([leg], part, progress, end)
 
-    def _judge(self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress) -> list[Verdict]:
-        """The verdicts of those legs that came to one."""
+    def _judge(self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress) -> list[Verdict | None]:
+        """Of each leg, where it came to a verdict."""
         requests = [
             JudgeRequest(
                 task=str(leg.task.folder), candidate=None, baseline=leg.baseline.name,
@@ -187,7 +190,7 @@ class Sweep:
             for leg in legs
         ]  # fmt: skip
         verdicts = judge_together(requests, progress)
-        if any(verdict.interrupted for verdict in verdicts):
+        if any(verdict.interrupted for verdict in verdicts if verdict):
             raise KeyboardInterrupt
         return verdicts
 

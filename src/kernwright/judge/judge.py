@@ -61,7 +61,7 @@ class Judgement:
         """The pairs that come to a verdict, as far as is known."""
         return [pair for pair in self.pairs if pair.problem is None]
 
-    def run(self) -> list[Verdict]:
+    def run(self) -> list[Verdict | None]:
         """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted. A pair that cannot be
         judged leaves the verdicts of the others standing; where none can, that is raised."""
         interrupted = False
@@ -82,7 +82,7 @@ class Judgement:
         after = self.device.state()
         for pair in self._standing:
             pair.provenance.finished, pair.provenance.state_after = _now(), after
-        return [pair.conclude(interrupted) for pair in self._standing]
+        return [pair.conclude(interrupted) if pair.problem is None else None for pair in self.pairs]
 
     def _abandon(self, cause: Exception) -> None:
         for pair in self.pairs:

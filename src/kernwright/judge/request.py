@@ -58,12 +58,13 @@ class JudgeRequest:
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
     """One pair by itself."""
     (verdict,) = judge_together([request], progress)
+    assert verdict is not None  # that of the only one would have been raised
     return verdict
 
 
-def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict]:
-    """Several pairs of one task in one judgement: requests that differ in baseline and contender alone. Gives the
-    verdicts of those that came to one; where none did, the reason is raised.
+def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
+    """Several pairs of one task in one judgement: requests that differ in baseline and contender alone. None for one
+    that could not be judged; where none could, the reason is raised.
 
     Everything that can be refused is refused before a worker starts; then the device is held to the end.
     """
