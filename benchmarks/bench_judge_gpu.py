@@ -156,8 +156,8 @@ def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
     """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
     against events that the worker records inside it: for blocks of 20 ms, and for shorter ones, where what is taken off
     weighs more."""
+    from kernwright.judge.pair import SideName
     from kernwright.judge.scratch import scratch_folder
-    from kernwright.judge.timing import SideName
 
     task = find_task(str(write_task(folder, "device")))
     device = find_device("cuda")

@@ -15,6 +15,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Leg, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
+from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
 OPS = """
@@ -54,7 +55,8 @@ def task(tmp_path: Path, write_task: Callable[..., Path], make_row: Any) -> Task
 def sweep(task: Task, tmp_path: Path, private_tmp: Path) -> Callable[..., Sweep]:
     def make(*contenders: str, **more: Any) -> Sweep:
         legs = list(legs_of([task], "eager", contenders))
-        return Sweep(legs, rows="smoke", device="cpu", ledger=tmp_path / "ledger", wait_s=60.0, **more)
+        fields = {"rows": "smoke", "device": "cpu", "ledger": tmp_path / "ledger", "wait_s": 60.0} | more
+        return Sweep(legs, **fields)
 
     return make
 
@@ -89,13 +91,38 @@ def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet:
     assert ids(before) == [["r32", "r40", "r48"]]
 
 
-def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(sweep: Callable[..., Sweep], quiet: Any) -> None:
-    """The clock jumps by 40 seconds at every look: after one slice of three rows nothing more fits into a minute."""
+def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(
+    sweep: Callable[..., Sweep], quiet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock jumps by 40 seconds at every look: after one slice of two rows nothing more fits into a minute."""
+    monkeypatch.setattr("kernwright.campaign.sweep.MOST_ROWS", 2)
     ticks = itertools.count(0, 40)
     work = sweep("eager", "copied", minutes=1.0, clock=lambda: float(next(ticks)))
     verdicts = list(work.run(quiet))
-    assert len(verdicts) == 1
-    assert ids(work) == [[], ["r32", "r40", "r48"]]
+    assert [verdict.candidate for verdict in verdicts] == ["eager", "copied"]
+    assert verdicts[0].provenance["together"] == [{"baseline": "eager", "candidate": "copied"}]
+    assert ids(work) == [["r48"], ["r48"]]
+
+
+def test_legs_that_wait_for_the_same_rows_are_judged_together(
+    sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came to no verdict in company have another try, each by itself."""
+    asked: list[tuple[list[str], list[str]]] = []
+
+    def judged(self: Sweep, legs: list[Leg], rows: list[Any], progress: Any) -> list[str | None]:
+        asked.append(([leg.contender.name for leg in legs], [row.id for row in rows]))
+        return [None if len(legs) > 1 and leg.contender.name == "picky" else leg.contender.name for leg in legs]
+
+    all_rows = ["r32", "r40", "r48"]
+    list(sweep("eager", rows="r32").run(quiet))
+    monkeypatch.setattr(Sweep, "_judge", judged)
+    work = sweep("eager", "copied", "picky", "copied")
+    assert list(work.run(quiet)) == ["eager", "copied", "picky"]
+    assert asked == [(["eager"], ["r40", "r48"]), (["copied", "picky"], all_rows), (["picky"], all_rows)]
+    shipped = [Leg(task, leg.baseline, Shipped(("norm",))) for leg in work.legs[:1]]
+    assert not shipped[0].may_join(work.legs[0]), "nobody else is timed beside what is not trusted"
+    assert shipped[0].may_join(Leg(task, work.legs[1].contender, Shipped(("norm",))))  # type: ignore[arg-type]
 
 
 def test_a_row_that_cannot_be_judged_costs_no_other(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
@@ -116,15 +143,15 @@ def test_a_slice_is_halved_until_the_row_is_found_or_time_is_up(
     good, bad, _ = task.select("smoke")
     sizes: list[int] = []
 
-    def judged(self: Sweep, leg: Leg, rows: list[Any], progress: Any) -> str:
+    def judged(self: Sweep, legs: list[Leg], rows: list[Any], progress: Any) -> list[str]:
         sizes.append(len(rows))
         if bad in rows:
             raise KernwrightError("not this one", "none")
-        return "judged"
+        return ["judged"]
 
     monkeypatch.setattr(Sweep, "_judge", judged)
     work = sweep("eager", clock=lambda: now)
-    found = list(work._judged(work.legs[0], [bad, *[good] * 7], quiet, 60.0))
+    found = list(work._judged(work.legs[:1], [bad, *[good] * 7], quiet, 60.0))
     assert sizes == tried
     assert (len(found), [row for _, row in work.troubles]) == ((3, [bad.id]) if now == 0.0 else (0, []))
 

@@ -12,9 +12,11 @@ import pytest
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.device import CpuDevice
+from kernwright.judge.pair import Role
+from kernwright.judge.quad import Sample
 from kernwright.judge.row_state import RowState, level_of, shared_between_calls, wall_says
 from kernwright.judge.session import WrongBehaviour
-from kernwright.judge.timing import Sample, SideName, WrongOutput
+from kernwright.judge.timing import WrongOutput
 from kernwright.judge.verdict import MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import Metric, TimingPolicy
@@ -207,7 +209,7 @@ def test_few_rows_that_all_rounds_would_decide_are_given_up(
         for _ in range(20):
             stray = 40 if chance.random() < strays else 1
             a, b, c = (1e5 * math.exp(chance.gauss(mean, stray * spread)) for mean in (0.0, 0.0, gain))
-            times: dict[SideName, tuple[float, float]] = {"baseline": (a, a), "again": (b, b), "candidate": (c, c)}
+            times: dict[Role, tuple[float, float]] = {"baseline": (a, a), "again": (b, b), "candidate": (c, c)}
             samples.append(Sample("stream", 0, ["baseline", "again", "candidate"], 0, False, times))
         early, late = RowState(row, samples=samples[:seen]), RowState(row, samples=samples)
         early.look(FIVE_ROUNDS)

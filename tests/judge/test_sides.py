@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernwright.judge.device import CpuDevice
+from kernwright.judge.pair import SideName
 from kernwright.judge.sides import Crew, Side, baseline_side
-from kernwright.judge.timing import SideName
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.task import load_task
@@ -75,15 +75,15 @@ def test_baselines_rehearse_side_by_side_and_are_back_on_their_processor(
     crew = Crew(sides, 1, device)
     try:
         pool = device.pool(row, 1)
-        crew.rehearse(task.op_of(row), row, pool, settled=False)
+        crew.rehearse(task.op_of(row), row, pool, settled=False, among=names)
         assert not (sides["again"].scratch / "loads").exists(), "it compiles nothing anew"
         for side in sides.values():
             side.compiles_anew = frozenset({"axpy"})
         with monkeypatch.context() as patch:
             patch.setitem(sides["again"].orders, "kind", "compile")
-            crew.rehearse(task.op_of(row), row, pool, settled=False)
+            crew.rehearse(task.op_of(row), row, pool, settled=False, among=names)
             assert not (sides["again"].scratch / "loads").exists(), "it has to choose by measuring, alone"
-        crew.rehearse(task.op_of(row), row, pool, settled=False)
+        crew.rehearse(task.op_of(row), row, pool, settled=False, among=names)
         for what in ("loads", "calls"):
             both = [json.loads((side.scratch / what).read_text()) for side in sides.values()]
             assert max(one["began"] for one in both) < min(one["ended"] for one in both), what

@@ -50,7 +50,7 @@ def test_an_audit_looks_like_a_timed_block_from_inside(tiny_folder: Path) -> Non
     pool = ContentPool.for_row(row, torch.Generator().manual_seed(1))
     timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), eager, {})
     with pytest.raises(SideFault, match="seen enough"):
-        timing.audit(task, "stream")
+        timing.audit(task, "stream", "candidate")
     assert len(session.called) > MOST_AUDITED
     assert set(session.called) == set(session.held)
     for name in op.activations:

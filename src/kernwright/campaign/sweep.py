@@ -1,4 +1,4 @@
-"""Sweep: every row of many tasks, each contender against one baseline, in slices, and no finished row twice."""
+"""Sweep: every row of many tasks, contenders against baselines, in slices, and no finished row twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.errors import KernwrightError
 from kernwright.judge.judge import Progress
 from kernwright.judge.party import Party
 from kernwright.judge.provision import provision
-from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
@@ -36,6 +36,20 @@ class Leg:
     @property
     def is_against_itself(self) -> bool:
         return self.contender == self.baseline
+
+    @property
+    def sides(self) -> set[tuple[str, str]]:
+        """What runs for it, in its place: legs that are judged together share what they have in common."""
+        baseline = self.baseline.digest
+        return {("baseline", baseline), ("again", baseline), ("candidate", self.contender.digest)}
+
+    def may_join(self, other: Leg) -> bool:
+        """Whether both may be judged at once. The ops that ship are trusted no more than any candidate, and so are no
+        company for other contenders; against several baselines at once they may stand."""
+        if self.task.digest != other.task.digest:
+            return False
+        trusted = isinstance(self.contender, Baseline) and isinstance(other.contender, Baseline)
+        return trusted or self.contender == other.contender
 
     @property
     def label(self) -> str:
@@ -118,45 +132,67 @@ class Sweep:
     def run(self, progress: Progress) -> Iterator[Verdict]:
         """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""
         end = self.clock() + 60 * self.minutes if self.minutes else float("inf")
-        seconds_a_row = 0.0
-        for leg in self.legs:
-            waiting = self.outstanding(leg)
+        seconds = 0.0  # of a row and side
+        for legs, waiting in self._groups():
+            sides = len(set().union(*(leg.sides for leg in legs)))
             while waiting:
                 left = end - self.clock()
-                size = len(waiting) if not seconds_a_row else int(min(left / seconds_a_row, len(waiting)))
+                size = len(waiting) if not seconds else int(min(left / (seconds * sides), len(waiting)))
                 if left <= 0 or size < 1:
                     return
                 slice_, waiting = waiting[: min(size, MOST_ROWS)], waiting[min(size, MOST_ROWS) :]
                 started = self.clock()
-                yield from self._judged(leg, slice_, progress, end)
-                seconds_a_row = (self.clock() - started) / len(slice_)
+                yield from self._judged(legs, slice_, progress, end)
+                seconds = (self.clock() - started) / (len(slice_) * sides)
 
-    def _judged(self, leg: Leg, rows: Sequence[Workload], progress: Progress, end: float) -> Iterator[Verdict]:
-        """A slice; where it cannot be judged as a whole, its halves, so that one row costs no other, and few of them a
-        judgement by itself."""
+    def _groups(self) -> Iterator[tuple[list[Leg], list[Workload]]]:
+        """Legs that are judged together, and the rows that all of them wait for."""
+        legs = list(self.legs)
+        while legs:
+            waiting = self.outstanding(legs[0])
+            group, others = [legs[0]], []
+            for leg in legs[1:]:
+                if not leg.may_join(legs[0]) or self.outstanding(leg) != waiting:
+                    others.append(leg)
+                elif all(leg.sides != known.sides for known in group):  # what was asked for twice is judged once
+                    group.append(leg)
+            legs = others
+            yield group, waiting
+
+    def _judged(
+        self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress, end: float
+    ) -> Iterator[Verdict]:
+        """A slice. Legs that come to no verdict together are judged one by one; where one by itself cannot be judged
+        as a whole, its halves are, so that one row costs no other, and few of them a judgement by itself."""
         try:
-            yield self._judge(leg, rows, progress)
+            verdicts = self._judge(legs, rows, progress)
         except KernwrightError as trouble:
-            if len(rows) == 1:
-                self.troubles[leg.label, rows[0].id] = str(trouble)
+            if len(legs) == len(rows) == 1:
+                self.troubles[legs[0].label, rows[0].id] = str(trouble)
                 return
-            for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            verdicts = [None] * len(legs)
+        yield from (verdict for verdict in verdicts if verdict is not None)
+        parts = (rows,) if len(legs) > 1 else (rows[: len(rows) // 2], rows[len(rows) // 2 :])
+        for leg in (leg for leg, verdict in zip(legs, verdicts, strict=True) if verdict is None):
+            for part in parts:
                 if self.clock() < end:
-                    yield from self._judged(leg, half, progress, end)
+                    yield from self._judged([leg], part, progress, end)
 
-    def _judge(self, leg: Leg, rows: Sequence[Workload], progress: Progress) -> Verdict:
-        verdict = judge(
+    def _judge(self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress) -> list[Verdict | None]:
+        """Of each leg, where it came to a verdict."""
+        requests = [
             JudgeRequest(
                 task=str(leg.task.folder), candidate=None, baseline=leg.baseline.name,
                 contender=None if leg.is_against_itself else leg.contender.name,
                 against_itself=leg.is_against_itself, rows=",".join(row.id for row in rows), device=self.device,
                 ledger=self.ledger, wait_s=self.wait_s,
-            ),
-            progress,
-        )  # fmt: skip
-        if verdict.interrupted:
+            )
+            for leg in legs
+        ]  # fmt: skip
+        verdicts = judge_together(requests, progress)
+        if any(verdict.interrupted for verdict in verdicts if verdict):
             raise KeyboardInterrupt
-        return verdict
+        return verdicts
 
 
 def _kind(device: str) -> str:

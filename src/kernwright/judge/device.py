@@ -36,8 +36,12 @@ class Device(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def make_room_for(self, sides: int) -> None:
+        """Before anything is lent: how many sides share its memory. Three, unless it is told otherwise."""
+        ...
+
     def bytes_to_judge(self, row: Workload) -> int:
-        """About what judging a row takes: slots of three sides, the judge's copies, its oracles."""
+        """About what judging a row takes: slots of all sides, the judge's copies, its oracles."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class Device(Protocol):
         ...
 
 
-CPU_FACTOR = 40  # over a row's fewest bytes
+CPU_FACTOR = 40  # over a row's fewest bytes, of three sides and the judge's part, which is as much as theirs
 
 
 class DeviceFull(EnvironmentProblem):
@@ -117,12 +121,16 @@ class CpuDevice:
     most_slots = 256
     arena_bytes = 256 * 2**20
     vigil: Vigil | None = None
+    _sides = 3
 
     def free_bytes(self) -> int:
         return available_memory()
 
+    def make_room_for(self, sides: int) -> None:
+        self._sides = sides
+
     def bytes_to_judge(self, row: Workload) -> int:
-        return max(CPU_FACTOR * row.bytes_min, 6 * self.arena_bytes)
+        return max(CPU_FACTOR * row.bytes_min, 6 * self.arena_bytes) * (self._sides + 3) // 6
 
     def describe(self) -> dict[str, Any]:
         return {

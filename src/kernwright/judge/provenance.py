@@ -40,6 +40,10 @@ class Provenance(BaseModel):
         default_factory=dict,
         description="the same, of a package in a candidate's place; of the ops that ship: target, backends, libraries",
     )
+    together: list[dict[str, str]] = Field(
+        default_factory=list,
+        description="the other pairs of the same judgement, baseline and candidate by name: they shared its quads",
+    )
     compiled: dict[str, Any] = Field(
         default_factory=dict,
         description="by side, what compilers had made for an earlier worker of it and this one found: key, files",

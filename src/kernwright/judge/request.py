@@ -5,27 +5,25 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import platform
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.compiled import Compiled
+from kernwright.judge.cast import Cast, Match
 from kernwright.judge.confine import hide_judge
 from kernwright.judge.device import find_device
 from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
+from kernwright.judge.pair_state import PairState
 from kernwright.judge.party import Party
-from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
-from kernwright.judge.provision import implemented, provision, target_of
+from kernwright.judge.provenance import Provenance
 from kernwright.judge.scratch import scratch_folder
-from kernwright.judge.sides import Side, baseline_side, candidate_side, shipped_side
-from kernwright.judge.timing import SideName
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
 from kernwright.judge.worker_process import DEVICE_DEADLINE_S, SPARE_PROCESSORS
@@ -58,86 +56,83 @@ class JudgeRequest:
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
-    """Everything that can be refused is refused before a worker starts; then the device is held to the end."""
+    """One pair by itself."""
+    (verdict,) = judge_together([request], progress)
+    assert verdict is not None  # that of the only one would have been raised
+    return verdict
+
+
+def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
+    """Several pairs of one task in one judgement: requests that differ in baseline and contender alone. None for one
+    that could not be judged; where none could, the reason is raised.
+
+    Everything that can be refused is refused before a worker starts; then the device is held to the end.
+    """
+    request = requests[0]
+    if any(_but_for_the_pair(other) != _but_for_the_pair(request) for other in requests):
+        raise KernwrightError("these are no requests for one judgement", "let baseline and contender alone differ")
     device = find_device(request.device)
     task = find_task(request.task)
-    baseline = find_baseline(task, request.baseline)
     candidate = _candidate(request, task)
-    contender = _contender(request, task, baseline)
-    home, away = Party.of_baseline(baseline), contender or Party.of_candidate(_known(candidate))
-    op = None if contender or candidate is None else candidate.file.op
-    rows = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
-    ready, chosen = None, rows
-    if away.shipped:
-        ready = provision(away.shipped.ops, target_of(device.name, device.capability))
-        rows = implemented(rows, ready)
-        away = Party.of_contender(away.shipped.only(row.op for row in rows))  # its digest is of what is judged
-    refuse_rows_too_large(rows, device)
+    matches = [_match(own, task, candidate) for own in requests]
+    op = candidate.file.op if candidate else None
+    chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
+    cast = Cast(task, matches, candidate, chosen, device)
+    device.make_room_for(len(cast.parties))
+    refuse_rows_too_large(cast.rows, device)
     policy = task.policy.quick() if request.quick else task.policy
-    ops, away_ops = (party.ops(task, rows, device.capability) for party in (home, away))
-    provenance = Provenance(
-        command=command_line(),
-        seed=secrets.randbits(63) if request.seed is None else request.seed,
-        host=platform.node(),
-        hardware=device.describe(),
-        libraries=library_versions(),
-        policy=policy.model_dump(),
-        sources=source_hashes(task, away.shipped or (None if contender else candidate)),
-        baseline=home.about(ops),
-        contender=ready.about(dict.fromkeys(row.op for row in chosen)) if ready else away.about(away_ops),
-        device=request.device,
-    )
+    seed = secrets.randbits(63) if request.seed is None else request.seed
+    provenances = cast.provenances(seed, policy, request.device)
     with (
         device_lock(device.name, request.wait_s),
         scratch_folder() as scratch,
         machine_trouble(),
         apart_from(device.worker_processor() if device.has_kernels else None),
         vigil_over(device),
+        contextlib.ExitStack() as runs,
     ):
-        device.begin(rows, scratch / "judge")
+        device.begin(cast.rows, scratch / "judge")
         device.deadline_s = request.deadline_s
-        provenance.isolation = {"judge": hide_judge()}
-        provenance.kept_awake = device.vigil.processor if device.vigil else None
-        sides: dict[SideName, Side] = {
-            "baseline": baseline_side(baseline, task, scratch / "baseline", request.device, ops),
-            "again": baseline_side(baseline, task, scratch / "again", request.device, ops),
-            "candidate": (
-                shipped_side(ready, scratch / "candidate")
-                if ready
-                else baseline_side(away.baseline, task, scratch / "contender", request.device, away_ops)
-                if away.baseline
-                else candidate_side(_known(candidate), scratch / "candidate", request.device)
-            ),
-        }
-        for name, side in sides.items():
-            party = away if name == "candidate" else home
-            side.compiled = Compiled.of(
-                party, (row.op for row in rows), side.scratch, provenance.hardware, provenance.libraries
+        hidden = hide_judge()
+        for provenance in provenances:
+            provenance.isolation = {"judge": hidden}
+            provenance.kept_awake = device.vigil.processor if device.vigil else None
+        sides = cast.sides(scratch, request.device, provenances[0])
+        ledger = Ledger(request.ledger)
+        pairs = [
+            PairState(
+                pair, task, *match, cast.rows, device, policy, provenance,
+                writer=runs.enter_context(ledger.open_run(_opening(task, match, provenance))),
+                quick=request.quick, seeded=request.seed is not None,
             )
-        with Ledger(request.ledger).open_run(
-            {
-                "task": task.name,
-                "baseline": baseline.model_dump(),
-                # The seed comes with the verdict: until then no file may hold it, a worker might read files.
-                "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
-            }
-        ) as writer:
-            return Judgement(
-                task=task,
-                baseline=home,
-                candidate=away,
-                sides=sides,
-                rows=rows,
-                device=device,
-                policy=policy,
-                provenance=provenance,
-                writer=writer,
-                progress=progress,
-                quick=request.quick,
-                # What a published baseline launched is what shows that it is one.
-                census=request.census and (not request.quick or bool(home.published or away.published)),
-                seeded=request.seed is not None,
-            ).run()
+            for pair, match, provenance in zip(cast.pairs, cast.matches, provenances, strict=True)
+        ]  # fmt: skip
+        # What a published baseline launched is what shows that it is one.
+        census = request.census and (not request.quick or any(party.published for party in cast.parties.values()))
+        return Judgement(
+            task, pairs, sides, cast.parties, cast.rows, device, policy, seed, progress, request.quick, census
+        ).run()
+
+
+def _but_for_the_pair(request: JudgeRequest) -> JudgeRequest:
+    return replace(request, baseline="", contender=None, against_itself=False)
+
+
+def _match(request: JudgeRequest, task: Task, candidate: Candidate | None) -> Match:
+    baseline = find_baseline(task, request.baseline)
+    contender = _contender(request, task, baseline)
+    return Party.of_baseline(baseline), contender or Party.of_candidate(_known(candidate))
+
+
+def _opening(task: Task, match: Match, provenance: Provenance) -> dict[str, Any]:
+    """The first record of a pair's run."""
+    baseline = match[0].baseline
+    return {
+        "task": task.name,
+        "baseline": baseline.model_dump() if baseline else None,
+        # The seed comes with the verdict: until then no file may hold it, a worker might read files.
+        "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
+    }
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""RowState: what a judgement has gathered on one row so far, and the verdict that it amounts to."""
+"""RowState: what a judgement has gathered of one pair on one row so far, and the verdict that it amounts to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Literal
 from kernwright.judge.correctness import CorrectnessReport
 from kernwright.judge.decision import noise_band, outcome_of
 from kernwright.judge.device import Device
+from kernwright.judge.pair import Role
+from kernwright.judge.quad import Sample
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sizing import BlockSizes
 from kernwright.judge.statistics import Interval, signed_rank_interval
-from kernwright.judge.timing import Sample, SideName, WrongOutput
+from kernwright.judge.timing import WrongOutput
 from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.tasks.policy import LEAST_QUADS, METRICS, Metric, TimingPolicy
@@ -29,12 +31,12 @@ MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may los
 
 @dataclass
 class RowState:
-    """One row under judgement."""
+    """One row of one pair under judgement."""
 
     row: Workload
     report: CorrectnessReport = field(default_factory=CorrectnessReport)
     samples: list[Sample] = field(default_factory=list)
-    sizes: dict[SideName, BlockSizes] = field(default_factory=dict)
+    sizes: dict[Role, BlockSizes] = field(default_factory=dict)
     copy_s: float | None = None
     spent_s: float = 0.0
     unavailable: dict[Metric, str] = field(default_factory=dict)
@@ -62,6 +64,12 @@ class RowState:
                 self.fault = "failed"
         self.reasons.append(str(cause))
 
+    def take_findings(self, other: RowState) -> None:
+        """The same contender was examined on this row, for another pair that it stands in."""
+        self.report, self.ran = other.report, other.ran
+        self.fault, self.decided = other.fault, other.decided
+        self.reasons += other.reasons
+
     def fail(self, reason: str) -> None:
         """The row cannot be judged, through no fault of the candidate's."""
         self.fault = "failed"
@@ -84,7 +92,7 @@ class RowState:
         quads = self.quads(metric)
         ratio, noise = self.intervals(metric, level_of(metric, policy, self._has_waited(policy)))
         if quick and quads:
-            ratio, noise = (_spread(i, quads, other) for i, other in ((ratio, "candidate"), (noise, "again")))
+            ratio, noise = _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
         if math.isinf(ratio.high) or math.isinf(ratio.low):
             return Unavailable(unavailable=f"too few quads for an interval ({len(quads)})")
         band = noise_band(noise, policy)
@@ -267,7 +275,7 @@ def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None
     return f"a call by itself may take {most_lost:.0f} us longer than the baseline's: too noisy to tell"
 
 
-def _spread(interval: Interval, quads: list[Sample], other: str) -> Interval:
+def _spread(interval: Interval, quads: list[Sample], other: Role) -> Interval:
     """The range of a few quads: what a quick run shows instead of an interval."""
-    values = [sample.log_ratio("baseline", other) for sample in quads]  # type: ignore[arg-type]
+    values = [sample.log_ratio("baseline", other) for sample in quads]
     return Interval(interval.estimate, min(values), max(values))

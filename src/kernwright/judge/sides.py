@@ -1,10 +1,10 @@
-"""Sides: what the workers of a judgement load, and the three that run together in a round."""
+"""Sides: what the workers of a judgement load, and the crew of them that runs together in a round."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from kernwright.judge.compiled import Compiled
 from kernwright.judge.confine import SHARED_FILES
 from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
+from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
-from kernwright.judge.timing import SideFault, SideName
+from kernwright.judge.timing import SideFault
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, SPARE_PROCESSORS, WorkerProcess
 from kernwright.ops.definition import Op
@@ -163,15 +164,20 @@ class NotLoaded(WorkerFailed):
 
 
 class Crew:
-    """The workers of one round: baseline, its twin, candidate. Any of them can be replaced when it falls over."""
+    """The workers of one round: baselines, their twins, contenders. Any of them can be replaced when it falls over.
 
-    def __init__(self, sides: dict[SideName, Side], threads: int, device: Device) -> None:
+    `needed`: the sides that somebody still waits for; all of them by default.
+    """
+
+    def __init__(
+        self, sides: dict[SideName, Side], threads: int, device: Device, needed: Collection[SideName] | None = None
+    ) -> None:
         self.sides, self.threads, self.device = sides, threads, device
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
-        # The same for all: one process that forks them, and no side has in it what another lacks.
+        # The same for all, and in every round: one process that forks them, and no side has in it what another lacks.
         self._preloads = sorted({module for side in sides.values() for module in side.preloads(device.name)})
-        self.spawn(*sides)
+        self.spawn(*(sides if needed is None else needed))
 
     def spawn(self, *names: SideName) -> None:
         """Starts workers side by side: most of a start is importing torch."""
@@ -209,27 +215,28 @@ class Crew:
             worker.isolation.get("file_system", SHARED_FILES) != SHARED_FILES for worker in self.workers.values()
         )
 
-    def hand_on_compiled(self) -> None:
-        """The baseline's twin need not compile what the baseline has."""
-        made, twin = self.sides["baseline"].compiled, self.sides["again"].compiled
+    def hand_on_compiled(self, pair: Pair) -> None:
+        """A baseline's twin need not compile what the baseline has."""
+        made, twin = (self.sides[name].compiled for name in pair.baselines)
         if made and twin and self.keeps_files_apart:
             made.hand_on(twin)
 
-    def keep_compiled(self) -> None:
+    def keep_compiled(self, twins: Collection[SideName]) -> None:
         """What trusted sides compiled serves the next judgement. To be called when the workers have ended."""
         for name, side in self.sides.items():
-            if name != "again" and side.compiled and self.keeps_files_apart:
+            if name not in twins and side.compiled and self.keeps_files_apart:
                 side.compiled.keep()
 
-    def discard_compiled(self) -> None:
+    def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""
-        for name in ("baseline", "again"):
+        for name in pair.baselines:
             if compiled := self.sides[name].compiled:
                 compiled.discard()
 
-    def about_compiled(self) -> dict[str, Any]:
-        found = {name: side.compiled for name, side in self.sides.items() if side.compiled and side.compiled.found}
-        return {name: compiled.about() for name, compiled in found.items()}
+    def about_compiled(self, pair: Pair) -> dict[str, Any]:
+        """By role, of the sides that found something."""
+        found = {role: self.sides[name].compiled for name, role in pair.roles.items()}
+        return {role: compiled.about() for role, compiled in found.items() if compiled and compiled.found}
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
         """The side's worker with the op loaded; builds on first use."""
@@ -252,12 +259,12 @@ class Crew:
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(name, cause) from cause
 
-    def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool) -> None:
-        """Loads the baselines and makes their first calls side by side, where those compile what no cache of theirs
+    def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool, among: Collection[SideName]) -> None:
+        """Loads baselines and makes their first calls side by side, where those compile what no cache of theirs
         holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
         where it is looked at. `settled`: each has made such a call in an earlier round. torch.compile measures in its
         first one what to choose, and must be alone for that; later it finds what it chose."""
-        sides = [(name, side) for name, side in self.sides.items() if op.name in side.compiles_anew]
+        sides = [(name, self.sides[name]) for name in among if op.name in self.sides[name].compiles_anew]
         names = [name for name, side in sides if settled or side.orders["kind"] != "compile"]
         if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
             return

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
 from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
+from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew
-from kernwright.judge.timing import WANDERING, SideFault, SideName, warm_up
+from kernwright.judge.timing import WANDERING, SideFault, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
-PROBED: tuple[SideName, ...] = ("baseline", "candidate")
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,26 @@ class BlockSizes:
     slots: int
     stream_calls: int
 
+    def at_least(self, other: BlockSizes | None) -> BlockSizes:
+        if other is None:
+            return self
+        return BlockSizes(max(self.slots, other.slots), max(self.stream_calls, other.stream_calls))
+
 
 def block_sizes(
-    crew: Crew, op: Op, row: Workload, pool: Pool, policy: TimingPolicy, published: Collection[SideName] = ()
+    crew: Crew,
+    op: Op,
+    row: Workload,
+    pool: Pool,
+    policy: TimingPolicy,
+    pairs: Sequence[Pair],
+    published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
-    """Of a length that each side can be measured with. The candidate's lies between the slower and the faster one's; a
-    baseline's is no longer than its own calls ask for, since a chain of many kernels takes several times as long. A
-    call's kernels may take a fraction of what its launches do, so `device` can need more of them."""
+    """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
+    `device` can need more of them."""
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     device = crew.device
-    for side in PROBED:
+    for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
         session = crew.open(side, op, row, device.probe_slots(row))
         try:
             if side in published:
@@ -50,10 +60,24 @@ def block_sizes(
             raise SideFault(side, cause) from cause
         finally:
             session.close()
-    streams = calls_of(row, seconds["stream"], device, policy, device.most_slots)
-    loops = calls_of(row, seconds["device"], device, policy, MOST_LOOPED) if len(seconds["device"]) > 1 else streams
-    sizes = {side: BlockSizes(max(calls, loops[side]), calls) for side, calls in streams.items()}
-    return sizes | {"again": sizes["baseline"]}
+    streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, policy, device.most_slots)
+    looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
+    loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, policy, MOST_LOOPED)
+    return {side: BlockSizes(max(calls, loops.get(side, 0)), calls) for side, calls in streams.items()}
+
+
+def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:
+    """By which each side's blocks are sized. A baseline's own: a chain of many kernels takes several times as long as
+    what it is held against, and need not be called as often. A contender's lies between its own and its baseline's; of
+    several baselines the fastest counts, so that no pair has fewer calls than it would have by itself. A contender may
+    ask for more calls a block by being fast, never for fewer by being slow just now."""
+    lengths: dict[SideName, float] = {}
+    for pair in pairs:
+        baseline_s = seconds[pair.baseline]
+        between_s = math.sqrt(baseline_s * min(baseline_s, seconds[pair.candidate]))
+        lengths |= dict.fromkeys(pair.baselines, baseline_s)
+        lengths[pair.candidate] = min(lengths.get(pair.candidate, math.inf), between_s)
+    return lengths
 
 
 def first_call(session: Session, pool: Pool) -> None:
@@ -64,18 +88,12 @@ def first_call(session: Session, pool: Pool) -> None:
 
 
 def calls_of(
-    row: Workload, seconds: Mapping[SideName, float], device: Device, policy: TimingPolicy, most: int
+    row: Workload, lengths: Mapping[SideName, float], device: Device, policy: TimingPolicy, most: int
 ) -> dict[SideName, int]:
-    """A candidate may ask for more calls a block by being fast, never for fewer by being slow just now."""
-    baseline_s = seconds["baseline"]
-    aims: dict[SideName, float] = {
-        "baseline": baseline_s,
-        "candidate": math.sqrt(baseline_s * min(baseline_s, seconds["candidate"])),
-    }
     slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
     return {
         side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.arena_bytes, most)
-        for side, call_s in aims.items()
+        for side, call_s in lengths.items()
     }
 
 

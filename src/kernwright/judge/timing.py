@@ -1,13 +1,11 @@
-"""Timing: mirrored quads of verified blocks, for the baseline, the baseline once more, and the candidate."""
+"""Timing: mirrored quads of verified blocks, for baselines, each of them once more, and contenders."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from kernwright.judge.block import Block
 from kernwright.judge.cases import Case, distributions_of
@@ -15,6 +13,8 @@ from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
 from kernwright.judge.overhead import Overhead
+from kernwright.judge.pair import SideName
+from kernwright.judge.quad import Quad
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -25,8 +25,6 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-SideName = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
-BASELINES: frozenset[SideName] = frozenset({"baseline", "again"})
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
 MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge looks further each time
@@ -34,27 +32,6 @@ WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
-
-
-@dataclass
-class Sample:
-    """One quad of one metric: every side's two blocks, nanoseconds a call, mirrored in time."""
-
-    metric: Metric
-    round: int
-    order: list[SideName]
-    redone: int
-    busy: bool
-    ns_per_call: dict[SideName, tuple[float, float]]
-
-    def log_ratio(self, over: SideName, under: SideName) -> float:
-        """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
-        a, b = self.ns_per_call[over], self.ns_per_call[under]
-        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
-
-    def mean_us(self, side: SideName) -> float:
-        first, second = self.ns_per_call[side]
-        return math.sqrt(first * second) / 1e3
 
 
 class SideFault(Exception):
@@ -71,7 +48,7 @@ class WrongOutput(Exception):
 
 @dataclass
 class RowTiming:
-    """The three sessions of one row in one round, and the blocks run on them."""
+    """The sessions of one row in one round, and the blocks run on them."""
 
     op: Op
     row: Workload
@@ -80,15 +57,19 @@ class RowTiming:
     chance: random.Random
     eager: EagerErrors
     tolerances: Tolerances
-    trusted: frozenset[SideName] = BASELINES
+    trusted: frozenset[SideName] = frozenset()
+    twins: Sequence[SideName] = ("again",)  # the first of them shows what a block takes beside its calls
     open_session: SessionOpener = Session
     shares_contents: bool = False
     stream_calls: Mapping[SideName, int] = field(default_factory=dict)  # most of a `stream` block; else all slots
     overhead: Overhead = field(default_factory=Overhead)
+    sides: list[SideName] = field(default_factory=list)  # that quads are of
 
-    def begin(self, metric: Metric) -> None:
-        """From here on quads are of this metric. First comes what a block takes beside its calls."""
-        for side, session in self.sessions.items():
+    def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
+        """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
+        self.sides = list(sides)
+        for side in self.sides:
+            session = self.sessions[side]
             session.begin(metric)
             if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
                 try:
@@ -97,34 +78,38 @@ class RowTiming:
                     raise SideFault(side, fault) from fault
         self._measure_overhead(metric)
 
+    @property
+    def _twin(self) -> SideName:
+        return next(side for side in self.twins if side in self.sides)
+
     def _measure_overhead(self, metric: Metric) -> None:
+        """One for all sides, whoever their baseline is: it is the protocol's own."""
         try:
-            self.overhead = Overhead.of(self.sessions["again"], metric, self._most_calls("again", metric))
+            self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
-            raise SideFault("again", fault) from fault
+            raise SideFault(self._twin, fault) from fault
 
-    def open_loops(self) -> str | None:
-        """Readies `device` on every side; the reason where one side cannot have it."""
-        for side, session in sorted(self.sessions.items(), key=lambda item: item[0] != "candidate"):
-            try:
-                if reason := session.open_loop():
-                    return f"{side}: {reason}"
-            except (WorkerFailed, WorkerCheated) as fault:
-                raise SideFault(side, fault) from fault
-        return None
+    def open_loop(self, side: SideName) -> str | None:
+        """Readies `device` on a side; the reason where it cannot have it."""
+        try:
+            return self.sessions[side].open_loop()
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault(side, fault) from fault
 
-    def quad(self, metric: Metric, round_number: int) -> Sample:
+    def quad(self, metric: Metric, round_number: int) -> Quad:
         """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
-        sides: list[SideName] = list(self.sessions)
+        sides = list(self.sides)
         self.chance.shuffle(sides)
-        if metric == "wall" and self.sessions["again"].protocol_drifts:
+        if metric == "wall" and self.sessions[self._twin].protocol_drifts:
             self._measure_overhead(metric)
-        first, redone_first, busy_first = self._quiet_half(metric, sides)
-        second, redone_second, busy_second = self._quiet_half(metric, sides[::-1])
+        first, redone_first, waited_first = self._quiet_half(metric, sides)
+        second, redone_second, waited_second = self._quiet_half(metric, sides[::-1])
         ns = {side: (first[side], second[side]) for side in sides}
-        return Sample(metric, round_number, sides, redone_first + redone_second, busy_first or busy_second, ns)
+        return Quad(metric, round_number, sides, redone_first + redone_second, waited_first | waited_second, ns)
 
-    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], int, bool]:
+    def _quiet_half(
+        self, metric: Metric, sides: list[SideName]
+    ) -> tuple[dict[SideName, float], int, frozenset[SideName]]:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
 
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
@@ -142,20 +127,25 @@ class RowTiming:
                     raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
                 self._measure_overhead(metric)  # there is more to read back now, for every side
 
-    def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], bool]:
-        """One block of every side. Where one could look at another's memory, the candidate's contents are its own."""
+    def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], frozenset[SideName]]:
+        """One block of every side. Where one could look at another's memory, a side that is not trusted has contents of
+        its own."""
         calls = self._calls(metric)
-        sharing = [side for side in sides if self.shares_contents or side != "candidate"]
-        shared = self.pool.contents(self.op, self.row, max(calls[side] for side in sharing), self.eager)
-        own = shared if self.shares_contents else self.pool.contents(self.op, self.row, calls["candidate"], self.eager)
+        sharing = [side for side in sides if self.shares_contents or side in self.trusted]
+        shared = self._draw(max(calls[side] for side in sharing))
+        own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
         times: dict[SideName, float] = {}
-        waited = False
+        waited: set[SideName] = set()
         for side in sides:
-            block = self._block(side, metric, calls[side], own if side == "candidate" else shared)
+            block = self._block(side, metric, calls[side], own.get(side, shared))
             exchanges = calls[side] if metric == "wall" else 1
-            waited |= block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS)
+            if block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS):
+                waited.add(side)
             times[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
-        return times, waited
+        return times, frozenset(waited)
+
+    def _draw(self, calls: int) -> Contents:
+        return self.pool.contents(self.op, self.row, calls, self.eager)
 
     def _most_calls(self, side: SideName, metric: Metric) -> int:
         session = self.sessions[side]
@@ -217,37 +207,37 @@ class RowTiming:
         if problem:
             raise WrongOutput(problem)
 
-    def audit(self, task: Task, metric: Metric) -> None:
-        """A block of the candidate that looks like a timed one and is none: inputs of every kind, the full contract.
+    def audit(self, task: Task, metric: Metric, side: SideName) -> None:
+        """A block of a contender that looks like a timed one and is none: inputs of every kind, the full contract.
 
         Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here.
         """
-        session = self.sessions["candidate"]
+        session = self.sessions[side]
         session.begin("stream")
-        order = self.chance.sample(range(session.slots), self._calls("stream")["candidate"])
+        order = self.chance.sample(range(session.slots), self._calls("stream")[side])
         kinds = {
             call: Case(self.row, self.chance.choice(distributions_of(self.op)))
             for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
         }
-        self._audit(task, session, order, kinds)
+        self._audit(task, side, session, order, kinds)
         session.begin(metric)
 
-    def audit_neighbour(self, task: Task, case: Case) -> None:
+    def audit_neighbour(self, task: Task, case: Case, side: SideName) -> None:
         """A run of calls at another size, on a worker that has seen all of the timed ones."""
         try:
-            session = self.open_session(self.sessions["candidate"].worker, self.op, case.row, "returns", 2)
+            session = self.open_session(self.sessions[side].worker, self.op, case.row, "returns", 2)
         except (WorkerFailed, WorkerCheated) as fault:
-            raise SideFault("candidate", fault) from fault
+            raise SideFault(side, fault) from fault
         try:
             session.begin("stream")
-            self._audit(task, session, [1, 0], {0: case, 1: case})
+            self._audit(task, side, session, [1, 0], {0: case, 1: case})
         finally:
             session.close()
 
-    def _audit(self, task: Task, session: Session, order: list[int], cases: dict[int, Case]) -> None:
+    def _audit(self, task: Task, side: SideName, session: Session, order: list[int], cases: dict[int, Case]) -> None:
         """The calls in `cases` get contents of that kind, all others what timed calls get, one of their own. By two
         slots that hold the same a side would know that it is audited."""
-        standard: Standard = "tolerance" if "candidate" in self.trusted else self.op.contract
+        standard: Standard = "tolerance" if side in self.trusted else self.op.contract
         others = [slot for call, slot in enumerate(order) if call not in cases]
         for _ in range(MOST_MOVES + 1):
             contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
@@ -273,8 +263,8 @@ class RowTiming:
             except OutputsMoved:
                 continue
             except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-                raise SideFault("candidate", fault) from fault
-        raise SideFault("candidate", WorkerFailed(WANDERING))
+                raise SideFault(side, fault) from fault
+        raise SideFault(side, WorkerFailed(WANDERING))
 
     def _prepare(self, side: SideName) -> None:
         try:

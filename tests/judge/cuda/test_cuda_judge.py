@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from kernwright.judge.request import JudgeRequest, judge
+from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.ledger_check import verify
+from kernwright.judge.request import JudgeRequest, judge, judge_together
+from kernwright.judge.verdict import MetricResult
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
@@ -52,3 +55,29 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
     if row.ran.backend == "cuda":
         assert all("kernwright" in kernel.name for kernel in row.kernels["candidate"])
         assert about["loaded"] and set(about["loaded"]) <= set(about["libraries"])
+
+
+def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    """Other quads, and so other figures; but the same verdicts, kernels and records, and ratios within a tenth."""
+    names = ["eager", "compile"]
+    requests = [
+        JudgeRequest(
+            task="norm_scale_shift", candidate=None, contender=name, rows=ROW, device="cuda", ledger=tmp_path,
+            wait_s=60.0,
+        )
+        for name in names
+    ]  # fmt: skip
+    together = judge_together(requests, quiet)
+    kinds = [[record.kind for record in Ledger(tmp_path).records(run)] for run in Ledger(tmp_path).runs()]
+    assert [own[:3] for own in kinds] == [["run", "correctness", "round"]] * 2
+    assert verify(tmp_path) == []
+    for request, verdict in zip(requests, together, strict=True):
+        assert verdict is not None and verdict.candidate == request.contender
+        alone = judge(request, quiet)
+        (row,), (own,) = verdict.rows, alone.rows
+        assert verdict.verdict == alone.verdict or "inconclusive" in (verdict.verdict, alone.verdict), row.reasons
+        for side in ("baseline", "candidate"):
+            assert [kernel.name for kernel in row.kernels[side]] == [kernel.name for kernel in own.kernels[side]]
+        one, other = row.metrics["device"], own.metrics["device"]
+        assert isinstance(one, MetricResult) and isinstance(other, MetricResult), (one, other)
+        assert one.ratio == pytest.approx(other.ratio, rel=0.1)

@@ -27,11 +27,13 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload
 
-# Three arenas, three regions, contents, oracle, picture and copies: each at most this part of the GPU.
-BUDGET_SHARE = 20
+# A side's arena and its region, which is twice as large; the judge's contents, oracles and copies: in arenas.
+SIDE_SHARE = 3
+JUDGE_SHARE = 11
+SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions together
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
-GPU_FACTOR = 30  # all that judging a row takes, likewise
+GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
 MOST_SLOTS = 1024
 MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
@@ -62,7 +64,7 @@ class CudaDevice:
         self._region_bytes = 0
         usable = sorted(os.sched_getaffinity(0))
         self._processor = usable[-1] if len(usable) > 1 else None
-        self.arena_bytes = min(MOST_BUDGET, self.free_bytes() // BUDGET_SHARE)
+        self.make_room_for(3)
 
     def _refuse_what_is_not_there(self) -> None:
         if not torch.cuda.is_available():
@@ -88,8 +90,16 @@ class CudaDevice:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.index)[0]
 
+    def make_room_for(self, sides: int) -> None:
+        self._sides = sides
+        self.arena_bytes = min(MOST_BUDGET, self.free_bytes() // self._shares)
+
+    @property
+    def _shares(self) -> int:
+        return SIDE_SHARE * self._sides + JUDGE_SHARE
+
     def bytes_to_judge(self, row: Workload) -> int:
-        return max(GPU_FACTOR * row.bytes_min, 10 * self.arena_bytes)
+        return int(max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares)
 
     def describe(self) -> dict[str, Any]:
         shown = torch.cuda.get_device_properties(self.index)
@@ -177,7 +187,10 @@ class CudaDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
         largest = max(row.bytes_min for row in rows)
         self._region_bytes = driver.rounded(
-            min(2 * self.arena_bytes + SCRATCH_FACTOR * largest + 2**28, self.free_bytes() // 5)
+            min(
+                2 * self.arena_bytes + SCRATCH_FACTOR * largest + 2**28,
+                int(SIDES_SHARE * self.free_bytes() / self._sides) - self.arena_bytes,
+            )
         )
         self._pool_library = build_pool(folder)
 

@@ -1,0 +1,54 @@
+"""Quad: every side of a row once, then every side again in mirrored order; and what it says of one pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernwright.judge.pair import Pair, Role, SideName
+from kernwright.tasks.policy import Metric
+
+
+@dataclass
+class Sample:
+    """One quad of one metric, of one pair: its sides' two blocks, nanoseconds a call, mirrored in time."""
+
+    metric: Metric
+    round: int
+    order: list[Role]
+    redone: int
+    busy: bool
+    ns_per_call: dict[Role, tuple[float, float]]
+
+    def log_ratio(self, over: Role, under: Role) -> float:
+        """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
+        a, b = self.ns_per_call[over], self.ns_per_call[under]
+        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
+
+    def mean_us(self, side: Role) -> float:
+        first, second = self.ns_per_call[side]
+        return math.sqrt(first * second) / 1e3
+
+
+@dataclass(frozen=True)
+class Quad:
+    """All sides' blocks. Whoever stands between a pair's two blocks of a half stands there mirrored in the other."""
+
+    metric: Metric
+    round: int
+    order: list[SideName]
+    redone: int
+    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
+    ns_per_call: dict[SideName, tuple[float, float]]
+
+    def of(self, pair: Pair) -> Sample:
+        """As if nobody else had been there."""
+        roles = pair.roles
+        return Sample(
+            self.metric,
+            self.round,
+            [roles[side] for side in self.order if side in roles],
+            self.redone,
+            not self.kept_waiting.isdisjoint(roles),
+            {roles[side]: ns for side, ns in self.ns_per_call.items() if side in roles},
+        )

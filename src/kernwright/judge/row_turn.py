@@ -1,0 +1,333 @@
+"""RowTurn: one row in one round, timed for every pair that is not decided there.
+
+A side that falls over ends the row for the pairs that need it; the others go on without it. What nobody can lay at one
+contender's door, where there are several, ends the turn: then each has the row to itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kernwright.errors import EnvironmentProblem
+from kernwright.judge.cases import cases_for
+from kernwright.judge.chance import Chance
+from kernwright.judge.contents import Pool
+from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.correctness import expected_outputs
+from kernwright.judge.device import Device, DeviceFull
+from kernwright.judge.interrupt import Interrupt
+from kernwright.judge.pair import SideName, sides_of
+from kernwright.judge.pair_state import PairState
+from kernwright.judge.party import Party
+from kernwright.judge.row_state import RowState
+from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
+from kernwright.judge.sides import Crew
+from kernwright.judge.sizing import BlockSizes, block_sizes, first_call
+from kernwright.judge.timing import RowTiming, SideFault, warm_up
+from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+HOARD_BYTES = 2**30
+MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
+Found = TypeVar("Found")
+
+
+class Unattributed(EnvironmentProblem):
+    """One of several contenders did it, and nobody can tell which."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all rows of a judgement have in common."""
+
+    task: Task
+    parties: Mapping[SideName, Party]
+    device: Device
+    policy: TimingPolicy
+    chance: Chance
+    interrupt: Interrupt
+
+    @property
+    def trusted(self) -> frozenset[SideName]:
+        return frozenset(side for side, party in self.parties.items() if party.trusted)
+
+    @property
+    def published(self) -> frozenset[SideName]:
+        return frozenset(side for side, party in self.parties.items() if party.published is not None)
+
+    def checked(self, contender: SideName) -> Task:
+        """The task at the sizes that it asks a contender for."""
+        return self.task.at_frozen_sizes() if self.parties[contender].at_frozen_sizes else self.task
+
+    def pool(self, row: Workload) -> Pool:
+        """Contents for one row in one round, from a seed of their own."""
+        return self.device.pool(row, self.chance.content_seed())
+
+
+def respawn(crew: Crew, sides: Iterable[SideName]) -> None:
+    try:
+        for side in sides:
+            crew.respawn(side)
+    except (WorkerFailed, WorkerCheated) as failed:
+        raise EnvironmentProblem(f"a worker cannot start: {failed}", "see that this Python can import torch") from None
+
+
+@dataclass
+class RowTurn:
+    """Some pairs on one row, with one crew."""
+
+    setting: Setting
+    crew: Crew
+    row: Workload
+    pairs: Sequence[PairState]
+    number: int  # of the round
+    sessions: dict[SideName, Session] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.op = self.setting.task.op_of(self.row)
+        self.pool = self.setting.pool(self.row)
+
+    @property
+    def _left(self) -> list[PairState]:
+        """Who still waits for this row."""
+        return [pair for pair in self.pairs if pair.waits_for(self.row)]
+
+    @property
+    def _states(self) -> list[RowState]:
+        return [pair.on(self.row) for pair in self._left]
+
+    @property
+    def _contenders(self) -> list[SideName]:
+        return list(dict.fromkeys(pair.pair.candidate for pair in self._left))
+
+    def run(self) -> None:
+        """All that this round is to find out about the row. Raises `Unattributed` where it must be found out for each
+        contender by itself."""
+        try:
+            self._time()
+        except StrayProcess as stray:
+            respawn(self.crew, self._contenders)
+            self._blame(stray)
+        except DeviceFull as full:
+            before = self.setting.device.free_bytes()
+            respawn(self.crew, self._contenders)
+            if self.setting.device.free_bytes() < before + HOARD_BYTES:
+                raise
+            self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
+        except DeviceBusy as busy:
+            respawn(self.crew, self._contenders)
+            if self.setting.device.is_busy():
+                raise EnvironmentProblem(
+                    f"{self.setting.device.name} is in use by others: {busy}", "wait for them"
+                ) from None
+            self._blame(WorkerCheated("kept the device busy while it stood still, in other sides' time"))
+        finally:
+            for session in self.sessions.values():
+                session.close()
+
+    def _blame(self, cause: WorkerFailed | WorkerCheated, seen: Exception | None = None) -> None:
+        """For what only a contender can have done. Each has a new worker by now."""
+        if len(self._contenders) > 1:
+            for state in self._states:  # what was measured meanwhile shows nothing
+                state.samples = [sample for sample in state.samples if sample.round != self.number]
+            raise Unattributed(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
+        for state in self._states:
+            state.condemn(cause)
+
+    def _without_fallen(self, work: Callable[[], Found]) -> Found | None:
+        """Once more for those who are left, as often as a side falls."""
+        while self._left:
+            try:
+                return work()
+            except SideFault as fault:
+                self._drop(fault)
+        return None
+
+    def _drop(self, fault: SideFault) -> None:
+        """A side fell over or broke a rule: the pairs that need it are done with this row."""
+        if isinstance(fault.cause, StrayProcess):  # whoever's turn it was: it may be another side's
+            raise fault.cause
+        concerned = [pair for pair in self._left if fault.side in pair.pair.roles]
+        if fault.side in self._contenders:
+            for pair in concerned:
+                pair.on(self.row).condemn(fault.cause)
+            respawn(self.crew, [fault.side])
+        else:
+            self._drop_baseline(concerned, fault)
+        for side in self.sessions.keys() - set(sides_of(pair.pair for pair in self._left)):
+            self.sessions.pop(side).close()
+
+    def _drop_baseline(self, concerned: Sequence[PairState], fault: SideFault) -> None:
+        self.crew.discard_compiled(concerned[0].pair)
+        party = concerned[0].baseline
+        if party.published is not None:  # others' code, which may fail on one row and run on the next
+            for pair in concerned:
+                pair.on(self.row).fail(f"the baseline fell over: {fault.cause}")
+            respawn(self.crew, concerned[0].pair.baselines)
+            return
+        for pair in concerned:
+            pair.abandon(
+                EnvironmentProblem(
+                    f"baseline {party.name} fell over on row {self.row.id}: {fault.cause}",
+                    "judge against another baseline, or mend this one",
+                )
+            )
+
+    # What comes before the first quad
+
+    def _time(self) -> None:
+        self._without_fallen(self._rehearse)
+        self._without_fallen(self._settle_sizes)
+        self._without_fallen(self._open)
+        if not self._left:
+            return
+        timing = self._timing()
+        for metric in METRICS:
+            started = time.monotonic()  # builds and compilations are behind us
+            asking = [pair for pair in self._left if self._asks_for(metric, pair.on(self.row))]
+            if metric == "device":
+                asking = self._with_loops(timing, asking)
+            if not asking:
+                continue
+            sides = sides_of(pair.pair for pair in asking)
+            self._measure(timing, metric, asking)
+            for pair in asking:  # its own share of the time
+                pair.on(self.row).spent_s += (time.monotonic() - started) * len(pair.pair.roles) / len(sides)
+        for contender in self._contenders:
+            self._audit_neighbour(timing, contender)
+
+    @property
+    def _is_settled(self) -> bool:
+        return all(state.sizes for state in self._states)
+
+    def _rehearse(self) -> None:
+        sides = sides_of(pair.pair for pair in self._left)
+        self.crew.rehearse(self.op, self.row, self.pool, self._is_settled, sides)
+
+    def _settle_sizes(self) -> None:
+        if self._is_settled:
+            return
+        pairs = [pair.pair for pair in self._left]
+        setting = self.setting
+        sizes = block_sizes(self.crew, self.op, self.row, self.pool, setting.policy, pairs, setting.published)
+        for pair in {pair.baseline: pair for pair in pairs}.values():
+            self.crew.hand_on_compiled(pair)
+        copy_s = setting.device.copy_seconds(self.row.bytes_min, setting.policy.threads)
+        for own, state in zip(pairs, self._states, strict=True):
+            state.sizes = {role: sizes[side] for side, role in own.roles.items()}
+            state.copy_s = copy_s
+
+    @property
+    def _sizes(self) -> dict[SideName, BlockSizes]:
+        """By side. Pairs that had to be sized one by one meet on the largest size of a side that they share."""
+        sizes: dict[SideName, BlockSizes] = {}
+        for pair, state in zip(self._left, self._states, strict=True):
+            for side, role in pair.pair.roles.items():
+                sizes[side] = state.sizes[role].at_least(sizes.get(side))
+        return sizes
+
+    def _open(self) -> None:
+        """Sessions of all sides, warmed up."""
+        for side, size in self._sizes.items():
+            if side not in self.sessions:
+                self.sessions[side] = self.crew.open(side, self.op, self.row, size.slots)
+                self._warm(side, size.stream_calls)
+
+    def _warm(self, side: SideName, calls: int) -> None:
+        session = self.sessions[side]
+        try:
+            if side in self.setting.published:
+                first_call(session, self.pool)
+            session.begin("stream")
+            warm_up(session, self.pool, "stream", calls)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            raise SideFault(side, cause) from cause
+
+    def _timing(self) -> RowTiming:
+        task, device = self.setting.task, self.setting.device
+        return RowTiming(
+            self.op,
+            self.row,
+            self.sessions,
+            self.pool,
+            self.setting.chance,
+            next((state.report.errors for state in self._states if state.report.errors), {}) or self._eager_errors(),
+            {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
+            self.setting.trusted,
+            [pair.pair.again for pair in self._left],
+            device.open_session,
+            device.shares_contents,
+            {side: size.stream_calls for side, size in self._sizes.items()},
+        )
+
+    def _eager_errors(self) -> dict[str, ErrorFigures]:
+        expected = expected_outputs(self.op, self.row, self.pool.draw(self.op, self.row))
+        return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
+
+    # Quads
+
+    def _asks_for(self, metric: Metric, state: RowState) -> bool:
+        """The rounds after the first look are there to decide, or to hear what `wall` has to say of it."""
+        if metric in state.unavailable:
+            return False
+        if self.number < self.setting.policy.first_look:
+            return True
+        return metric == ("wall" if state.awaits_wall else self.setting.policy.decides)
+
+    def _with_loops(self, timing: RowTiming, asking: Sequence[PairState]) -> list[PairState]:
+        """Those of which every side can have `device`. Contenders first: where one cannot, its baseline need not."""
+        able = list(asking)
+        for side in reversed(sides_of(pair.pair for pair in asking)):
+            concerned = [pair for pair in able if side in pair.pair.roles]
+            try:
+                reason = timing.open_loop(side) if concerned else None
+            except SideFault as fault:
+                self._drop(fault)
+                reason = None
+            for pair in concerned if reason else ():
+                pair.on(self.row).unavailable["device"] = f"{pair.pair.roles[side]}: {reason}"
+            able = [pair for pair in able if pair in self._left and "device" not in pair.on(self.row).unavailable]
+        return able
+
+    def _measure(self, timing: RowTiming, metric: Metric, asking: Collection[PairState]) -> None:
+        """Quads of one metric, until each pair that asks for it has as many as a round gives."""
+        policy, chance = self.setting.policy, self.setting.chance
+        waits = any(pair.on(self.row).awaits_wall for pair in asking)
+        quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
+        contenders = dict.fromkeys(pair.pair.candidate for pair in asking)
+        audits = {side: chance.randrange(quads) for side in contenders} if metric == policy.decides else {}
+        taken = 0
+
+        def measure() -> None:
+            nonlocal taken
+            present = [pair for pair in self._left if pair in asking]
+            if not present:
+                return
+            timing.begin(metric, sides_of(pair.pair for pair in present))
+            while taken < quads:
+                for side in [side for side, place in audits.items() if place == taken]:
+                    del audits[side]
+                    if side in timing.sides:
+                        timing.audit(self.setting.task, metric, side)
+                self.setting.interrupt.heed()
+                quad = timing.quad(metric, self.number)
+                for pair in present:
+                    pair.on(self.row).samples.append(quad.of(pair.pair))
+                taken += 1
+
+        self._without_fallen(measure)
+
+    def _audit_neighbour(self, timing: RowTiming, contender: SideName) -> None:
+        neighbours = self.setting.checked(contender).file.neighbours
+        cases = [case for case in cases_for(self.op, self.row, neighbours) if case.row is not self.row]
+        if not cases:
+            return
+        try:
+            timing.audit_neighbour(self.setting.task, self.setting.chance.choice(cases), contender)
+        except SideFault as fault:
+            self._drop(fault)

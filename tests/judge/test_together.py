@@ -1,0 +1,162 @@
+"""Several pairs in one judgement: each ends with the record that it would have by itself, and none pays for another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernwright.campaign.ledger import Ledger, Record
+from kernwright.campaign.ledger_check import verify
+from kernwright.errors import KernwrightError
+from kernwright.judge.request import JudgeRequest, judge_together
+from kernwright.judge.session import DeviceBusy, Session
+from kernwright.judge.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+CONTENDERS = """
+def copied(op):
+    return lambda x, w, *, alpha=2.0: alpha * x + w
+
+def slow(op):
+    def run(x, w, *, alpha=2.0):
+        for _ in range(20):
+            y = alpha * x + w
+        return y
+    return run
+
+def wrong(op):
+    return lambda x, w, *, alpha=2.0: alpha * x + w * 1.01
+
+def tired(op):
+    calls = 0
+    def run(x, w, *, alpha=2.0):
+        nonlocal calls
+        calls += 1
+        if calls > 200:
+            raise RuntimeError("too many calls for me")
+        return alpha * x + w
+    return run
+
+def picky(op):
+    def run(x, w, *, alpha=2.0):
+        if alpha == 3.0:
+            raise RuntimeError("not this one")
+        return alpha * x + w
+    return run
+"""
+BAD = {"incorrect", "failed", "tampered"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], task_texts: Any) -> Path:
+    two_rounds = task_texts["toml"].replace("max_rounds = 1", "max_rounds = 2")
+    folder = write_task(tmp_path_factory.mktemp("tasks") / "tiny", toml=two_rounds)
+    (folder / "baselines.py").write_text(CONTENDERS)
+    return folder
+
+
+Matches = list[tuple[str, str]]
+
+
+@pytest.fixture
+def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+
+    def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
+        requests = [
+            JudgeRequest(
+                str(folder), None, baseline=baseline, contender=None if contender == baseline else contender,
+                against_itself=contender == baseline, rows=rows, ledger=tmp_path, **more,
+            )
+            for baseline, contender in matches
+        ]  # fmt: skip
+        return judge_together(requests, quiet)
+
+    return judge
+
+
+def runs(ledger: Path) -> list[list[Record]]:
+    assert verify(ledger) == []
+    return [Ledger(ledger).records(run) for run in Ledger(ledger).runs()]
+
+
+def samples(ledger: Path, record: Record) -> list[dict[str, Any]]:
+    data = Ledger(ledger).blobs.read(record.body["samples"].removeprefix("blob:"))
+    return [sample for sample in json.loads(data)["axpy_small"] if sample["metric"] == "stream"]
+
+
+def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(together: Any, tmp_path: Path) -> None:
+    names = ["eager", "slow", "wrong", "tired"]
+    verdicts = together([("eager", name) for name in names])
+    assert [verdict.candidate for verdict in verdicts] == names
+    by_name = {verdict.candidate: verdict for verdict in verdicts}
+    assert by_name["eager"].verdict not in BAD and by_name["slow"].verdict == "slower"
+    assert by_name["wrong"].verdict == "incorrect" and by_name["wrong"].rows[0].metrics == {}
+    assert by_name["tired"].verdict == "failed" and "too many calls" in by_name["tired"].rows[0].reasons[0]
+    assert all(verdict.evidence for verdict in verdicts)
+    assert by_name["slow"].provenance["together"] == [
+        {"baseline": "eager", "candidate": name} for name in names if name != "slow"
+    ]
+    own = dict(zip(names, runs(tmp_path), strict=True))
+    for name, records in own.items():
+        assert records[-1].body == by_name[name].model_dump(mode="json")
+        kinds = [record.kind for record in records]
+        rounds = kinds.count("round")
+        assert kinds == ["run", "correctness", *["round"] * rounds, "verdict"]
+        assert name == "eager" or rounds == 1, "what is decided has no part in later rounds"
+    shared = [samples(tmp_path, own[name][2]) for name in ("eager", "slow")]
+    assert [len(quads) for quads in shared] == [7, 7]
+    for one, other in zip(*shared, strict=True):
+        assert set(one["order"]) == set(one["ns_per_call"]) == {"baseline", "again", "candidate"}
+        for side in ("baseline", "again"):
+            assert one["ns_per_call"][side] == other["ns_per_call"][side], "a quad holds every side once"
+        assert one["ns_per_call"]["candidate"] != other["ns_per_call"]["candidate"]
+
+
+def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(together: Any, tmp_path: Path) -> None:
+    fine, fallen = together([("eager", "copied"), ("picky", "copied")], rows="axpy_*")
+    assert fallen is None and fine.verdict not in BAD
+    assert [row.metrics["stream"].quads % 7 for row in fine.rows] == [0, 0], "each round whole"
+    first, second = runs(tmp_path)
+    assert first[-1].kind == "verdict"
+    assert second[-1].kind == "abandoned" and "not this one" in second[-1].body["cause"]
+    with pytest.raises(KernwrightError, match="not this one"):
+        together([("picky", "copied")], rows="axpy_wide")
+
+
+def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
+    together: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is busy whenever the second contender is about to run; each time somebody must find out who did it."""
+    seen: list[str] = []
+
+    def ready(self: Session) -> None:
+        seen.append(self.worker.label)
+        if self.worker.label == "candidate-2":
+            raise DeviceBusy("it answers late")
+
+    monkeypatch.setattr(Session, "ready", ready)
+    honest, busy = together([("eager", "copied"), ("eager", "slow")])
+    assert honest.verdict not in BAD
+    assert busy.verdict == "tampered" and "kept the device busy" in busy.rows[0].reasons[0]
+    alone = seen[seen.index("candidate-2") + 1 :]
+    assert set(alone[: alone.index("candidate-2")]) == {"baseline", "again", "candidate"}
+
+
+def test_strangers_are_no_company(
+    together: Any, folder: Path, write_candidate: Any, tmp_path: Path, quiet: Any
+) -> None:
+    with pytest.raises(KernwrightError, match="kernwright is not judged beside other contenders"):
+        together([("eager", "kernwright"), ("eager", "copied")])
+    with pytest.raises(KernwrightError, match="stands twice"):
+        together([("eager", "copied"), ("eager", "copied")])
+    one, other = (
+        JudgeRequest(str(folder), None, contender="copied", rows=rows) for rows in ("axpy_small", "axpy_wide")
+    )
+    with pytest.raises(KernwrightError, match="no requests for one judgement"):
+        judge_together([one, other], quiet)
