@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,12 +27,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
 from figures import note, page
-from naps import AFTER_NAP_NS, FAULTS, TWENTY_US, napping, naps_between, write_candidate, write_task
+from naps import AFTER_NAP_NS, ALIKE, FAULTS, TWENTY_US, napping, naps_between, write_candidate, write_task
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import Device, find_device
-from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
 from kernwright.ops.definition import Op
@@ -76,7 +77,7 @@ def _share(rows: list[dict[str, Any]], *outcomes: str) -> float:
 
 @app.command()
 def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, folder: Out = DEFAULT_OUT) -> None:
-    """Both sides the same: how many rows are called faster or slower?"""
+    """Both sides the same: how many rows are called faster or slower? Four contenders at once, against one baseline."""
     task = write_task(folder, "stream")
     ledger = folder / "aa"
     end = time.monotonic() + (60 * minutes or float("inf"))
@@ -84,8 +85,15 @@ def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, fold
     before = len(_rows(ledger, task))
     while (done := len(_rows(ledger, task))) < verdicts and time.monotonic() < end:
         err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
-        _judge(task=str(task), candidate=None, baseline="steady", against_itself=True, rows=rows, ledger=ledger,
-               census=False)  # fmt: skip
+        asked = JudgeRequest(
+            task=str(task), candidate=None, baseline="steady", against_itself=True, rows=rows, ledger=ledger,
+            census=False, device="cuda", wait_s=600.0,
+        )  # fmt: skip
+        alike = [replace(asked, against_itself=False, contender=name) for name in ALIKE]
+        with Bar() as bar:
+            judged = judge_together([asked, *alike], bar)
+        if any(verdict is None or verdict.interrupted for verdict in judged):
+            raise typer.Exit(2)
     found = _rows(ledger, task)
     wrong = [row for row in found if row["verdict"] in ("faster", "slower")]
     figures = {

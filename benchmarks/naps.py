@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
+ALIKE = ("steady_2", "steady_3", "steady_4")  # sides that do what `steady` does
 AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
 TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
 
@@ -43,6 +44,7 @@ def steady(op):
 def half_again(op):
     return _napping(1.5)
 '''
+BASELINES += "".join(f"\n\ndef {name}(op):\n    return steady(op)\n" for name in ALIKE)
 TASK = """
 name = "naps"
 title = "Kernels of known duration"
