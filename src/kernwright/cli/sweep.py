@@ -1,4 +1,4 @@
-"""kernwright sweep: all rows of all tasks, each contender against a baseline, as far as the time goes."""
+"""kernwright sweep: all rows of all tasks, contenders against baselines, as far as the time goes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import typer
 
 def sweep(
     tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
-    baseline: Annotated[str, typer.Option(help="what all are compared with")] = "eager",
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="what all are compared with; may be given several times; eager by default"),
+    ] = None,
     contender: Annotated[
         list[str] | None,
         typer.Option(
             help="a baseline to judge, or kernwright: the ops that ship; may be given several times; compile by default"
         ),
     ] = None,
-    aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself, too")] = False,
+    aa: Annotated[bool, typer.Option("--aa", help="judge each baseline against itself, too")] = False,
     rows: Annotated[
         str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
     ] = None,
@@ -40,9 +43,14 @@ def sweep(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found_device = find_device(device)
     loaded = [find_task(name) for name in tasks or list_tasks()]
-    contenders = [*([baseline] if aa else []), *(contender or ["compile"])]
+    target = target_of(found_device.name, found_device.capability)
+    contenders = contender or ["compile"]
     work = Sweep(
-        legs=list(legs_of(loaded, baseline, contenders, target_of(found_device.name, found_device.capability))),
+        legs=[
+            leg
+            for name in baseline or ["eager"]
+            for leg in legs_of(loaded, name, [*([name] if aa else []), *contenders], target)
+        ],
         rows=rows or ("smoke" if device == "cpu" else "production"),
         device=device,
         ledger=ledger or default_ledger_root(),

@@ -17,9 +17,10 @@ from kernwright.judge.interrupt import Interrupt
 from kernwright.judge.pair import SideName, sides_of
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.party import Party
-from kernwright.judge.row_turn import RowTurn, Setting, Unattributed, respawn
+from kernwright.judge.row_turn import RowTurn, Unattributed
 from kernwright.judge.seal import PACKAGE, Seal
 from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.setting import Setting
 from kernwright.judge.sides import Crew, NotLoaded, Side
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -133,12 +134,7 @@ class Judgement:
 
     def _assemble(self, pairs: Sequence[PairState]) -> Crew:
         """Sides that nobody waits for any more have no worker."""
-        try:
-            crew = Crew(self.sides, self.policy.threads, self.device, sides_of(pair.pair for pair in pairs))
-        except (WorkerFailed, WorkerCheated) as failed:
-            raise EnvironmentProblem(
-                f"a worker cannot start: {failed}", "see that this Python can import torch"
-            ) from None
+        crew = Crew(self.sides, self.policy.threads, self.device, sides_of(pair.pair for pair in pairs))
         for pair in pairs:
             pair.note_crew(crew)
         return crew
@@ -188,7 +184,7 @@ class Judgement:
                     for state in (state for pair in pairs for state in pair.states if state.pending):
                         state.condemn(cause)
                     break
-                respawn(crew, [contender])
+                crew.respawn(contender)
             self.progress.step(row.id)
         for pair in pairs[1:]:
             pair.provenance.contender = pairs[0].provenance.contender
@@ -212,7 +208,7 @@ class Judgement:
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
                     RowTurn(self.setting, crew, row, own, number).run()
-                    respawn(crew, [contender])  # nothing of it is there when the next one has its turn
+                    crew.respawn(contender)  # nothing of it is there when the next one has its turn
 
     def _take_census(self, crew: Crew, pairs: Sequence[PairState]) -> None:
         take_census(crew, self.task, self.rows, pairs, self.setting.pool)

@@ -7,29 +7,25 @@ contender's door, where there are several, ends the turn: then each has the row 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cases import cases_for
-from kernwright.judge.chance import Chance
-from kernwright.judge.contents import Pool
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import expected_outputs
-from kernwright.judge.device import Device, DeviceFull
-from kernwright.judge.interrupt import Interrupt
+from kernwright.judge.device import DeviceFull
 from kernwright.judge.pair import SideName, sides_of
 from kernwright.judge.pair_state import PairState
-from kernwright.judge.party import Party
 from kernwright.judge.row_state import RowState
 from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
+from kernwright.judge.setting import Setting
 from kernwright.judge.sides import Crew
 from kernwright.judge.sizing import BlockSizes, block_sizes, first_call
 from kernwright.judge.timing import RowTiming, SideFault, warm_up
 from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
-from kernwright.tasks.task import Task
+from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
 HOARD_BYTES = 2**30
@@ -39,42 +35,6 @@ Found = TypeVar("Found")
 
 class Unattributed(EnvironmentProblem):
     """One of several contenders did it, and nobody can tell which."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all rows of a judgement have in common."""
-
-    task: Task
-    parties: Mapping[SideName, Party]
-    device: Device
-    policy: TimingPolicy
-    chance: Chance
-    interrupt: Interrupt
-
-    @property
-    def trusted(self) -> frozenset[SideName]:
-        return frozenset(side for side, party in self.parties.items() if party.trusted)
-
-    @property
-    def published(self) -> frozenset[SideName]:
-        return frozenset(side for side, party in self.parties.items() if party.published is not None)
-
-    def checked(self, contender: SideName) -> Task:
-        """The task at the sizes that it asks a contender for."""
-        return self.task.at_frozen_sizes() if self.parties[contender].at_frozen_sizes else self.task
-
-    def pool(self, row: Workload) -> Pool:
-        """Contents for one row in one round, from a seed of their own."""
-        return self.device.pool(row, self.chance.content_seed())
-
-
-def respawn(crew: Crew, sides: Iterable[SideName]) -> None:
-    try:
-        for side in sides:
-            crew.respawn(side)
-    except (WorkerFailed, WorkerCheated) as failed:
-        raise EnvironmentProblem(f"a worker cannot start: {failed}", "see that this Python can import torch") from None
 
 
 @dataclass
@@ -111,16 +71,16 @@ class RowTurn:
         try:
             self._time()
         except StrayProcess as stray:
-            respawn(self.crew, self._contenders)
+            self.crew.respawn(*self._contenders)
             self._blame(stray)
         except DeviceFull as full:
             before = self.setting.device.free_bytes()
-            respawn(self.crew, self._contenders)
+            self.crew.respawn(*self._contenders)
             if self.setting.device.free_bytes() < before + HOARD_BYTES:
                 raise
             self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
         except DeviceBusy as busy:
-            respawn(self.crew, self._contenders)
+            self.crew.respawn(*self._contenders)
             if self.setting.device.is_busy():
                 raise EnvironmentProblem(
                     f"{self.setting.device.name} is in use by others: {busy}", "wait for them"
@@ -156,7 +116,7 @@ class RowTurn:
         if fault.side in self._contenders:
             for pair in concerned:
                 pair.on(self.row).condemn(fault.cause)
-            respawn(self.crew, [fault.side])
+            self.crew.respawn(fault.side)
         else:
             self._drop_baseline(concerned, fault)
         for side in self.sessions.keys() - set(sides_of(pair.pair for pair in self._left)):
@@ -168,7 +128,7 @@ class RowTurn:
         if party.published is not None:  # others' code, which may fail on one row and run on the next
             for pair in concerned:
                 pair.on(self.row).fail(f"the baseline fell over: {fault.cause}")
-            respawn(self.crew, concerned[0].pair.baselines)
+            self.crew.respawn(*concerned[0].pair.baselines)
             return
         for pair in concerned:
             pair.abandon(

@@ -180,6 +180,17 @@ class Crew:
         self.spawn(*(sides if needed is None else needed))
 
     def spawn(self, *names: SideName) -> None:
+        try:
+            self._spawn(names)
+        except BaseException as failed:
+            self.dismiss()
+            if isinstance(failed, (WorkerFailed, WorkerCheated)):  # before any code of a side's ran in it
+                raise EnvironmentProblem(
+                    f"a worker cannot start: {failed}", "see that this Python can import torch"
+                ) from None
+            raise
+
+    def _spawn(self, names: Sequence[SideName]) -> None:
         """Starts workers side by side: most of a start is importing torch."""
         for name in names:
             self._loaded.pop(name, None)
@@ -197,16 +208,12 @@ class Crew:
                 preloads=self._preloads,
                 roams=side.is_baseline,
             )
-        try:
-            for name in names:
-                self.workers[name].wait_ready()
-                self.device.furnish(self.workers[name])
-            for name in names:
-                if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
-                    compiled.lay_out()
-        except BaseException:
-            self.dismiss()
-            raise
+        for name in names:
+            self.workers[name].wait_ready()
+            self.device.furnish(self.workers[name])
+        for name in names:
+            if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+                compiled.lay_out()
 
     @property
     def keeps_files_apart(self) -> bool:
@@ -301,9 +308,10 @@ class Crew:
                 faults[name] = cause
         return faults
 
-    def respawn(self, name: SideName) -> None:
-        self._end(name)
-        self.spawn(name)
+    def respawn(self, *names: SideName) -> None:
+        for name in names:
+            self._end(name)
+        self.spawn(*names)
 
     def _end(self, name: SideName) -> None:
         self.workers[name].kill()
