@@ -291,6 +291,7 @@ class Judgement:
                     timing.audit(self.task, metric)
                 self.interrupt.heed()
                 state.samples.append(timing.quad(metric, number))
+        timing.finish()
         state.spent_s += time.monotonic() - started
         self._audit_neighbour(timing, state.row)
 

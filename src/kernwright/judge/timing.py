@@ -109,7 +109,7 @@ class RowTiming:
             try:
                 if reason := session.open_loop():
                     return f"{side}: {reason}"
-            except (WorkerFailed, WorkerCheated) as fault:
+            except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                 raise SideFault(side, fault) from fault
         return None
 
@@ -212,6 +212,14 @@ class RowTiming:
         if problem:
             raise WrongOutput(problem)
 
+    def finish(self) -> None:
+        """After the last quad: what a worker has held since some block must be what it was."""
+        for side, session in self.sessions.items():
+            try:
+                session.let_go()
+            except (WorkerFailed, WrongBehaviour) as fault:
+                raise SideFault(side, fault) from fault
+
     def audit(self, task: Task, metric: Metric) -> None:
         """A block of the candidate that looks like a timed one and is none: inputs of every kind, the full contract.
 
@@ -275,7 +283,7 @@ class RowTiming:
         try:
             self.sessions[side].prepare()
             self.sessions[side].worker.refuse_company()
-        except (WorkerFailed, WorkerCheated) as fault:
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault(side, fault) from fault
 
 
