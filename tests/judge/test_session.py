@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.judge.keepsakes import Keepsakes
 from kernwright.judge.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
@@ -44,6 +45,26 @@ def same_twice(x, w, *, alpha=2.0):
     kept.append(right(x, w, alpha=alpha))
     kept[0].copy_(kept[-1])
     return kept[0]
+
+
+def ring(x, w, *, alpha=2.0):
+    kept.append(kept[-5] if len(kept) >= 5 else torch.empty_like(x))
+    return torch.add(w, x, alpha=alpha, out=kept[-1])
+
+
+def scribbles(x, w, *, alpha=2.0):
+    kept.append(right(x, w, alpha=alpha))
+    if len(kept) > 5:
+        kept[-6].zero_()
+    return kept[-1]
+
+
+def unheld(x, w, *, alpha=2.0):
+    import sys
+    free = [number for number in range(len(kept)) if sys.getrefcount(kept[number]) == 2]
+    if not free:
+        kept.append(torch.empty_like(x))
+    return torch.add(w, x, alpha=alpha, out=kept[free[0] if free else -1])
 
 
 def overlapping(x, w, *, alpha=2.0):
@@ -257,6 +278,27 @@ def test_two_calls_have_two_outputs(bench: Bench, function: str) -> None:
         session.snapshot([0, 1], block.pointers)
 
 
+def run_blocks(session: Session) -> None:
+    for _ in range(8):
+        session.prepare()
+        for slot in range(session.slots):
+            session.fill(slot, Bench.content("axpy", slot))
+        _, left = session.run([1, 0])
+        assert torch.allclose(left[1]["y"], right(0)), "right as long as a block lasts"
+    session.let_go()
+
+
+@pytest.mark.parametrize(("function", "said"), [("ring", "handed out again"), ("scribbles", "overwritten")])
+def test_an_output_stays_as_long_as_its_caller_holds_it(bench: Bench, function: str, said: str) -> None:
+    with pytest.raises(WrongBehaviour, match=f"an output that its caller still holds was {said}"):
+        run_blocks(bench.open(function))
+
+
+@pytest.mark.parametrize("function", ["right", "unheld"])
+def test_memory_that_nobody_holds_may_be_handed_out_again(bench: Bench, function: str) -> None:
+    run_blocks(bench.open(function))
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -369,6 +411,7 @@ class Talker:
 
 def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:
     session = Session.__new__(Session)
+    session._keepsakes = Keepsakes(0, ())
     foul = "\ud800\x1b[2Jfaster"
     session.worker = Talker(unavailable=foul)  # type: ignore[assignment]
     assert session.open_loop() == "??[2Jfaster"

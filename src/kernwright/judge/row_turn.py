@@ -158,6 +158,7 @@ class RowTurn:
             self._measure(timing, metric, asking)
             for pair in asking:  # its own share of the time
                 pair.on(self.row).spent_s += (time.monotonic() - started) * len(pair.pair.roles) / len(sides)
+        self._without_fallen(timing.finish)
         for contender in self._contenders:
             self._audit_neighbour(timing, contender)
 

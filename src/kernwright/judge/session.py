@@ -16,6 +16,7 @@ from kernwright.judge.arena import Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.inputs import Inputs
+from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout, lay_out, slot_bytes
 from kernwright.judge.verdict import Kernel, Ran
 from kernwright.judge.worker_faults import WorkerCheated, printable
@@ -72,6 +73,9 @@ class Session:
         self.arena = self._make_arena(lay_out(tensors, slots))
         self._contents: dict[int, Inputs] = {}
         self._image: Tensor | None = None
+        self._metric: Metric | None = None
+        returned = [spec.span_bytes for spec in self.output_specs.values()] if style == "returns" else []
+        self._keepsakes = Keepsakes(slots, returned)
         try:
             self._open()
         except BaseException:
@@ -124,18 +128,31 @@ class Session:
             self.fill(slot, contents)
 
     def open_loop(self) -> str | None:
-        """Asks for the loop without Python that `device` is measured with; the reason where there is none."""
+        """Asks for the loop without Python that `device` is measured with; the reason where there is none.
+
+        It hands out the same outputs every time, by design, and what a graph uses in between is any call's memory:
+        from here on nothing is held.
+        """
+        self.let_go()
         answer = self.worker.request({"do": "open_loop"}, BUILD_DEADLINE_S)
         return printable(answer["unavailable"])[:300] if "unavailable" in answer else None
 
     def prepare(self) -> None:
-        """Before a slot is filled: the worker lets go of old outputs; what slots still hold counts for nothing."""
-        self.worker.request({"do": "prepare"}, 60.0)
+        """Before a slot is filled: the worker lets go of old outputs, all but a few; what slots still hold counts for
+        nothing."""
+        hold = self._keepsakes.choose(self._outputs_at)
+        self._refuse_overwritten()
+        self.worker.request({"do": "prepare", "hold": hold}, 60.0)
         if self.style == "writes":
             for slot in self._contents:
                 for name in self.output_specs:
                     self.arena.poison(slot, name)
         self._contents.clear()
+
+    def let_go(self) -> None:
+        """After the last block whose outputs are held: they must still be what they were."""
+        self._keepsakes.end()
+        self._refuse_overwritten()
 
     def arm(self) -> None:
         """Keeps a picture of the whole arena as it is before a block, where nothing in it may change."""
@@ -143,7 +160,11 @@ class Session:
             self._image = self.arena.bytes.clone()
 
     def begin(self, metric: Metric) -> None:
-        """From here on blocks are of this metric."""
+        """From here on blocks are of this metric. Outputs of another's are no longer held: of a block's hundreds of
+        calls they lie where a call by itself would never leave any."""
+        if metric != self._metric:
+            self._metric = metric
+            self._keepsakes.expire()
 
     def ready(self) -> None:
         """Right before the clock starts: whatever must be so on the device."""
@@ -224,18 +245,18 @@ class Session:
 
     def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
         self._refuse_shared_memory(order, pointers)
-        snapshots: list[Outputs] = []
-        remaining = iter(pointers)
-        for _ in order:
-            outputs: Outputs = {}
-            for name, spec in self.output_specs.items():
-                dtype = getattr(torch, spec.torch_dtype_name)
-                copy = torch.empty(spec.span_bytes // spec.item_bytes, dtype=dtype)
-                if copy.numel():
-                    self.worker.memory.read(next(remaining), copy)
-                outputs[name] = copy.as_strided(spec.shape, spec.strides)
-            snapshots.append(outputs)
-        return snapshots
+        outputs = len(self.output_specs)
+        return [self._outputs_at(pointers[call * outputs : (call + 1) * outputs]) for call in range(len(order))]
+
+    def _outputs_at(self, pointers: Sequence[int]) -> Outputs:
+        """Copies of one call's outputs."""
+        outputs: Outputs = {}
+        for pointer, (name, spec) in zip(pointers, self.output_specs.items(), strict=True):
+            copy = torch.empty(spec.span_bytes // spec.item_bytes, dtype=getattr(torch, spec.torch_dtype_name))
+            if copy.numel():
+                self.worker.memory.read(pointer, copy)
+            outputs[name] = copy.as_strided(spec.shape, spec.strides)
+        return outputs
 
     def _refuse_shared_memory(self, order: Sequence[int], pointers: Sequence[int]) -> None:
         """Outputs of different calls, and inputs, must not be the same memory: a call returns what it computed."""
@@ -246,7 +267,21 @@ class Session:
         starts, ends = (start for start, _ in spans), (end for _, end in spans)
         if any(map(gt, ends, islice(starts, 1, None))):
             raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
+        if self._keepsakes.lie_in(spans):
+            raise WrongBehaviour("an output that its caller still holds was handed out again, by a later call")
         self._refuse_aliases(spans)
+        self._keepsakes.note(pointers)
+
+    def _refuse_overwritten(self) -> None:
+        if not self._are_unchanged(self._keepsakes.parting):
+            raise WrongBehaviour("an output that its caller still holds was overwritten, by later calls")
+
+    def _are_unchanged(self, keepsakes: Sequence[Keepsake]) -> bool:
+        return all(
+            same_bytes(found, keepsake.values[name])
+            for keepsake in keepsakes
+            for name, found in self._outputs_at(keepsake.pointers).items()
+        )
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
         for low, high in self._arena_mappings():
@@ -282,6 +317,7 @@ class Session:
                     raise WorkerCheated("wrote an output that no call had asked for yet")
 
     def close(self) -> None:
+        self._keepsakes = Keepsakes(0, ())
         self.arena.close()
 
 
@@ -296,9 +332,13 @@ def same_bytes(held: Tensor, content: Tensor) -> bool:
     """Bit equality: NaN inputs must stay the NaN they were."""
     if held.device.type == "cpu" and held.is_contiguous() and content.is_contiguous():
         return _same_memory(held, content)
-    size = content.element_size()
-    as_integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-    return bool(torch.equal(held.contiguous().view(as_integer), content.contiguous().view(as_integer)))
+    return bool(torch.equal(as_integers(held), as_integers(content)))
+
+
+def as_integers(tensor: Tensor) -> Tensor:
+    """Its bits, element by element."""
+    widths = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(widths[tensor.element_size()])
 
 
 def _same_memory(held: Tensor, content: Tensor) -> bool:

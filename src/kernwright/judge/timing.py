@@ -93,7 +93,7 @@ class RowTiming:
         """Readies `device` on a side; the reason where it cannot have it."""
         try:
             return self.sessions[side].open_loop()
-        except (WorkerFailed, WorkerCheated) as fault:
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault(side, fault) from fault
 
     def quad(self, metric: Metric, round_number: int) -> Quad:
@@ -207,6 +207,14 @@ class RowTiming:
         if problem:
             raise WrongOutput(problem)
 
+    def finish(self) -> None:
+        """After the last quad: what a worker has held since some block must be what it was."""
+        for side, session in self.sessions.items():
+            try:
+                session.let_go()
+            except (WorkerFailed, WrongBehaviour) as fault:
+                raise SideFault(side, fault) from fault
+
     def audit(self, task: Task, metric: Metric, side: SideName) -> None:
         """A block of a contender that looks like a timed one and is none: inputs of every kind, the full contract.
 
@@ -270,7 +278,7 @@ class RowTiming:
         try:
             self.sessions[side].prepare()
             self.sessions[side].worker.refuse_company()
-        except (WorkerFailed, WorkerCheated) as fault:
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault(side, fault) from fault
 
 

@@ -39,6 +39,7 @@ class Worker:
         self.loop: Callable[[Any], list[Any]] | None = None
         self.slots: list[list[Any]] = []
         self.kept: list[Any] = []
+        self.held: list[Any] = []  # of earlier blocks, as the judge chose
         self.awake = (
             False  # whether to wait for the next block without going to sleep: waking up takes longer than a call
         )
@@ -107,7 +108,7 @@ class Worker:
         from kernwright.judge.entry import RowCall
         from kernwright.tasks.tensor import TORCH_NAMES
 
-        self.kept.clear()
+        self.let_go()
         self.slots, self.call, self.loop = [], None, None
         raw = self.place.open(descriptors[0], message["bytes"])
 
@@ -132,7 +133,7 @@ class Worker:
         """Makes the loop without Python over the open row's slots, if this side has one."""
         from kernwright.judge.loops import NoLoop
 
-        self.kept.clear()
+        self.let_go()
         try:
             self.loop = self.place.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
@@ -203,11 +204,20 @@ class Worker:
                 raise self.row_call.not_a_tensor(tensor)
         return [tensor.data_ptr() for tensor in tensors]
 
-    def prepare(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
-        """Before new contents arrive: lets go of the last block's outputs, so that the next finds warm memory."""
+    def prepare(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+        """Before new contents arrive: lets go of old outputs, so that the next block finds warm memory. All but a few:
+        a caller may hold what it was given for as long as it likes."""
+        so_far = [*self.held, *self.kept]
+        self.held = [so_far[place] for place in message["hold"]]
         self.kept.clear()
+        del so_far
         self.place.reclaim()
         return {"ok": True}
+
+    def let_go(self) -> None:
+        """Of all outputs, whoever chose them."""
+        self.kept.clear()
+        self.held.clear()
 
 
 def _open_windows() -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from kernwright.judge.verdict import MetricResult
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
 FUSED = Path(__file__).parents[3] / "examples" / "candidates" / "fused_triton"
+MIX_TASK = Path(__file__).parents[2] / "exploits" / "mix_task"
 ROW = "plain_s4096_d3072_row-bf16"
 
 
@@ -40,6 +41,33 @@ def test_the_baseline_against_itself_is_neither_wrong_nor_different(
         wait_s=60.0, census=False,
     )  # fmt: skip
     assert judge(request, quiet).verdict in ("same", "inconclusive")
+
+
+SCRIBBLES = """
+import torch
+
+old = []
+
+
+def mix(x, w, *, eps):
+    y = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps).mul_(1 + w).tanh_()
+    old.append(y)
+    if len(old) > 64:
+        old.pop(0).zero_()  # of a block before this one
+    return y
+"""
+
+
+def test_an_output_that_its_caller_still_holds_is_not_overwritten(
+    tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any
+) -> None:
+    request = JudgeRequest(
+        task=str(MIX_TASK), candidate=write_candidate(tmp_path / "scribbles", SCRIBBLES, op="mix"), rows="mix_gpu",
+        device="cuda", ledger=tmp_path / "ledger", wait_s=60.0, census=False,
+    )  # fmt: skip
+    verdict = judge(request, quiet)
+    assert verdict.verdict == "incorrect", verdict.reasons
+    assert "still holds was overwritten" in verdict.rows[0].reasons[0]
 
 
 def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:

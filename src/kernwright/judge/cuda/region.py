@@ -101,11 +101,12 @@ class Keeper:
         """How much of a region is copied: a call by itself leaves less than a block of them."""
         return self._windows.get(self.metric, 0)
 
-    def reaches(self, end: int, region: Region) -> bool:
-        """Whether a span that ends here was inside the window; where not, the next one has room for it and more."""
+    def reaches(self, end: int, region: Region, room: int = 0) -> bool:
+        """Whether a span that ends here was inside the window; where not, the next one has room for it and more. The
+        first one for as much as is known to come."""
         if end <= self.window:
             return True
-        roomy = rounded(end if self.window == 0 else 2 * end)
+        roomy = rounded(end + room if self.window == 0 else 2 * end)
         self._windows[self.metric] = min(roomy, region.memory.size)
         return False
 

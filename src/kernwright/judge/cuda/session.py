@@ -27,8 +27,17 @@ from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
+from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
-from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, WrongBehaviour, same_bytes
+from kernwright.judge.session import (
+    DeviceBusy,
+    Outputs,
+    OutputsMoved,
+    Session,
+    WrongBehaviour,
+    as_integers,
+    same_bytes,
+)
 from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.judge.worker_process import WorkerProcess
@@ -120,16 +129,24 @@ class CudaSession(Session):
         return self._known_rows[key]
 
     def prepare(self) -> None:
-        """What the last block returned is free memory now; it is poisoned, whoever gets it next."""
+        """What the last block returned is free memory now; it is poisoned, whoever gets it next. What the worker still
+        holds is not."""
+        free = {*self._left, *self._held_spans}
         super().prepare()
         self._placed = None
         self._known_rows.clear()
         from kernwright.judge.cuda.distance import poison
 
-        poison(self.region.bytes, self._left)
+        poison(self.region.bytes, sorted(free.difference(self._held_spans)))
         self._left = []
 
+    @property
+    def _held_spans(self) -> list[tuple[int, int]]:
+        """In the region."""
+        return [(start - self.region.base, end - self.region.base) for start, end in self._keepsakes.spans]
+
     def begin(self, metric: Metric) -> None:
+        super().begin(metric)
         self.keeper.metric = metric
 
     def ready(self) -> None:
@@ -149,7 +166,7 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        if not self.keeper.reaches(self._left_end, self.region):
+        if not self.keeper.reaches(self._left_end, self.region, self._keepsakes.room):
             raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
@@ -207,7 +224,7 @@ class CudaSession(Session):
                 awake.call(slot, image, place)
         whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
-        self.keeper.reaches(self._left_end, self.region)
+        self.keeper.reaches(self._left_end, self.region, self._keepsakes.room)
         self.keeper.secure(self.region)
         self._refuse_late_work(slots, offsets, awake.glances)
         self.look_for_damage(slots)
@@ -283,15 +300,24 @@ class CudaSession(Session):
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
         """Outputs lie in the region or are refused; inputs lie elsewhere."""
 
-    def _returned(self, order: Sequence[int], pointers: Sequence[int]) -> list[Outputs]:
-        """For a call by itself: its outputs straight out of the region."""
-        self._refuse_shared_memory(order, pointers)
+    def _outputs_at(self, pointers: Sequence[int]) -> Outputs:
+        """Straight out of the region."""
+        return {name: found.clone() for name, found in self._views_at(pointers).items()}
+
+    def _views_at(self, pointers: Sequence[int]) -> Outputs:
         specs = self.output_specs
-        offsets = iter(self.region.offsets(pointers, [spec.span_bytes for spec in specs.values()]))
-        return [
-            {name: view_of(self.region.bytes, next(offsets), spec).clone() for name, spec in specs.items()}
-            for _ in order
+        offsets = self.region.offsets(pointers, [spec.span_bytes for spec in specs.values()])
+        places = zip(specs.items(), offsets, strict=True)
+        return {name: view_of(self.region.bytes, offset, spec) for (name, spec), offset in places}
+
+    def _are_unchanged(self, keepsakes: Sequence[Keepsake]) -> bool:
+        """All in one go: the judge waits for the GPU once."""
+        differ = [
+            (as_integers(found) != as_integers(keepsake.values[name])).any()
+            for keepsake in keepsakes
+            for name, found in self._views_at(keepsake.pointers).items()
         ]
+        return not differ or not bool(torch.stack(differ).any())
 
     def look_for_damage(self, order: Sequence[int]) -> None:
         """All guards and all inputs in one go: the judge waits for the GPU once."""
@@ -350,6 +376,7 @@ class CudaSession(Session):
 
     def close(self) -> None:
         self._settle()
+        self._keepsakes = Keepsakes(0, ())
         self._placed = None
         self._known_rows.clear()  # these, and the guards, see the memory that goes now
         self.__dict__.pop("_guards", None)
