@@ -208,7 +208,7 @@ class Worker:
         """Before new contents arrive: lets go of old outputs, so that the next block finds warm memory. All but a few:
         a caller may hold what it was given for as long as it likes."""
         so_far = [*self.held, *self.kept]
-        self.held = [so_far[place] for place in message["hold"]]
+        self.held = [so_far[place] for place in message.get("hold", ())]
         self.kept.clear()
         del so_far
         self.place.reclaim()
