@@ -35,9 +35,6 @@ constexpr bool is_compiled(Form form) { return form == Form::KERNWRIGHT_FORM; }
 constexpr bool is_compiled(Form) { return true; }
 #endif
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 // ---- the sum --------------------------------------------------------------------------------------------------------
 
 template <int kCount>
@@ -61,20 +58,6 @@ __device__ __forceinline__ float inverse_of(float squares, const Problem& p) {
 }
 
 // ---- modulations ----------------------------------------------------------------------------------------------------
-
-template <Type kOf, int kCount>
-__device__ __forceinline__ void round_to(float (&values)[kCount]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
-}
-
-template <int kCount>
-__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
-  if (type == Type::kBFloat16) {
-    round_to<Type::kBFloat16>(values);
-  } else if (type == Type::kFloat16) {
-    round_to<Type::kFloat16>(values);
-  }
-}
 
 template <int kCount>
 __device__ __forceinline__ void add(float (&values)[kCount], const float (&others)[kCount]) {
@@ -295,13 +278,9 @@ Kernel kernel_of(Form form, const Variant& v) {
 }
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
-  constexpr int64_t kMostY = 65535;
-  const int64_t blocks = p.tokens < INT32_MAX ? p.tokens : INT32_MAX;  // a block that reads twice goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
   const Kernel kernel = kernel_of(p.form, v);
-  if (kernel == nullptr || z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  return launch_kernel(kernel, grid, dim3(kThreads), p, stream);
+  if (kernel == nullptr) return cudaErrorInvalidConfiguration;
+  return launch_batches(kernel, p.tokens, p.batches, kThreads, p, stream);
 }
 
 }  // namespace

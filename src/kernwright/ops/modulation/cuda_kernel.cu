@@ -29,11 +29,6 @@ namespace {
 
 constexpr int kMiddleVector = 4 / kSize;
 
-template <Type kOf, int kVector>
-__device__ __forceinline__ void round_to(float (&values)[kVector]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kVector>(narrow_to<kOf, kVector>(values), values);
-}
-
 // A piece of a modulation's row as it lies in memory, so that many loads can be under way before one is looked at. Its
 // dtype is known only here; all threads agree on it, so the branch costs next to nothing.
 template <int kVector>
@@ -96,11 +91,7 @@ __device__ __forceinline__ void gain_of(const Problem& p, const Piece<kVector>& 
   if (p.adds_constant) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) gain[i] = __fadd_rn(gain[i], p.constant);
-    if (p.scale.type == Type::kBFloat16) {
-      round_to<Type::kBFloat16>(gain);
-    } else if (p.scale.type == Type::kFloat16) {
-      round_to<Type::kFloat16>(gain);
-    }
+    round_to(p.scale.type, gain);
   }
   if (p.is_scale_cast) round_to<kType>(gain);
 }

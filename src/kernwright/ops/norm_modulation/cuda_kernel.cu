@@ -132,20 +132,15 @@ cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream)
     thresholds.may_shift = false;
     return launch_here(p, choose_variant(p, thresholds), stream);
   }
-  constexpr int64_t kMostY = 65535;
   const int64_t tokens = static_cast<int64_t>(v.groups) * v.tokens;
-  int64_t blocks = (p.tokens + tokens - 1) / tokens;
-  if (blocks > INT32_MAX) blocks = INT32_MAX;  // of streamed tokens alone: a block goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
-  if (z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  const dim3 threads(static_cast<unsigned>(v.lanes * v.groups));
-  if (const BriefKernel kernel = brief_kernel_of(v)) {
-    return launch_kernel(kernel, grid, threads, v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p), stream);
-  }
-  if (v.kind == Kind::kShared) return launch_kernel(shared_rows_of(v.shape), grid, threads, shared_call_of(p), stream);
-  const Work work{1.f / static_cast<float>(p.width), v.is_affine, v.rows, {0, 0}, p};
-  return launch_kernel(kernel_of(v), grid, threads, work, stream);
+  const int64_t blocks = (p.tokens + tokens - 1) / tokens;  // too many of streamed tokens alone
+  auto launch = [&](auto kernel, const auto& call) {
+    return launch_batches(kernel, blocks, p.batches, static_cast<unsigned>(v.lanes * v.groups), call, stream);
+  };
+  if (const BriefKernel kernel = brief_kernel_of(v))
+    return launch(kernel, v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p));
+  if (v.kind == Kind::kShared) return launch(shared_rows_of(v.shape), shared_call_of(p));
+  return launch(kernel_of(v), Work{1.f / static_cast<float>(p.width), v.is_affine, v.rows, {0, 0}, p});
 }
 
 }  // namespace

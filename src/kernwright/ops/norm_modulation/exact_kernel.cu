@@ -49,40 +49,7 @@ constexpr bool kResidual = KERNWRIGHT_RESIDUAL;
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 using Piece = RawOf<kType, kGroup>;
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 // ---- one rounding a step --------------------------------------------------------------------------------------------
-
-template <Type kOf, int kCount>
-__device__ __forceinline__ void round_to(float (&values)[kCount]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
-}
-
-template <int kCount>
-__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
-  if (type == Type::kBFloat16) {
-    round_to<Type::kBFloat16>(values);
-  } else if (type == Type::kFloat16) {
-    round_to<Type::kFloat16>(values);
-  }
-}
-
-// Two numbers of x's dtype at once. That rounds as the chain does, which computes in float32 and rounds then: a product of two
-// such numbers is exact in float32, and a sum, rounded to 24 bits and then to 11 or 8, is the same as rounded once, since
-// 24 >= 2 * 11 + 2. `_rn`: no compiler fuses these.
-template <bool kIsProduct>
-__device__ __forceinline__ uint32_t two_by_two(uint32_t a, uint32_t b) {
-  if constexpr (kType == Type::kBFloat16) {
-    const auto &one = reinterpret_cast<const __nv_bfloat162&>(a), &other = reinterpret_cast<const __nv_bfloat162&>(b);
-    const __nv_bfloat162 of = kIsProduct ? __hmul2_rn(one, other) : __hadd2_rn(one, other);
-    return reinterpret_cast<const uint32_t&>(of);
-  } else {
-    const auto &one = reinterpret_cast<const __half2&>(a), &other = reinterpret_cast<const __half2&>(b);
-    const __half2 of = kIsProduct ? __hmul2_rn(one, other) : __hadd2_rn(one, other);
-    return reinterpret_cast<const uint32_t&>(of);
-  }
-}
 
 // factor * value + summand, with a factor and a summand of x's dtype, or of float32. No factor: the sum.
 template <Type kFactor, Type kSummand>
@@ -95,10 +62,10 @@ __device__ __forceinline__ Piece multiplied(const Piece& value, const RawOf<kFac
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
       if (factor) {
-        const uint32_t gain = constant != 0.f ? two_by_two<false>(factor->words[i], added) : factor->words[i];
-        result.words[i] = two_by_two<true>(result.words[i], gain);
+        const uint32_t gain = constant != 0.f ? two_sums<kType>(factor->words[i], added) : factor->words[i];
+        result.words[i] = two_products<kType>(result.words[i], gain);
       }
-      result.words[i] = two_by_two<false>(result.words[i], summand.words[i]);
+      result.words[i] = two_sums<kType>(result.words[i], summand.words[i]);
     }
     return result;
   } else {
@@ -329,15 +296,8 @@ ExactBrief brief_of(const ExactProblem& p) {
 }
 
 cudaError_t launch_here(const ExactProblem& p, const ExactVariant& v, cudaStream_t stream) {
-  constexpr int64_t kMostY = 65535;
-  const int64_t blocks = p.tokens < INT32_MAX ? p.tokens : INT32_MAX;  // a block that reads twice goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
-  if (z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  if (v.shape >= 0) {
-    return launch_kernel(held_of(v.shape), grid, dim3(kThreads), brief_of(p), stream);
-  }
-  return launch_kernel(v.is_vector ? read_twice<kGroup> : read_twice<1>, grid, dim3(kThreads), p, stream);
+  if (v.shape >= 0) return launch_batches(held_of(v.shape), p.tokens, p.batches, kThreads, brief_of(p), stream);
+  return launch_batches(v.is_vector ? read_twice<kGroup> : read_twice<1>, p.tokens, p.batches, kThreads, p, stream);
 }
 
 }  // namespace

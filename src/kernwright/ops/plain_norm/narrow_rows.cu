@@ -13,6 +13,7 @@
 #include "elements.cuh"
 #include "launching.cuh"
 #include "narrow_rows.h"
+#include "totals.cuh"
 
 namespace kernwright {
 namespace narrow {
@@ -50,9 +51,7 @@ __global__ void __launch_bounds__(kThreadsOfNarrow) rms(const __grid_constant__ 
 #pragma unroll
     for (int j = 0; j < kElements; ++j) two[j % 2] = fmaf(values[j], values[j], two[j % 2]);
   }
-  float squares = two[0] + two[1];
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  const float squares = lanes_total<kLanes>(two[0] + two[1]);
   if (!is_there) return;
   constexpr float kPerElement = 1.f / (kVectors * kLanes * kElements);
   const float inverse = rsqrtf(fmaf(squares, kPerElement, r.eps));
