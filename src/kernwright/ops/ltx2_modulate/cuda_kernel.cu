@@ -6,9 +6,10 @@
 // lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
 // and products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
-// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, and those whose width or start
-// asks for single elements, are read twice, the second time out of the cache.
-// Share of a copy's bandwidth: in docs/results.md, once it is measured.
+// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
+// for single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time out of
+// the cache.
+// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/ltx2_rms_adaln and tasks/ltx2_dual_modulate.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
 
@@ -206,8 +207,8 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
   }
 }
 
-// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again. Behind the sum the order is
-// free, and single elements that lie beside each other go to threads beside each other.
+// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again.
+// Behind the sum the order is free, and single elements that lie beside each other go to threads beside each other.
 template <Form kForm, int kVector>
 __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Problem p) {
   __shared__ float parts[2][kThreads / 32];

@@ -7,13 +7,13 @@
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s; modulations per token add their own D
 // elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose start asks for single
 // elements, and those whose modulations are numbers or of mixed dtypes are read twice, the second time out of the cache.
-// Share of a copy's bandwidth on an H200 for bfloat16, by graph replay out of a cold cache, when memory was still read and
-// written with words to the caches (elements.cuh) and no launch came early (launching.cuh): 3072 wide 0.96 for 27,030 tokens
-// (83.3 us, as the close kernel), 0.82 for 4,096 (15.2 us), 195 take 2.8 us; 4096 wide 0.92 for 7,904 tokens (35.8 us); 5120 wide
-// 0.95 for 44,100 (227 us), with float32 rows 0.96 for 37,800 (193 us; the close kernel of that time 213). With rows of each
-// token's own 1.02 for 8,640 tokens 5120 wide (83.5 us), in float32 1.03 for 18,144 tokens 3072 wide (153 us). Behind a gated
-// residual 0.95 for 27,030 tokens 3072 wide (166 us), 195 take 3.4 us. In that run all 72 production rows, and 558 calls of a
-// grid of sizes, dtypes and distributions, had torch's bits.
+// Share of a copy's bandwidth: not measured of these kernels as they are now. Of an earlier form, when memory was read and
+// written with words to the caches (elements.cuh) and no launch came early (launching.cuh), on an H200 for bfloat16, by graph
+// replay out of a cold cache: 3072 wide 0.96 for 27,030 tokens (83.3 us, as the close kernel), 0.82 for 4,096 (15.2 us), 195 took
+// 2.8 us; 4096 wide 0.92 for 7,904 tokens (35.8 us); 5120 wide 0.95 for 44,100 (227 us), with float32 rows 0.96 for 37,800 (193
+// us; the close kernel of that time 213). With rows of each token's own 1.02 for 8,640 tokens 5120 wide (83.5 us), in float32
+// 1.03 for 18,144 tokens 3072 wide (153 us). Behind a gated residual 0.95 for 27,030 tokens 3072 wide (166 us), 195 took 3.4 us.
+// In that run all 72 production rows, and 558 calls of a grid of sizes, dtypes and distributions, had torch's bits.
 //
 // Four warps a token, as torch has them, and one meeting: each thread then puts the four warps' parts together by itself,
 // where torch's meet twice more.

@@ -1,4 +1,5 @@
 // held: one token a block, in registers, with modulations of any kind.
+// cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 

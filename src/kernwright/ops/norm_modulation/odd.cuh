@@ -1,4 +1,5 @@
 // odd: tokens that start anywhere, or have an odd end; one a block, through shared memory.
+// cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// small: several tokens a block, in registers.
+// small: several tokens a block, in registers. cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 

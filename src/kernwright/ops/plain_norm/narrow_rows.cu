@@ -3,8 +3,9 @@
 //
 // Contract: close. The mean of squares is summed in float32, and the result rounded once.
 // Bytes a row of D elements of s bytes: 2 D s.
-// On an H200, timed as the judge does, of the explored kernels that these are by now: 648,720 rows of 128 in bfloat16 79.7 us
-// (0.99 of a copy), 16,384 rows 3.65 us (1.03), 4,096 rows 2.25 us, 1,320 rows 1.97 us, which is latency.
+// Share of a copy's bandwidth: judged row by row, see tasks/norm_infer/RESULTS.md. Of an earlier form, the explored kernels, whose
+// loads went by the path for constant data (elements.cuh), on an H200, timed as the judge does: 648,720 rows of 128 in bfloat16
+// 0.99 (79.7 us), 16,384 rows 1.03 (3.65 us), 4,096 rows 2.25 us, 1,320 rows 1.97 us, which is latency.
 //
 // A few threads have a row, which they load before they look at it, the weight with it, and meet in shuffles.
 

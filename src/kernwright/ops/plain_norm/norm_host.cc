@@ -1,7 +1,7 @@
 // layer_norm and rms_norm of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
 // stream. RMS norms of narrow rows are narrow_rows.cu's. All other kernels are those of norm_scale_shift, compiled without a
-// modulation: see cuda_kernel.cu, whose contract, bytes a token (2 D s for D elements of s bytes) and measured shares of a
-// copy's bandwidth are theirs.
+// modulation: see cuda_kernel.cu, whose contract and bytes a token (2 D s for D elements of s bytes) are theirs.
+// Share of a copy's bandwidth: judged row by row, see tasks/norm_infer/RESULTS.md.
 
 #include <sstream>
 

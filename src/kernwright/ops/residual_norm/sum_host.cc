@@ -1,7 +1,7 @@
 // add_norm and fused_add_rms_norm_ of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the
 // caller's stream. The kernels are those of residual_norm_scale_shift, compiled without gate and modulation: see
 // cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs.
-// Share of a copy's bandwidth: not measured yet.
+// Share of a copy's bandwidth: not measured yet; tasks/add_norm has the rows to judge.
 
 #include <sstream>
 
