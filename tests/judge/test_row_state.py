@@ -279,7 +279,8 @@ GAIN = figures(2.2, 2.0, 2.4, 100.0)
         (figures(2.0, 1.9, 2.1, 110.0), None),
         (figures(1.6, 0.8, 2.9, 110.0), None),
         (figures(0.93, 0.9, 0.97, 110.0), "work is shared"),
-        (figures(0.86, 0.7, 1.9, 110.0), "work is shared"),  # its interval reaches the gain, its middle is a loss
+        (figures(1.2, 1.0, 1.5, 110.0), "work is shared"),  # its interval reaches half of the gain, its middle does not
+        (figures(0.86, 0.7, 1.9, 110.0), "too noisy"),  # as fine as the gain, not as half of it
         (figures(0.86, 0.5, 2.9, 110.0), "too noisy"),
         (figures(2.0, 0.2, 12.0, 110.0), "too noisy"),
     ],
@@ -309,6 +310,36 @@ def test_a_gain_smaller_than_what_wall_can_see_must_at_least_be_no_loss(wall: Me
 def test_a_large_gain_must_show_however_coarse_wall_is() -> None:
     """All of it shared between calls: `wall` reaches from the whole gain to as large a loss."""
     assert wall_says(figures(2.0, 1.9, 2.1, 100.0), figures(1.02, 0.69, 2.0, 110.0)) == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("gain", "wall", "says"),
+    [
+        (1.465, figures(1.05, 0.91, 1.27, 60.0), "cannot tell"),  # an honest row, as a GPU showed it
+        (1.465, figures(1.17, 1.13, 1.21, 60.0), "gained"),  # and with more of `wall`
+        (1.465, figures(1.05, 0.99, 1.12, 60.0), "shared"),  # what is shared, with more of `wall`
+        (1.08, figures(1.00, 0.98, 1.04, 60.0), "cannot tell"),  # a small gain is no excuse
+        (1.08, figures(1.00, 0.99, 1.02, 60.0), "shared"),
+    ],
+)
+def test_a_middle_that_noise_may_have_moved_is_no_proof(gain: float, wall: MetricResult, says: str) -> None:
+    assert wall_says(figures(gain, gain - 0.02, gain + 0.02, 30.0), wall) == says
+
+
+def test_no_gain_is_believed_of_which_less_than_half_shows() -> None:
+    """But a small one that `wall` is too coarse for; that must be no loss."""
+    draw = random.Random(7)
+    seen = set()
+    for _ in range(2000):
+        gain, shown, spread = draw.uniform(1.02, 3.0), draw.uniform(-1.0, 0.49), 10 ** draw.uniform(-3, 0)
+        gained = 100.0 * (1 - 1 / gain)
+        ratio = 1 / (1 - shown * gained / 130.0)
+        wall = figures(ratio, ratio * math.exp(-spread), ratio * math.exp(spread), 130.0)
+        said = wall_says(figures(gain, gain * 0.99, gain * 1.01, 100.0), wall)
+        is_small = gained < 0.05 * 130.0 and 130.0 * (1 / wall.interval[0] - 1 / wall.interval[1]) / 2 > gained
+        assert said in (("gained", "cannot tell") if is_small else ("shared", "cannot tell"))
+        seen.add((said, is_small))
+    assert len(seen) == 4
 
 
 def test_wall_pays_for_being_looked_at_again() -> None:

@@ -30,10 +30,10 @@ def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None
 
 
 def test_a_widths_shape_covers_it() -> None:
-    from kernwright.ops.triton_tokens import HELD, shape_for
+    from kernwright.ops.triton_tokens import HELD, shape_of
 
     for width in (1, 16, 17, 511, 512, 513, 3072, HELD, HELD + 1, 65536):
-        shape = shape_for(width)
+        shape = shape_of("norm_scale_shift", torch.empty(1, width))
         assert shape.block >= width or not shape.held_whole
         assert shape.held_whole == (width <= HELD)
         assert shape.rows * shape.block <= 32 * 32 * 16 * 2  # at most 32 values a thread of 16 warps

@@ -120,7 +120,7 @@ def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.Monk
 
     def refusal(width: int = 32, shows: bool = True, backend: str = "triton", **scalars: float) -> str:
         monkeypatch.setattr(exactness, "shown", lambda *asked: shows and asked[0] == backend)
-        x, require = torch.zeros(1, 4, width), getattr(exactness, f"{backend}_sums_as_torch")
+        x, require = torch.zeros(1, 4, width), exactness.sums_as_torch(backend)
         return str(require(Call.of(shipped_ops()["rms_modulate"], (x, x, x), scalars)))
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -155,6 +155,7 @@ def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytes
 
 def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None:
     from kernwright.ops.norm_modulation import exactness
+    from kernwright.ops.torch_order import exact_function
 
     def ran(op: str, x: torch.Tensor) -> str:
         def kernel(*given: Any, **named: Any) -> str:
@@ -162,7 +163,7 @@ def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None
 
         own = shipped_ops()[op]
         given = [x] * sum(not parameter.optional for parameter in own.tensor_parameters)
-        found: Any = exactness.exact_function(own, lambda: kernel)(*given)
+        found: Any = exact_function(own, lambda: kernel, exactness.is_chains)(*given)
         return found if isinstance(found, str) else "chain"
 
     whole = torch.randn(4 * 64 + 1)
@@ -185,9 +186,10 @@ def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatc
 
 def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:
     from kernwright.ops.ltx2_modulate import exactness
+    from kernwright.ops.torch_order import exact_function
 
     op = shipped_ops()["rms_modulate"]
-    run = exactness.exact_function(op, lambda: pytest.fail)  # the kernel's, which is not asked
+    run = exact_function(op, lambda: pytest.fail, exactness.is_chains)  # the kernel's, which is not asked
     x, out = torch.randn(4 * 64 + 1)[1:].view(1, 4, 64), torch.empty(1, 4, 64)
     assert x.data_ptr() % 16 == 4
     assert run(x, x, x, eps=1e-6, out=out) is out

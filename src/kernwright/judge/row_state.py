@@ -241,8 +241,10 @@ def less_than_its_kernels(wall: MetricResult, device: MetricResult | Unavailable
 def wall_says(stream: MetricResult, wall: MetricResult) -> Literal["gained", "shared", "cannot tell"]:
     """A gain that exists only in a run of calls was not earned by the call. It is for the gain to show by itself.
 
-    Where `wall` is finer than the gain, or the gain is more than a few percent, its middle must show it. Where not, it
-    must at least exclude a loss of more than that. On a busy machine it may show anything, and so tells nothing.
+    Where `wall` is finer than the gain, or the gain is more than a few percent, its middle must show half of it. One
+    that does not is short of it only where `wall` is finer than that half; where not, more of `wall` is to tell. Of a
+    small gain that `wall` is too coarse for, it must at least exclude a loss of more than a few percent. On a busy
+    machine it may show anything, and so tells nothing.
     """
     gained = max(0.0, stream.baseline_us - stream.candidate_us)
     low, high = wall.interval
@@ -252,10 +254,10 @@ def wall_says(stream: MetricResult, wall: MetricResult) -> Literal["gained", "sh
     if most_alone < SHARED_WORK * gained:
         return "shared"
     if claims_gain and alone < SHARED_WORK * gained:
-        if fineness <= gained:
+        if fineness <= SHARED_WORK * gained:
             return "shared"
-        if gained > MOST_LOSS * wall.baseline_us:
-            return "cannot tell"  # a gain of that size must show, however coarse `wall` is
+        if fineness <= gained or gained > MOST_LOSS * wall.baseline_us:
+            return "cannot tell"  # it must show, and noise may have hidden it
     most_lost = wall.baseline_us * (1 / low - 1)
     bearable = MOST_LOSS * wall.baseline_us if claims_gain else SHARED_WORK * stream.baseline_us
     return "gained" if most_lost <= max(gained, bearable) else "cannot tell"

@@ -10,7 +10,10 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "native"
 
 CPU_HEADERS = tuple(_FOLDER / name for name in ("tensors.h", "reader.h"))
-CUDA_HEADERS = (*CPU_HEADERS, *(_FOLDER / name for name in ("allocation.cuh", "elements.cuh", "launching.cuh")))
+CUDA_HEADERS = (
+    *CPU_HEADERS,
+    *(_FOLDER / name for name in ("calling.h", "allocation.cuh", "elements.cuh", "launching.cuh", "totals.cuh")),
+)
 TOKEN_HEADERS = (
     *CUDA_HEADERS,
     *(_FOLDER / name for name in ("token_norm.cuh", "token_rows.cuh", "token_statistics.cuh", "token_variant.h")),

@@ -15,7 +15,6 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops.configurations import HELD as HELD
-from kernwright.ops.configurations import of_tokens
 from kernwright.ops.modulation_layout import layout
 from kernwright.runtime.tuning import chosen
 
@@ -42,12 +41,6 @@ def shape_of(op: str, x: Tensor) -> Shape:
     """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
     width = x.shape[-1]
     own = chosen(op, width, x.numel(), x.element_size(), x.device)
-    return _shape(own.rows, own.block, own.warps, width)
-
-
-def shape_for(width: int) -> Shape:
-    """The default."""
-    own = of_tokens(width)
     return _shape(own.rows, own.block, own.warps, width)
 
 

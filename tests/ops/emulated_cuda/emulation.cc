@@ -9,7 +9,7 @@
 
 #include <map>
 
-#include "arguments.h"
+#include "norm_call.h"
 
 namespace kernwright {
 
@@ -58,18 +58,15 @@ inline Variant chosen(const Problem& p) {
   return variant;
 }
 
-// Answers whether it took the call. Nothing is computed if it `only_chooses`.
-bool run(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
-         MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, MaybeTensor sum,
-         bool only_chooses) {
-  Problem problem;
-  if (!read(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
-  if (problem.batches * problem.tokens * problem.width == 0) return true;
-  fold_batches(&problem);
-  part_into_frames(&problem);
-  const Variant variant = chosen(problem);
-  return only_chooses || launch(problem, variant, 0, nullptr) == 0;
-}
+struct Kernels {
+  using Problem = kernwright::Problem;
+  static constexpr auto kRead = read;
+
+  static bool run(const Problem& problem, bool only_chooses) {
+    const Variant variant = chosen(problem);
+    return only_chooses || launch(problem, variant, 0, nullptr) == 0;
+  }
+};
 
 // The compiled kernels that no call so far came by, a line each.
 ffi::String kernels_left() {
@@ -80,5 +77,5 @@ ffi::String kernels_left() {
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::run);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::call_norm<kernwright::Kernels>);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);

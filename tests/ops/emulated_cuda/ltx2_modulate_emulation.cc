@@ -17,7 +17,7 @@ std::string& latest() {
 
 bool run(Problem* problem) {
   if (problem->type != kType) return false;
-  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  if (is_empty(*problem)) return true;
   fold_batches(problem);
   const Variant variant = choose_variant(*problem);
   latest() = described(*problem, variant);

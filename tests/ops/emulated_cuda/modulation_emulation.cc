@@ -32,7 +32,7 @@ ffi::String kernels_left() {
 
 bool run(Problem* problem) {
   if (problem->type != kType || problem->result != kResult) return false;
-  if (problem->batches == 0 || problem->tokens == 0 || problem->width == 0) return true;
+  if (is_empty(*problem)) return true;
   fold_batches(problem);
   part_into_frames(problem);
   const Variant variant = choose_variant(*problem, 1);

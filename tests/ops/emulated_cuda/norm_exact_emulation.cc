@@ -9,6 +9,7 @@
 #include <set>
 
 #include "exact_arguments.h"
+#include "norm_call.h"
 
 namespace kernwright {
 
@@ -32,21 +33,18 @@ std::string& latest() {
   return words;
 }
 
-// Answers whether it took the call. Nothing is computed if it `only_chooses`.
-bool run(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
-         MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, MaybeTensor sum,
-         bool only_chooses) {
-  ExactProblem problem;
-  if (!read_exact(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
-  if (problem.batches * problem.tokens * problem.width == 0) return true;
-  fold_batches(&problem);
-  part_into_frames(&problem);
-  const ExactVariant variant = choose_variant(problem);
-  if (variant.shape >= 0) unchosen().erase(exact_shapes_of(problem.type, problem.has_residual).first + variant.shape);
-  latest() = described(problem, variant);
-  if (only_chooses) return true;
-  return problem.type == kType && problem.has_residual == kResidual && launch(problem, variant, 0, nullptr) == 0;
-}
+struct Kernels {
+  using Problem = ExactProblem;
+  static constexpr auto kRead = read_exact;
+
+  static bool run(const Problem& problem, bool only_chooses) {
+    const ExactVariant variant = choose_variant(problem);
+    if (variant.shape >= 0) unchosen().erase(exact_shapes_of(problem.type, problem.has_residual).first + variant.shape);
+    latest() = described(problem, variant);
+    if (only_chooses) return true;
+    return problem.type == kType && problem.has_residual == kResidual && launch(problem, variant, 0, nullptr) == 0;
+  }
+};
 
 // Of the latest call, in words.
 ffi::String variant() { return latest(); }
@@ -56,6 +54,6 @@ int64_t shapes_left() { return static_cast<int64_t>(unchosen().size()); }
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::run);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::call_norm<kernwright::Kernels>);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(shapes_left, kernwright::shapes_left);

@@ -20,7 +20,7 @@ ffi::String run(ffi::TensorView x, MaybeTensor residual, MaybeTensor residual_ga
   Problem problem;
   const Sets sets{scale0, shift0, gate0, scale1, shift1, gate1};
   if (!read(&problem, kDLCPU, x, residual, residual_gate, sets, index, weight, bias, eps, y, sum, gate)) return "none";
-  if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
+  if (is_empty(problem)) return "nothing";
   part(&problem);
   const TokenVariant variant = chosen<Family>(choose_variant<kResidual>(problem));
   if (!only_chooses) launch(problem, variant, 0, nullptr);

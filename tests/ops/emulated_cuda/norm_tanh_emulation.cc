@@ -18,7 +18,7 @@ ffi::String run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift,
          MaybeTensor y2, bool only_chooses) {
   Problem problem;
   if (!read(&problem, kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)) return "none";
-  if (problem.batches * problem.tokens * problem.width == 0) return "nothing";
+  if (is_empty(problem)) return "nothing";
   part(&problem);
   const TokenVariant variant = chosen<Family>(choose_variant(problem));
   if (!only_chooses) launch(problem, variant, 0, nullptr);

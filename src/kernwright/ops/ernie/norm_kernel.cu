@@ -6,7 +6,7 @@
 // is fused into a sum.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s (residual and update in, both results
 // out). Rows that tokens share are read by each block, out of the cache.
-// Share of a copy's bandwidth: in docs/results.md, once it is measured.
+// Share of a copy's bandwidth: judged row by row, see tasks/ernie_adaln_residual_gate/RESULTS.md.
 
 #include "allocation.cuh"
 #include "norm_problem.h"
@@ -24,7 +24,6 @@ struct Family {
 
   template <Rows kRows, int kVector>
   struct Chain {
-    static constexpr bool kAny = kRows == Rows::kAny;
     using Row = RowPiece<kType, kRows, kVector>;
     struct Loaded {
       RawOf<kType, kVector> x, update;
@@ -50,7 +49,7 @@ struct Family {
       own.x = load_token<kType, kVector>(x, at);
       if constexpr (kResidual) {
         const char* update = static_cast<const char*>(p.update.data) + start(p.update) * kBytesOf<kType>;
-        if constexpr (!kAny) own.update = load_token<kType, kVector>(update, at);
+        if constexpr (kRows != Rows::kAny) own.update = load_token<kType, kVector>(update, at);
         own.gate.load(p.gate, start(p.gate), at);
       }
     }
@@ -66,7 +65,7 @@ struct Family {
       widen<kType, kVector>(own.x, values);
       if constexpr (kResidual) {
         float update[kVector], gate[kVector];
-        if constexpr (kAny) load_modulation(p.update, start(p.update), at.first, update);
+        if constexpr (kRows == Rows::kAny) load_modulation(p.update, start(p.update), at.first, update);
         else widen<kType, kVector>(own.update, update);
         own.gate.values(p.gate, start(p.gate), at, gate);
 #pragma unroll

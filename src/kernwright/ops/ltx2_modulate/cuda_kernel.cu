@@ -6,9 +6,10 @@
 // lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
 // and products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
-// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, and those whose width or start
-// asks for single elements, are read twice, the second time out of the cache.
-// Share of a copy's bandwidth: in docs/results.md, once it is measured.
+// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
+// for single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time out of
+// the cache.
+// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/ltx2_rms_adaln and tasks/ltx2_dual_modulate.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
 
@@ -35,9 +36,6 @@ constexpr bool is_compiled(Form form) { return form == Form::KERNWRIGHT_FORM; }
 constexpr bool is_compiled(Form) { return true; }
 #endif
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 // ---- the sum --------------------------------------------------------------------------------------------------------
 
 template <int kCount>
@@ -61,20 +59,6 @@ __device__ __forceinline__ float inverse_of(float squares, const Problem& p) {
 }
 
 // ---- modulations ----------------------------------------------------------------------------------------------------
-
-template <Type kOf, int kCount>
-__device__ __forceinline__ void round_to(float (&values)[kCount]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
-}
-
-template <int kCount>
-__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
-  if (type == Type::kBFloat16) {
-    round_to<Type::kBFloat16>(values);
-  } else if (type == Type::kFloat16) {
-    round_to<Type::kFloat16>(values);
-  }
-}
 
 template <int kCount>
 __device__ __forceinline__ void add(float (&values)[kCount], const float (&others)[kCount]) {
@@ -223,8 +207,8 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
   }
 }
 
-// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again. Behind the sum the order is
-// free, and single elements that lie beside each other go to threads beside each other.
+// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again.
+// Behind the sum the order is free, and single elements that lie beside each other go to threads beside each other.
 template <Form kForm, int kVector>
 __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Problem p) {
   __shared__ float parts[2][kThreads / 32];
@@ -295,13 +279,9 @@ Kernel kernel_of(Form form, const Variant& v) {
 }
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {
-  constexpr int64_t kMostY = 65535;
-  const int64_t blocks = p.tokens < INT32_MAX ? p.tokens : INT32_MAX;  // a block that reads twice goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
   const Kernel kernel = kernel_of(p.form, v);
-  if (kernel == nullptr || z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  return launch_kernel(kernel, grid, dim3(kThreads), p, stream);
+  if (kernel == nullptr) return cudaErrorInvalidConfiguration;
+  return launch_batches(kernel, p.tokens, p.batches, kThreads, p, stream);
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ then, not on hundreds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,32 +30,19 @@ from torch import Tensor
 
 from kernwright.ops.definition import Op
 from kernwright.ops.ltx2_modulate import native
+from kernwright.ops.torch_order import keeps_order, starts_off_group
 from kernwright.runtime.call import Call
-from kernwright.runtime.dispatch import reference_function
+from kernwright.runtime.implementation import Requirement
 
 ROWS, EPS = 512, 1e-6
 
 
-def cuda_sums_as_torch(call: Call) -> str | None:
-    """A requirement: the device has shown that the kernel sums as torch does."""
-    return _sums_as_torch(call, "cuda")
+def sums_as_torch(backend: str) -> Requirement:
+    return keeps_order(backend, _shown_for)
 
 
-def triton_sums_as_torch(call: Call) -> str | None:
-    if call.arguments["eps"] < torch.finfo(torch.float32).tiny:
-        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
-    return _sums_as_torch(call, "triton")
-
-
-def _sums_as_torch(call: Call, backend: str) -> str | None:
-    x = call.first
-    if x.shape[-1] % 4:
-        return f"x is {x.shape[-1]} wide, no multiple of 4: torch sums such a token in an order of its own"
-    if torch.cuda.is_current_stream_capturing():
-        return "a graph is being captured, where the device cannot be asked how torch sums"
-    if not shown(backend, x.device, x.dtype, x.shape[-1]):
-        return f"torch {torch.__version__} sums tokens of {x.shape[-1]} channels in another order on {x.device}"
-    return None
+def _shown_for(backend: str, call: Call) -> bool:
+    return shown(backend, call.first.device, call.first.dtype, call.first.shape[-1])
 
 
 @cache
@@ -83,14 +68,6 @@ def _modulated(backend: str, rows: Tensor, by: Tensor) -> Tensor:
     return triton_kernel.rms_modulate(rows, by, by, eps=EPS, exact=True)
 
 
-def exact_function(op: Op, load: Callable[[], Callable[..., Any]], **options: Any) -> Callable[..., Any]:
-    """The exact kernel; for tokens that torch itself sums otherwise, which only their address tells, the chain."""
-    own, chain = load(), reference_function(op)
-
-    def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
-        x = tensors[0]
-        if x.dtype == torch.float32 and x.data_ptr() % 16:
-            return chain(*tensors, **scalars, out=out)
-        return own(*tensors, **scalars, **options, out=out)
-
-    return run
+def is_chains(op: Op, x: Tensor) -> bool:
+    """Of other dtypes the chain makes a float32 copy, which starts as it should."""
+    return x.dtype == torch.float32 and starts_off_group(x)

@@ -13,8 +13,9 @@ from torch import Tensor
 from kernwright.ops.definition import Op
 from kernwright.ops.ltx2_modulate import definition, native
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
-from kernwright.ops.ltx2_modulate.exactness import cuda_sums_as_torch, exact_function, triton_sums_as_torch
+from kernwright.ops.ltx2_modulate.exactness import is_chains, sums_as_torch
 from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -42,15 +43,15 @@ def _implementations(op: Op) -> list[Implementation]:
         Implementation(
             "cuda",
             "exact",
-            partial(exact_function, op, partial(cuda.function, op, promise)),
-            (on_cuda, modulated_tokens_fit, cuda.library_there, cuda_sums_as_torch),
+            partial(exact_function, op, partial(cuda.function, op, promise), is_chains),
+            (on_cuda, modulated_tokens_fit, cuda.library_there, sums_as_torch("cuda")),
         ),
         Implementation("triton", "close", triton, (triton_there, modulated_tokens_fit)),
         Implementation(
             "triton",
             "exact",
-            partial(exact_function, op, triton, exact=True),
-            (on_cuda, triton_there, modulated_tokens_fit, triton_sums_as_torch),
+            partial(exact_function, op, lambda: partial(triton(), exact=True), is_chains),
+            (on_cuda, triton_there, modulated_tokens_fit, sums_as_torch("triton")),
         ),
     ]
 

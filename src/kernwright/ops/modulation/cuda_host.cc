@@ -1,15 +1,13 @@
 // The foreign functions of the family on a GPU, for one dtype of x and one of the result: check the tensors, and launch on
 // the caller's stream. Kept apart from the kernels, so that both compile at the same time.
 
-#include <tvm/ffi/extra/c_env_api.h>
-
 #include "arguments.h"
+#include "calling.h"
 #include "variant.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, int device, void* stream);
-const char* error_text(int error);
 
 namespace {
 
@@ -17,12 +15,10 @@ bool is_own(const Problem& p) { return p.type == Type::KERNWRIGHT_TYPE && p.resu
 
 bool run(Problem* problem, DLDevice device) {
   if (!is_own(*problem)) return false;
-  if (problem->batches == 0 || problem->tokens == 0 || problem->width == 0) return true;
+  if (is_empty(*problem)) return true;
   fold_batches(problem);
   part_into_frames(problem);
-  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
-  if (const int error = launch(*problem, device.device_id, stream))
-    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  launch_for_caller(device, [&](int own, void* stream) { return launch(*problem, own, stream); });
   return true;
 }
 

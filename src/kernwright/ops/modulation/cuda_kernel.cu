@@ -4,11 +4,12 @@
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
 // elements. Modulations per channel, batch row or frame are read out of the cache.
-// Share of a copy's bandwidth on an H200 for bfloat16, timed as the judge does (a cache full of others' lines, each tensor read
-// once), of the explored kernels that these are by now: scale_shift with rows 1.00 for 27,030 tokens 3072 wide (79.2 us), with
-// rows of each token's own 1.04 for 8,424 (48.4 us), in float32 1.03 for 18,144 (154 us); residual_gate 1.03 for 32,640 tokens
-// 4096 wide (185 us), with gates of their own 1.04 for 8,160 (62.0 us). Small calls are bound by latency: 195 tokens 3072 wide
-// take 2.3 us, as long as a copy. docs/results.md has what was judged.
+// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/fuse_scale_shift and tasks/residual_gate_add. Of an
+// earlier form, the explored kernels, whose loads went by the path for constant data (elements.cuh), on an H200 for bfloat16, timed
+// as the judge does (a cache full of others' lines, each tensor read once): scale_shift with rows 1.00 for 27,030 tokens 3072 wide
+// (79.2 us), with rows of each token's own 1.04 for 8,424 (48.4 us), in float32 1.03 for 18,144 (154 us); residual_gate 1.03 for
+// 32,640 tokens 4096 wide (185 us), with gates of their own 1.04 for 8,160 (62.0 us). Small calls are bound by latency: 195 tokens
+// 3072 wide took 2.3 us, as long as a copy.
 //
 // Tokens that lie one behind the other are one run of vectors, of which a thread has one: flat.cuh, which has the dtypes of a
 // call at compile time. Here is what takes the rest: tokens that lie apart, modulations that are numbers, mixed dtypes, and
@@ -28,11 +29,6 @@ namespace kernwright {
 namespace {
 
 constexpr int kMiddleVector = 4 / kSize;
-
-template <Type kOf, int kVector>
-__device__ __forceinline__ void round_to(float (&values)[kVector]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kVector>(narrow_to<kOf, kVector>(values), values);
-}
 
 // A piece of a modulation's row as it lies in memory, so that many loads can be under way before one is looked at. Its
 // dtype is known only here; all threads agree on it, so the branch costs next to nothing.
@@ -96,11 +92,7 @@ __device__ __forceinline__ void gain_of(const Problem& p, const Piece<kVector>& 
   if (p.adds_constant) {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) gain[i] = __fadd_rn(gain[i], p.constant);
-    if (p.scale.type == Type::kBFloat16) {
-      round_to<Type::kBFloat16>(gain);
-    } else if (p.scale.type == Type::kFloat16) {
-      round_to<Type::kFloat16>(gain);
-    }
+    round_to(p.scale.type, gain);
   }
   if (p.is_scale_cast) round_to<kType>(gain);
 }

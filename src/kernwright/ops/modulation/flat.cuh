@@ -2,9 +2,7 @@
 // lies, and all that it needs is asked for before any of it is looked at. cuda_kernel.cu includes this, and says what it
 // promises; flat.h says when it runs.
 //
-// Where all numbers have x's dtype, and that is half as wide, two are computed at once. That rounds as the chain does, which
-// computes in float32 and rounds then: a product of two such numbers is exact in float32, and a sum, rounded to 24 bits and
-// then to 11 or 8, is the same as rounded once, since 24 >= 2 * 11 + 2.
+// Where all numbers have x's dtype, and that is half as wide, two are computed at once, with the chain's bits (elements.cuh).
 
 #pragma once
 
@@ -99,29 +97,6 @@ __device__ __forceinline__ Raw<kWidestVector * kBytes> gathered(const void* row,
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
 
-// Two numbers at once, in x's dtype. `_rn`: no compiler fuses these.
-__device__ __forceinline__ uint32_t two_products(uint32_t a, uint32_t b) {
-  if constexpr (kType == Type::kBFloat16) {
-    const __nv_bfloat162 of =
-        __hmul2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
-    return reinterpret_cast<const uint32_t&>(of);
-  } else {
-    const __half2 of = __hmul2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
-    return reinterpret_cast<const uint32_t&>(of);
-  }
-}
-
-__device__ __forceinline__ uint32_t two_sums(uint32_t a, uint32_t b) {
-  if constexpr (kType == Type::kBFloat16) {
-    const __nv_bfloat162 of =
-        __hadd2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
-    return reinterpret_cast<const uint32_t&>(of);
-  } else {
-    const __half2 of = __hadd2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
-    return reinterpret_cast<const uint32_t&>(of);
-  }
-}
-
 template <Kind kKind, int kCount>
 using PieceOf = RawOf<Source<kKind>::kType, kCount>;
 
@@ -142,16 +117,16 @@ __device__ __forceinline__ RawOf<kResult, kCount> modulated(const Flat& f, const
   if constexpr (kHasHalfScale) {
     const uint32_t constant = f.half_constant * 0x10001u;
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) scale.words[i] = two_sums(scale.words[i], constant);
+    for (int i = 0; i < kWords; ++i) scale.words[i] = two_sums<kType>(scale.words[i], constant);
   }
   RawOf<kType, kCount> product = x;
   if constexpr (kHasHalfScale && kHalfProduct) {
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) product.words[i] = two_products(x.words[i], scale.words[i]);
+    for (int i = 0; i < kWords; ++i) product.words[i] = two_products<kType>(x.words[i], scale.words[i]);
   }
   if constexpr (kHalfSum) {
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) product.words[i] = two_sums(product.words[i], shift.words[i]);
+    for (int i = 0; i < kWords; ++i) product.words[i] = two_sums<kType>(product.words[i], shift.words[i]);
     return product;
   } else {
     float values[kCount], others[kCount];

@@ -178,6 +178,49 @@ __device__ __forceinline__ RawOf<kType, kVector> narrow_to(const float (&values)
   return raw;
 }
 
+// To a dtype and back, as a chain rounds that computes in float32 and keeps what it has in that dtype.
+template <Type kOf, int kCount>
+__device__ __forceinline__ void round_to(float (&values)[kCount]) {
+  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
+}
+
+// As above; its dtype is known only here, and all threads agree on it.
+template <int kCount>
+__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
+  if (type == Type::kBFloat16) {
+    round_to<Type::kBFloat16>(values);
+  } else if (type == Type::kFloat16) {
+    round_to<Type::kFloat16>(values);
+  }
+}
+
+// Two numbers of a dtype of two bytes at once. That rounds as a chain does, which computes in float32 and rounds then: a
+// product of two such numbers is exact in float32, and a sum, rounded to 24 bits and then to 11 or 8, is the same as rounded
+// once, since 24 >= 2 * 11 + 2. `_rn`: no compiler fuses these.
+template <Type kOf>
+__device__ __forceinline__ uint32_t two_products(uint32_t a, uint32_t b) {
+  if constexpr (kOf == Type::kBFloat16) {
+    const __nv_bfloat162 of =
+        __hmul2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  } else {
+    const __half2 of = __hmul2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  }
+}
+
+template <Type kOf>
+__device__ __forceinline__ uint32_t two_sums(uint32_t a, uint32_t b) {
+  if constexpr (kOf == Type::kBFloat16) {
+    const __nv_bfloat162 of =
+        __hadd2_rn(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  } else {
+    const __half2 of = __hadd2_rn(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const uint32_t&>(of);
+  }
+}
+
 // ---- modulations ----------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int64_t row_start(const Modulation& of, int64_t batch, int64_t token) {

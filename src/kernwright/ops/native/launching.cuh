@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <cstdint>
 
 namespace kernwright {
 
@@ -65,6 +66,22 @@ cudaError_t launch_kernel(void (*kernel)(Argument), dim3 grid, dim3 block, Argum
 #endif
   return cudaLaunchKernel(kernel, grid, block, arguments, 0, stream);
 }
+
+// Launches it with so many blocks for each batch, or as many as a grid can have: a block that may get more than its own token
+// goes on with the next. A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
+template <typename Argument>
+cudaError_t launch_batches(void (*kernel)(Argument), int64_t blocks, int64_t batches, unsigned threads,
+                           const Argument& argument, cudaStream_t stream) {
+  constexpr int64_t kMostX = INT32_MAX, kMostY = 65535, kMostZ = 65535;
+  const int64_t x = blocks < kMostX ? blocks : kMostX;
+  const int64_t y = batches < kMostY ? batches : kMostY, z = (batches + y - 1) / y;
+  if (z > kMostZ) return cudaErrorInvalidConfiguration;
+  const dim3 grid(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z));
+  return launch_kernel(kernel, grid, dim3(threads), argument, stream);
+}
+
+// Of a launch by batches.
+__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
 
 // Asked once a device: asking costs as much as a launch.
 inline int multiprocessors_of(int device, cudaError_t* error) {

@@ -36,6 +36,8 @@ struct Extent {
   Type type = Type::kFloat32;  // of the tokens
 };
 
+inline bool is_empty(const Extent& of) { return of.batches == 0 || of.tokens == 0 || of.width == 0; }
+
 constexpr int64_t kWidest = 65536;
 
 // Whether rows that start at `data`, `step` elements apart, can be read `bytes` at a time.

@@ -45,9 +45,6 @@ struct Work {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 template <typename Chain, int kVectors, int kVector, typename Holds, typename At>
 __device__ __forceinline__ void load_all(Chain& chain, typename Chain::Loaded (&loaded)[kVectors],
                                          float (&values)[kVectors][kVector], const Holds& holds, const At& at) {
@@ -171,23 +168,6 @@ __global__ void __launch_bounds__(32 * kWarpsOfSmall)
   }
 }
 
-// The sum over a block's threads, the same in each of them. Two buffers in turn: whoever writes one again has passed the
-// barrier of the other, and so has everybody who read the first.
-struct BlockTotal {
-  float* parts;  // [2][32], shared
-  int turn = 0;
-
-  __device__ __forceinline__ float operator()(float value) {
-    value = lanes_total<32>(value);
-    float* own = parts + 32 * turn;
-    turn ^= 1;
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) own[threadIdx.x / 32] = value;
-    __syncthreads();
-    return lanes_total<32>(lane < static_cast<int>(blockDim.x / 32) ? own[lane] : 0.f);
-  }
-};
-
 // Calls `body(columns)` for each vector of this thread.
 template <int kVector, typename Body>
 __device__ __forceinline__ void each_vector(int width, const Body& body) {
@@ -226,7 +206,7 @@ __global__ void __launch_bounds__(kThreadsOfStreamed)
   constexpr bool kFine = Family::kType == Type::kFloat32;
   using Chain = typename Family::template Chain<Rows::kAny, kVector>;
   __shared__ float parts[64];
-  BlockTotal total{parts};
+  BlockTotal total{parts, static_cast<int>(blockDim.x / 32)};
   const auto& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
@@ -290,15 +270,10 @@ TokenKernel<Family> token_kernel_of(const TokenVariant& v) {
 // 0, or CUDA's number for what went wrong.
 template <typename Family>
 int launch_tokens(const typename Family::Problem& p, const TokenVariant& v, int device, void* stream) {
-  return on_device(device, [&]() -> cudaError_t {
-    constexpr int64_t kMostY = 65535;
-    int64_t blocks = (p.tokens + v.tokens - 1) / v.tokens;
-    if (blocks > INT32_MAX) blocks = INT32_MAX;  // of streamed tokens alone: a block goes on with the next
-    const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
-    if (z > kMostY) return cudaErrorInvalidConfiguration;
-    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
+  return on_device(device, [&] {
+    const int64_t blocks = (p.tokens + v.tokens - 1) / v.tokens;  // too many of streamed tokens alone
     const Work<typename Family::Problem> work{1.f / static_cast<float>(p.width), p};
-    return launch_kernel(token_kernel_of<Family>(v), grid, dim3(v.threads), work, static_cast<cudaStream_t>(stream));
+    return launch_batches(token_kernel_of<Family>(v), blocks, p.batches, v.threads, work, static_cast<cudaStream_t>(stream));
   });
 }
 

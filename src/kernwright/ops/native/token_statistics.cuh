@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "totals.cuh"
+
 namespace kernwright {
 
 struct TokenStatistics {
@@ -25,26 +27,12 @@ struct TokenStatistics {
   }
 };
 
-template <int kLanes>
-__device__ __forceinline__ float lanes_total(float value) {
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
-  return value;
-}
-
 // 1 / sqrt(value). kFine: nearer than the GPU's own, by a step of Newton's, where that does not overflow.
 template <bool kFine>
 __device__ __forceinline__ float inverse_root(float value) {
   const float near = rsqrtf(value);
   if (!kFine || !(value > 1e-30f && value < 1e30f)) return near;
   return fmaf(0.5f * near, fmaf(-value * near, near, 1.f), near);
-}
-
-// As a tree, so that no addition waits for all before it.
-template <int kCount>
-__device__ __forceinline__ float total_of(const float* values) {
-  if constexpr (kCount == 1) return values[0];
-  else return total_of<kCount / 2>(values) + total_of<kCount - kCount / 2>(values + kCount / 2);
 }
 
 // Of what this thread has: values about `about`, and their squares. `holds(i)` says whether there is a vector i.

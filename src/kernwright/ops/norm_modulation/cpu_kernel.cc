@@ -215,7 +215,7 @@ void run(const Problem& p, int64_t most_threads) {
 }
 
 bool run_any(const Problem& p, int64_t threads) {
-  if (p.batches * p.tokens * p.width == 0) return true;
+  if (is_empty(p)) return true;
   switch (p.type) {
     case Type::kFloat32: run<float>(p, threads); break;
     case Type::kFloat16: run<Float16>(p, threads); break;

@@ -9,25 +9,25 @@
 // eager chain rounds after each step.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s (x and residual in, both outputs
 // out). Modulations per channel or batch row are read by each block, out of the cache; per token they add their own D
-// elements each.
+// elements each. Tokens too wide for a block's registers are read three times, the later ones out of the cache.
 //
-// Share of a copy's bandwidth on an H200 for bfloat16 (docs/results.md has what was judged). Timed as the judge does, of explored
-// kernels that differ from these in little but their arguments:
-//   lean     3072 wide: 0.99 for 27,030 tokens (80.3 us), 0.97 for 8,424 (26.9 us), 195 take 2.5 us (a copy 2.3);
-//            behind a gated residual 0.99 for 8,424 (51.0 us), 195 take 3.1 us (a copy 2.9)
+// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/norm_scale_shift, and of the norms alone in
+// tasks/norm_infer. What follows are earlier forms on an H200 for bfloat16. Timed as the judge does, of explored kernels that
+// differ from these in little but their arguments and in loads by the path for constant data (elements.cuh):
+//   lean     3072 wide: 0.99 for 27,030 tokens (80.3 us), 0.97 for 8,424 (26.9 us), 195 took 2.5 us (a copy 2.3);
+//            behind a gated residual 0.99 for 8,424 (51.0 us), 195 took 3.1 us (a copy 2.9)
 //   shared   5120 wide, 37,800 tokens: 0.98 (187.7 us, by an ordinary launch); `held` took 211.1
 // By graph replay out of a cold cache, with words to the caches (elements.cuh) that are gone by now:
 //   lean     5120 wide, 44,100 tokens: 0.96, behind a residual 0.95
 //   shifted  3073 wide, 8,424 tokens: 40.4 us, behind a gated residual 66.7 (lean, 3072 wide: 27.2 and 52; the copies of that
 //            run were slow at 3073, so there is no share)
 //   held     with float32 rows, 37,800 tokens 5120 wide, behind a residual: 0.94; float32 tokens, 8,640 of 5120: 0.99
-//   small    648,720 rows of 128: 0.99
 //   odd      3073 wide, 8,424 tokens: 88 us
 // Measured on builds that differed in one constant each, from which the tables in variant.h were set; there lean and shifted
 // took fewer kinds of steps. benchmarks/bench_ops.py times the same shapes as they are now.
 //
-// A token lies in the registers of its threads from the load to the store. A block has one token or two, and many short blocks
-// on a multiprocessor keep loads in flight: while one reduces, others load. Threads of a token meet once.
+// But for odd and streamed tokens, a token lies in the registers of its threads from the load to the store, and these meet once.
+// A block has one token or several, and many short blocks on a multiprocessor keep loads in flight: while one reduces, others load.
 
 #include <cuda_runtime.h>
 
@@ -132,20 +132,15 @@ cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream)
     thresholds.may_shift = false;
     return launch_here(p, choose_variant(p, thresholds), stream);
   }
-  constexpr int64_t kMostY = 65535;
   const int64_t tokens = static_cast<int64_t>(v.groups) * v.tokens;
-  int64_t blocks = (p.tokens + tokens - 1) / tokens;
-  if (blocks > INT32_MAX) blocks = INT32_MAX;  // of streamed tokens alone: a block goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
-  if (z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  const dim3 threads(static_cast<unsigned>(v.lanes * v.groups));
-  if (const BriefKernel kernel = brief_kernel_of(v)) {
-    return launch_kernel(kernel, grid, threads, v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p), stream);
-  }
-  if (v.kind == Kind::kShared) return launch_kernel(shared_rows_of(v.shape), grid, threads, shared_call_of(p), stream);
-  const Work work{1.f / static_cast<float>(p.width), v.is_affine, v.rows, {0, 0}, p};
-  return launch_kernel(kernel_of(v), grid, threads, work, stream);
+  const int64_t blocks = (p.tokens + tokens - 1) / tokens;  // too many of streamed tokens alone
+  auto launch = [&](auto kernel, const auto& call) {
+    return launch_batches(kernel, blocks, p.batches, static_cast<unsigned>(v.lanes * v.groups), call, stream);
+  };
+  if (const BriefKernel kernel = brief_kernel_of(v))
+    return launch(kernel, v.kind == Kind::kLean ? brief_of<16>(p) : brief_of<kSize>(p));
+  if (v.kind == Kind::kShared) return launch(shared_rows_of(v.shape), shared_call_of(p));
+  return launch(kernel_of(v), Work{1.f / static_cast<float>(p.width), v.is_affine, v.rows, {0, 0}, p});
 }
 
 }  // namespace

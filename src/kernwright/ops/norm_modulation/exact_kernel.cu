@@ -7,13 +7,13 @@
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s; modulations per token add their own D
 // elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose start asks for single
 // elements, and those whose modulations are numbers or of mixed dtypes are read twice, the second time out of the cache.
-// Share of a copy's bandwidth on an H200 for bfloat16, by graph replay out of a cold cache, when memory was still read and
-// written with words to the caches (elements.cuh) and no launch came early (launching.cuh): 3072 wide 0.96 for 27,030 tokens
-// (83.3 us, as the close kernel), 0.82 for 4,096 (15.2 us), 195 take 2.8 us; 4096 wide 0.92 for 7,904 tokens (35.8 us); 5120 wide
-// 0.95 for 44,100 (227 us), with float32 rows 0.96 for 37,800 (193 us; the close kernel of that time 213). With rows of each
-// token's own 1.02 for 8,640 tokens 5120 wide (83.5 us), in float32 1.03 for 18,144 tokens 3072 wide (153 us). Behind a gated
-// residual 0.95 for 27,030 tokens 3072 wide (166 us), 195 take 3.4 us. In that run all 72 production rows, and 558 calls of a
-// grid of sizes, dtypes and distributions, had torch's bits.
+// Share of a copy's bandwidth: not measured of these kernels as they are now. Of an earlier form, when memory was read and
+// written with words to the caches (elements.cuh) and no launch came early (launching.cuh), on an H200 for bfloat16, by graph
+// replay out of a cold cache: 3072 wide 0.96 for 27,030 tokens (83.3 us, as the close kernel), 0.82 for 4,096 (15.2 us), 195 took
+// 2.8 us; 4096 wide 0.92 for 7,904 tokens (35.8 us); 5120 wide 0.95 for 44,100 (227 us), with float32 rows 0.96 for 37,800 (193
+// us; the close kernel of that time 213). With rows of each token's own 1.02 for 8,640 tokens 5120 wide (83.5 us), in float32
+// 1.03 for 18,144 tokens 3072 wide (153 us). Behind a gated residual 0.95 for 27,030 tokens 3072 wide (166 us), 195 took 3.4 us.
+// In that run all 72 production rows, and 558 calls of a grid of sizes, dtypes and distributions, had torch's bits.
 //
 // Four warps a token, as torch has them, and one meeting: each thread then puts the four warps' parts together by itself,
 // where torch's meet twice more.
@@ -49,40 +49,7 @@ constexpr bool kResidual = KERNWRIGHT_RESIDUAL;
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 using Piece = RawOf<kType, kGroup>;
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 // ---- one rounding a step --------------------------------------------------------------------------------------------
-
-template <Type kOf, int kCount>
-__device__ __forceinline__ void round_to(float (&values)[kCount]) {
-  if constexpr (kOf != Type::kFloat32) widen<kOf, kCount>(narrow_to<kOf, kCount>(values), values);
-}
-
-template <int kCount>
-__device__ __forceinline__ void round_to(Type type, float (&values)[kCount]) {
-  if (type == Type::kBFloat16) {
-    round_to<Type::kBFloat16>(values);
-  } else if (type == Type::kFloat16) {
-    round_to<Type::kFloat16>(values);
-  }
-}
-
-// Two numbers of x's dtype at once. That rounds as the chain does, which computes in float32 and rounds then: a product of two
-// such numbers is exact in float32, and a sum, rounded to 24 bits and then to 11 or 8, is the same as rounded once, since
-// 24 >= 2 * 11 + 2. `_rn`: no compiler fuses these.
-template <bool kIsProduct>
-__device__ __forceinline__ uint32_t two_by_two(uint32_t a, uint32_t b) {
-  if constexpr (kType == Type::kBFloat16) {
-    const auto &one = reinterpret_cast<const __nv_bfloat162&>(a), &other = reinterpret_cast<const __nv_bfloat162&>(b);
-    const __nv_bfloat162 of = kIsProduct ? __hmul2_rn(one, other) : __hadd2_rn(one, other);
-    return reinterpret_cast<const uint32_t&>(of);
-  } else {
-    const auto &one = reinterpret_cast<const __half2&>(a), &other = reinterpret_cast<const __half2&>(b);
-    const __half2 of = kIsProduct ? __hmul2_rn(one, other) : __hadd2_rn(one, other);
-    return reinterpret_cast<const uint32_t&>(of);
-  }
-}
 
 // factor * value + summand, with a factor and a summand of x's dtype, or of float32. No factor: the sum.
 template <Type kFactor, Type kSummand>
@@ -95,10 +62,10 @@ __device__ __forceinline__ Piece multiplied(const Piece& value, const RawOf<kFac
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
       if (factor) {
-        const uint32_t gain = constant != 0.f ? two_by_two<false>(factor->words[i], added) : factor->words[i];
-        result.words[i] = two_by_two<true>(result.words[i], gain);
+        const uint32_t gain = constant != 0.f ? two_sums<kType>(factor->words[i], added) : factor->words[i];
+        result.words[i] = two_products<kType>(result.words[i], gain);
       }
-      result.words[i] = two_by_two<false>(result.words[i], summand.words[i]);
+      result.words[i] = two_sums<kType>(result.words[i], summand.words[i]);
     }
     return result;
   } else {
@@ -329,15 +296,8 @@ ExactBrief brief_of(const ExactProblem& p) {
 }
 
 cudaError_t launch_here(const ExactProblem& p, const ExactVariant& v, cudaStream_t stream) {
-  constexpr int64_t kMostY = 65535;
-  const int64_t blocks = p.tokens < INT32_MAX ? p.tokens : INT32_MAX;  // a block that reads twice goes on with the next
-  const int64_t y = p.batches < kMostY ? p.batches : kMostY, z = (p.batches + y - 1) / y;
-  if (z > kMostY) return cudaErrorInvalidConfiguration;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(z));
-  if (v.shape >= 0) {
-    return launch_kernel(held_of(v.shape), grid, dim3(kThreads), brief_of(p), stream);
-  }
-  return launch_kernel(v.is_vector ? read_twice<kGroup> : read_twice<1>, grid, dim3(kThreads), p, stream);
+  if (v.shape >= 0) return launch_batches(held_of(v.shape), p.tokens, p.batches, kThreads, brief_of(p), stream);
+  return launch_batches(v.is_vector ? read_twice<kGroup> : read_twice<1>, p.tokens, p.batches, kThreads, p, stream);
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ hundreds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -36,12 +35,11 @@ from torch import Tensor
 
 from kernwright.ops.definition import Op
 from kernwright.ops.norm_modulation import exact_native
+from kernwright.ops.torch_order import keeps_order, starts_off_group
 from kernwright.runtime.call import Call
-from kernwright.runtime.dispatch import reference_function
 from kernwright.runtime.implementation import Launch, Requirement
 
 FEWEST_ROWS, FEWEST_ELEMENTS, EPS = 512, 2**22, 1e-6
-GROUP = 4  # channels that torch loads at once
 _shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # of CUDA kernels, by op
 
 
@@ -53,21 +51,11 @@ def is_plain_layer_norm(call: Call) -> str | None:
 
 
 def norms_as_torch(backend: str) -> Requirement:
-    """A requirement: the device has shown that the backend's kernel norms as torch does."""
-    return partial(_refusal, backend)
+    return keeps_order(backend, _shown_for)
 
 
-def _refusal(backend: str, call: Call) -> str | None:
-    x = call.first
-    if x.shape[-1] % GROUP:
-        return f"x is {x.shape[-1]} wide, no multiple of {GROUP}: torch norms such a token in an order of its own"
-    if backend == "triton" and call.arguments["eps"] < torch.finfo(torch.float32).tiny:
-        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
-    if torch.cuda.is_current_stream_capturing():
-        return "a graph is being captured, where the device cannot be asked how torch norms"
-    if not shown(backend, call.op.name, x.device, x.dtype, x.shape[-1]):
-        return f"torch {torch.__version__} norms tokens of {x.shape[-1]} channels in another order on {x.device}"
-    return None
+def _shown_for(backend: str, call: Call) -> bool:
+    return shown(backend, call.op.name, call.first.device, call.first.dtype, call.first.shape[-1])
 
 
 @cache
@@ -103,21 +91,9 @@ def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
     return found if isinstance(found, Tensor) else found[0]
 
 
-def exact_function(op: Op, load: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """The exact kernel; for tokens that torch itself norms otherwise, which only their address tells, the chain."""
-    own, chain = load(), reference_function(op)
-
-    def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
-        function = chain if _is_read_elsewhere(op, tensors[0]) else own
-        return function(*tensors, **scalars, out=out)
-
-    return run
-
-
-def _is_read_elsewhere(op: Op, x: Tensor) -> bool:
-    """Whether torch's norm reads x where it is, from an address that is not one of four elements."""
-    is_read_itself = not op.name.startswith("residual") and x.is_contiguous()
-    return is_read_itself and x.data_ptr() % (GROUP * x.element_size()) != 0
+def is_chains(op: Op, x: Tensor) -> bool:
+    """Tokens that lie apart torch copies first, and a residual's sum is its own: those start as they should."""
+    return not op.name.startswith("residual") and x.is_contiguous() and starts_off_group(x)
 
 
 def exact_shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:

@@ -1,4 +1,5 @@
 // held: one token a block, in registers, with modulations of any kind.
+// cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 
@@ -152,10 +153,10 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
   for (int i = 0; i < kVectors; ++i) {
     float(&own_values)[kElements] = values[kPacked ? 0 : i];
     widen<kType, kElements>(x[i], own_values);
-    sum += sum_of<kElements>(own_values);
+    sum += total_of<kElements>(own_values);
   }
   if (!p.is_rms) {
-    sum = lanes_sum<32>(sum);
+    sum = lanes_total<32>(sum);
     about = about_mean(sum, count);
   }
 #pragma unroll
@@ -169,10 +170,10 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
       two[j % 2] = fmaf(own_values[j], own_values[j], two[j % 2]);
     }
     squares += own.holds(i) ? two[0] + two[1] : 0.f;
-    if constexpr (kFine) left += own.holds(i) ? sum_of<kElements>(own_values) : 0.f;
+    if constexpr (kFine) left += own.holds(i) ? total_of<kElements>(own_values) : 0.f;
   }
-  squares = lanes_sum<32>(squares);
-  if (kFine && !p.is_rms) sum = lanes_sum<32>(left);
+  squares = lanes_total<32>(squares);
+  if (kFine && !p.is_rms) sum = lanes_total<32>(left);
   if (own.thread % 32 == 0) parts[own.thread / 32] = part_of(sum, about, squares, count);
   __syncthreads();
   const Statistics of = combined<Own::kOf.warps>(parts, w);

@@ -18,13 +18,9 @@ import torch
 from kernwright.ops.definition import Op
 from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
-from kernwright.ops.norm_modulation.exactness import (
-    exact_function,
-    exact_shortcut,
-    is_plain_layer_norm,
-    norms_as_torch,
-)
+from kernwright.ops.norm_modulation.exactness import exact_shortcut, is_chains, is_plain_layer_norm, norms_as_torch
 from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -63,14 +59,14 @@ def _exact_implementations(op: Op) -> list[Implementation]:
         Implementation(
             "cuda",
             "exact",
-            partial(exact_function, op, partial(cuda.function, op, PROMISES[op.name])),
+            partial(exact_function, op, partial(cuda.function, op, PROMISES[op.name]), is_chains),
             (on_cuda, *plain, cuda.library_there, norms_as_torch("cuda")),
             partial(exact_shortcut, op.name),
         ),
         Implementation(
             "triton",
             "exact",
-            partial(exact_function, op, partial(_triton, op, "exact_triton_kernel")),
+            partial(exact_function, op, partial(_triton, op, "exact_triton_kernel"), is_chains),
             (on_cuda, triton_there, *plain, norms_as_torch("triton")),
         ),
     ]

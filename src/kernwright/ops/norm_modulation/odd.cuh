@@ -1,4 +1,5 @@
 // odd: tokens that start anywhere, or have an odd end; one a block, through shared memory.
+// cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
     sum += values[i][0];
   }
   if (!p.is_rms) {
-    sum = lanes_sum<32>(sum);
+    sum = lanes_total<32>(sum);
     about = about_mean(sum, count);
   }
 #pragma unroll
@@ -90,8 +91,8 @@ __global__ void __launch_bounds__(kMostThreads, kLeastBlocks) odd(const __grid_c
     squares = column_of(i) < p.width ? fmaf(values[i][0], values[i][0], squares) : squares;
     if constexpr (kFine) left += column_of(i) < p.width ? values[i][0] : 0.f;
   }
-  squares = lanes_sum<32>(squares);
-  if (kFine && !p.is_rms) sum = lanes_sum<32>(left);
+  squares = lanes_total<32>(squares);
+  if (kFine && !p.is_rms) sum = lanes_total<32>(left);
   if (thread % 32 == 0) parts[thread / 32] = part_of(sum, about, squares, count);
   __syncthreads();
   const Statistics of = combined<kMostThreads / 32>(parts, w);

@@ -36,7 +36,7 @@ struct Moments {
 #pragma unroll
     for (int i = 0; i < 8; ++i) two[i % 2] = fmaf(values[i], values[i], two[i % 2]);
     squares += two[0] + two[1];
-    sum += sum_of<8>(values);
+    sum += total_of<8>(values);
   }
 
   template <int kLanes>

@@ -1,24 +1,21 @@
 // The foreign function of one op of the pair with a choice, for one dtype on a GPU: checks the tensors, chooses the variant,
 // launches it on the caller's stream. Kept apart from the kernels, so that both compile at the same time.
 
-#include <tvm/ffi/extra/c_env_api.h>
-
+#include "calling.h"
 #include "select_arguments.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream);
-const char* error_text(int error);
 
 namespace {
 
 bool run(Problem* problem, DLDevice device) {
   if (problem->type != Type::KERNWRIGHT_TYPE) return false;
-  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  if (is_empty(*problem)) return true;
   part(problem);
-  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
-  if (const int error = launch(*problem, choose_variant<KERNWRIGHT_RESIDUAL>(*problem), device.device_id, stream))
-    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  const TokenVariant variant = choose_variant<KERNWRIGHT_RESIDUAL>(*problem);
+  launch_for_caller(device, [&](int own, void* stream) { return launch(*problem, variant, own, stream); });
   return true;
 }
 

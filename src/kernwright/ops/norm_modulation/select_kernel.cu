@@ -5,8 +5,8 @@
 // are squared; then one multiply-add chain and one rounding, where the eager chain rounds after each step. The chosen gate is
 // handed on bit by bit.
 // Bytes a token of D elements of s bytes: 3 D s (x in, y and the gate out), behind a residual 6 D s (x, residual and its gate
-// in, three outputs out). Of the two sets a token reads the one that its index picks, out of the cache. Measured shares of a
-// copy's bandwidth are in docs/results.md.
+// in, three outputs out). Of the two sets a token reads the one that its index picks, out of the cache.
+// Share of a copy's bandwidth: judged row by row, see tasks/fuse_scale_shift/RESULTS.md.
 
 #include "allocation.cuh"
 #include "token_norm.cuh"

@@ -1,4 +1,4 @@
-// small: several tokens a block, in registers.
+// small: several tokens a block, in registers. cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 
@@ -56,18 +56,18 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
         }
       }
       widen<kType, kVector>(x[n][i], values[i]);
-      sum += sum_of<kVector>(values[i]);
+      sum += total_of<kVector>(values[i]);
     }
-    if (!p.is_rms) mean = lanes_sum<kLanes>(sum) * w.per_element;
+    if (!p.is_rms) mean = lanes_total<kLanes>(sum) * w.per_element;
     if (kFine && !p.is_rms) {
       float left = 0.f;
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
 #pragma unroll
         for (int j = 0; j < kVector; ++j) values[i][j] -= mean;
-        left += column(i) < p.width ? sum_of<kVector>(values[i]) : 0.f;
+        left += column(i) < p.width ? total_of<kVector>(values[i]) : 0.f;
       }
-      mean = lanes_sum<kLanes>(left) * w.per_element;  // of what the first one left
+      mean = lanes_total<kLanes>(left) * w.per_element;  // of what the first one left
     }
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
         values[i][j] -= mean;
         squares = column(i) < p.width ? fmaf(values[i][j], values[i][j], squares) : squares;
       }
-    const float inverse = rsqrtf(lanes_sum<kLanes>(squares) * w.per_element + p.eps);
+    const float inverse = rsqrtf(lanes_total<kLanes>(squares) * w.per_element + p.eps);
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       if (!is_there(n, i)) continue;

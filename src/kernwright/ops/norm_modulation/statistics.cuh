@@ -2,25 +2,12 @@
 
 #pragma once
 
+#include "totals.cuh"
 #include "work.cuh"
 
 namespace kernwright {
 
 namespace {
-
-// As a tree, so that no addition waits for all before it.
-template <int kCount>
-__device__ __forceinline__ float sum_of(const float* values) {
-  if constexpr (kCount == 1) return values[0];
-  else return sum_of<kCount / 2>(values) + sum_of<kCount - kCount / 2>(values + kCount / 2);
-}
-
-template <int kLanes>
-__device__ __forceinline__ float lanes_sum(float value) {
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
-  return value;
-}
 
 // A float32 mean far from zero is off by its own roundings, by more than the eager chain's where sums are as long as here.
 // So in float32 what is left once values are centred is summed too; rounded to half that width nobody would see it.
@@ -54,15 +41,15 @@ __device__ __forceinline__ Statistics combined(const float4* parts, const Work& 
   const bool is_rms = w.problem.is_rms;
   Statistics of{0.f, 0.f, 0.f};
   if constexpr (kFine) {
-    if (!is_rms) of.near = parts[0].y, of.lacking = lanes_sum<kLanes>(fmaf(own.y - of.near, own.w, own.x)) * w.per_element;
+    if (!is_rms) of.near = parts[0].y, of.lacking = lanes_total<kLanes>(fmaf(own.y - of.near, own.w, own.x)) * w.per_element;
     const float apart = of.from_mean(own.y);
     of.inverse = is_rms ? own.z : fmaf(apart, fmaf(apart, own.w, 2.f * own.x), own.z);
   } else {
-    of.near = is_rms ? 0.f : lanes_sum<kLanes>(own.x) * w.per_element;
+    of.near = is_rms ? 0.f : lanes_total<kLanes>(own.x) * w.per_element;
     const float apart = own.y - of.near;
     of.inverse = is_rms ? own.z : fmaf(apart * apart, own.w, own.z);
   }
-  of.inverse = rsqrtf(lanes_sum<kLanes>(of.inverse) * w.per_element + w.problem.eps);
+  of.inverse = rsqrtf(lanes_total<kLanes>(of.inverse) * w.per_element + w.problem.eps);
   return of;
 }
 

@@ -1,4 +1,4 @@
-// streamed: tokens too wide for a block's registers.
+// streamed: tokens too wide for a block's registers. cuda_kernel.cu includes this, and says what it promises and what it moves.
 
 #pragma once
 
@@ -8,28 +8,11 @@ namespace kernwright {
 
 namespace {
 
-// The sum over a block's threads, the same in each of them. Two buffers in turn: whoever writes one again has passed the
-// barrier of the other, and so has everybody who read the first.
-struct BlockSum {
-  float* parts;  // [2][32], shared
-  int turn = 0;
-
-  __device__ __forceinline__ float operator()(float value) {
-    value = lanes_sum<32>(value);
-    float* own = parts + 32 * turn;
-    turn ^= 1;
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) own[threadIdx.x / 32] = value;
-    __syncthreads();
-    return lanes_sum<32>(lane < kThreadsOfStreamed / 32 ? own[lane] : 0.f);
-  }
-};
-
 // Three passes, the later ones out of the cache. What a thread reads of `sum` it wrote itself, so it waits for nobody.
 template <int kVector>
 __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_constant__ Work w) {
   __shared__ float parts[64];
-  BlockSum block_sum{parts};
+  BlockTotal block_total{parts, kThreadsOfStreamed / 32};
   const Problem& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;
@@ -48,10 +31,10 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
         }
         float values[kVector];
         widen<kType, kVector>(raw, values);
-        sum += sum_of<kVector>(values);
+        sum += total_of<kVector>(values);
       }
     }
-    const float near = p.is_rms ? 0.f : block_sum(sum) * w.per_element;
+    const float near = p.is_rms ? 0.f : block_total(sum) * w.per_element;
     float lacking = 0.f;
     auto again = [&](int column, float(&values)[kVector]) {
       RawOf<kType, kVector> raw;
@@ -70,10 +53,10 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
       again(column, values);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) squares = fmaf(values[i], values[i], squares);
-      if constexpr (kFine) left += sum_of<kVector>(values);
+      if constexpr (kFine) left += total_of<kVector>(values);
     }
-    if (kFine && !p.is_rms) lacking = block_sum(left) * w.per_element;
-    const float inverse = rsqrtf(fmaf(-lacking, lacking, block_sum(squares) * w.per_element) + p.eps);
+    if (kFine && !p.is_rms) lacking = block_total(left) * w.per_element;
+    const float inverse = rsqrtf(fmaf(-lacking, lacking, block_total(squares) * w.per_element) + p.eps);
     for (int column = first; column < p.width; column += stride) {
       float values[kVector];
       again(column, values);

@@ -37,9 +37,6 @@ __device__ __forceinline__ RawOf<kType, kVector> narrow(const float (&values)[kV
   return narrow_to<kType, kVector>(values);
 }
 
-// A grid's y has a limit, and z takes what is beyond it: both together have 32 bits.
-__device__ __forceinline__ uint32_t batch_of_block() { return blockIdx.z * gridDim.y + blockIdx.y; }
-
 // ---- modulations ----------------------------------------------------------------------------------------------------
 
 // norm * weight + bias, then * (1 + scale) + shift, is norm * gain + offset. Any of the four may be a number, or not there.

@@ -1,24 +1,20 @@
 // The foreign function of one op and dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
 // stream. Kept apart from the kernels, so that both compile at the same time.
 
-#include <tvm/ffi/extra/c_env_api.h>
-
 #include "arguments.h"
+#include "calling.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, const TokenVariant& v, int device, void* stream);
-const char* error_text(int error);
 
 namespace {
 
 bool run(Problem* problem, DLDevice device) {
   if (problem->type != Type::KERNWRIGHT_TYPE) return false;
-  if (problem->batches * problem->tokens * problem->width == 0) return true;
+  if (is_empty(*problem)) return true;
   part(problem);
-  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
-  if (const int error = launch(*problem, choose_variant(*problem), device.device_id, stream))
-    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+  launch_for_caller(device, [&](int own, void* stream) { return launch(*problem, choose_variant(*problem), own, stream); });
   return true;
 }
 

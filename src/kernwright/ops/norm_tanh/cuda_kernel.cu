@@ -3,7 +3,8 @@
 // Contract: close. Statistics in float32, centred before they are squared; then one multiply-add chain and one rounding,
 // where the eager chain rounds after each step. What the second norm sees is y as it is returned.
 // Bytes a token of D elements of s bytes: 3 D s (x and its shift in, y out), with a second norm 4 D s. Rows that tokens share
-// are read by each block, out of the cache. Measured shares of a copy's bandwidth are in docs/results.md.
+// are read by each block, out of the cache.
+// Share of a copy's bandwidth: judged row by row, see tasks/norm_tanh_mul_add/RESULTS.md.
 
 #include "allocation.cuh"
 #include "token_norm.cuh"

@@ -3,8 +3,9 @@
 //
 // Contract: close. The mean of squares is summed in float32, and the result rounded once.
 // Bytes a row of D elements of s bytes: 2 D s.
-// On an H200, timed as the judge does, of the explored kernels that these are by now: 648,720 rows of 128 in bfloat16 79.7 us
-// (0.99 of a copy), 16,384 rows 3.65 us (1.03), 4,096 rows 2.25 us, 1,320 rows 1.97 us, which is latency.
+// Share of a copy's bandwidth: judged row by row, see tasks/norm_infer/RESULTS.md. Of an earlier form, the explored kernels, whose
+// loads went by the path for constant data (elements.cuh), on an H200, timed as the judge does: 648,720 rows of 128 in bfloat16
+// 0.99 (79.7 us), 16,384 rows 1.03 (3.65 us), 4,096 rows 2.25 us, 1,320 rows 1.97 us, which is latency.
 //
 // A few threads have a row, which they load before they look at it, the weight with it, and meet in shuffles.
 
@@ -13,6 +14,7 @@
 #include "elements.cuh"
 #include "launching.cuh"
 #include "narrow_rows.h"
+#include "totals.cuh"
 
 namespace kernwright {
 namespace narrow {
@@ -50,9 +52,7 @@ __global__ void __launch_bounds__(kThreadsOfNarrow) rms(const __grid_constant__ 
 #pragma unroll
     for (int j = 0; j < kElements; ++j) two[j % 2] = fmaf(values[j], values[j], two[j % 2]);
   }
-  float squares = two[0] + two[1];
-#pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  const float squares = lanes_total<kLanes>(two[0] + two[1]);
   if (!is_there) return;
   constexpr float kPerElement = 1.f / (kVectors * kLanes * kElements);
   const float inverse = rsqrtf(fmaf(squares, kPerElement, r.eps));

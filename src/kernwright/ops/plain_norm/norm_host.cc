@@ -1,12 +1,11 @@
 // layer_norm and rms_norm of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the caller's
 // stream. RMS norms of narrow rows are narrow_rows.cu's. All other kernels are those of norm_scale_shift, compiled without a
-// modulation: see cuda_kernel.cu, whose contract, bytes a token (2 D s for D elements of s bytes) and measured shares of a
-// copy's bandwidth are theirs.
-
-#include <tvm/ffi/extra/c_env_api.h>
+// modulation: see cuda_kernel.cu, whose contract and bytes a token (2 D s for D elements of s bytes) are theirs.
+// Share of a copy's bandwidth: judged row by row, see tasks/norm_infer/RESULTS.md.
 
 #include <sstream>
 
+#include "calling.h"
 #include "narrow_rows.h"
 #include "rows.h"
 #include "variant.h"
@@ -15,7 +14,6 @@ namespace kernwright {
 
 int launch(const Problem& p, const Variant& v, int device, void* stream);
 int launch_narrow(const NarrowRows& rows, const NarrowVariant& v, int device, void* stream);
-const char* error_text(int error);
 
 namespace {
 
@@ -24,14 +22,12 @@ bool run(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, 
   Problem problem;
   Rows rows = read_norm_rows(&problem, kDLCUDA, x, weight, bias, is_rms, eps, y);
   if (!rows.takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
-  const DLDevice device = x.device();
-  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
   rows.each([&](const Problem& own) {
     const NarrowVariant narrow = choose_narrow(own);
-    const int error = narrow.vectors > 0 ? launch_narrow(narrow_rows_of(own), narrow, device.device_id, stream)
-                                         : launch(own, choose_variant(own), device.device_id, stream);
-    if (error)
-      TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+    launch_for_caller(x.device(), [&](int device, void* stream) {
+      return narrow.vectors > 0 ? launch_narrow(narrow_rows_of(own), narrow, device, stream)
+                                : launch(own, choose_variant(own), device, stream);
+    });
   });
   return true;
 }

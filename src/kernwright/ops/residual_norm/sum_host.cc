@@ -1,28 +1,24 @@
 // add_norm and fused_add_rms_norm_ of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the
 // caller's stream. The kernels are those of residual_norm_scale_shift, compiled without gate and modulation: see
 // cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs.
-// Share of a copy's bandwidth: not measured yet.
-
-#include <tvm/ffi/extra/c_env_api.h>
+// Share of a copy's bandwidth: not measured yet; tasks/add_norm has the rows to judge.
 
 #include <sstream>
 
+#include "calling.h"
 #include "sums.h"
 #include "variant.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, const Variant& v, int device, void* stream);
-const char* error_text(int error);
 
 namespace {
 
 bool run(const Problem& problem, Rows* rows, DLDevice device) {
   if (!rows->takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
-  void* stream = TVMFFIEnvGetStream(device.device_type, device.device_id);
   rows->each([&](const Problem& own) {
-    if (const int error = launch(own, choose_variant(own), device.device_id, stream))
-      TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
+    launch_for_caller(device, [&](int number, void* stream) { return launch(own, choose_variant(own), number, stream); });
   });
   return true;
 }

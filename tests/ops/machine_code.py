@@ -1,0 +1,90 @@
+"""What an assembler made of CUDA kernels: their instructions, and which of them run ahead of a kernel's turn."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from kernwright.runtime.library import nvcc
+
+WAIT = "ACQBULK"  # what griddepcontrol.wait becomes
+SIZE = 16  # bytes of an instruction
+# What begins so is an access to memory, to global memory unless its name is one of those below.
+MEMORY = ("LD", "ST", "ATOM", "RED", "SULD", "SUST", "SUATOM", "SURED", "TEX", "TLD", "UTMA", "UBLK", "CCTL")
+ELSEWHERE = ("LDC", "LDCU", "LDS", "LDSM", "LDL", "STS", "STSM", "STL", "ATOMS", "REDUX")
+JUMPS = ("BRA", "CALL", "BRX", "BRXU", "JMP", "JMX", "JMXU")
+LINE = re.compile(r"/\*([0-9a-f]{4,})\*/ +(@\S+ +)?([A-Z0-9]+)([.\w]*) *([^;]*);")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`name` is without its suffixes."""
+
+    text: str
+    name: str
+    target: int | None  # of a jump, where it says so itself
+    goes_on: bool  # with the next one, or may do so
+
+    @property
+    def may_touch_global_memory(self) -> bool:
+        return self.name.startswith(MEMORY) and self.name not in ELSEWHERE
+
+    @property
+    def goes_anywhere(self) -> bool:
+        return self.name in JUMPS and self.target is None
+
+
+Kernel = dict[int, Instruction]  # by address
+
+
+@cache
+def cuobjdump() -> str | None:
+    """The toolkit's, or the one that Triton brings along."""
+    triton = find_spec("triton")
+    folders = [Path(str(nvcc())).parent]
+    folders += [Path(own, "backends/nvidia/bin") for own in (triton and triton.submodule_search_locations) or ()]
+    found = (shutil.which("cuobjdump", path=str(folder)) for folder in folders)
+    return shutil.which("cuobjdump") or next((own for own in found if own), None)
+
+
+def kernels_in(built: Path) -> dict[str, Kernel]:
+    """Of a library or a cubin, by their mangled names."""
+    said = subprocess.run([str(cuobjdump()), "-sass", str(built)], capture_output=True, text=True, check=True).stdout
+    parts = (part.partition("\n") for part in said.split("Function : ")[1:])
+    kernels = {name: dict(_instructions(code)) for name, _, code in parts}
+    for name, kernel in kernels.items():
+        assert list(kernel) == list(range(0, SIZE * len(kernel), SIZE)), f"not all of {name} could be read"
+    return kernels
+
+
+def _instructions(code: str) -> Iterator[tuple[int, Instruction]]:
+    for address, guard, name, suffix, operands in LINE.findall(code):
+        place = re.fullmatch(r"(?:!?U?P\w+, |UR\d+, )?0x([0-9a-f]+) *", operands) if name in JUMPS else None
+        ends = not guard and (name in ("EXIT", "RET") or (name == "BRA" and operands.startswith("0x")))
+        text = f"{guard}{name}{suffix} {operands}".strip()
+        yield int(address, 16), Instruction(text, name, int(place[1], 16) if place else None, not ends)
+
+
+def ahead_of_turn(kernel: Kernel) -> list[str]:
+    """Accesses to global memory that a thread may come by before it has waited, and jumps that cannot be followed."""
+    found: list[str] = []
+    waiting, seen = [0], set[int]()
+    while waiting:
+        address = waiting.pop()
+        if address in seen or address not in kernel or kernel[address].name == WAIT:
+            continue
+        seen.add(address)
+        own = kernel[address]
+        if own.may_touch_global_memory or own.goes_anywhere:
+            found.append(own.text)
+        if own.target is not None:
+            waiting.append(own.target)
+        if own.goes_on:
+            waiting.append(address + SIZE)
+    return found

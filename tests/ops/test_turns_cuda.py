@@ -1,0 +1,89 @@
+"""Kernels that are placed ahead of their turn (`launching.cuh`) wait for it before they touch memory, in their machine
+code too: an assembler may ask for data earlier than the source does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from machine_code import WAIT, ahead_of_turn, cuobjdump, kernels_in
+
+from kernwright.ops.ernie import native as ernie
+from kernwright.ops.ltx2_modulate import native as ltx2_modulate
+from kernwright.ops.modulation import native as modulation
+from kernwright.ops.norm_modulation import exact_native, native, select_native
+from kernwright.ops.norm_tanh import native as norm_tanh
+from kernwright.ops.plain_norm import native as plain_norm
+from kernwright.runtime.library import CUDA_FLAGS, Library, Target, nvcc
+
+pytestmark = [
+    pytest.mark.skipif(nvcc() is None, reason="there is no nvcc"),
+    pytest.mark.skipif(cuobjdump() is None, reason="there is no cuobjdump"),
+]
+BF16, FP32 = torch.bfloat16, torch.float32
+# Every file of kernels once: what other tests load is there already, and of the rest the dtype that compiles soonest.
+LOADED = (
+    native.CUDA["norm_scale_shift"].library(BF16),
+    plain_norm.CUDA["rms_norm"].library(BF16),
+    modulation.cuda_library(BF16, BF16),
+)
+COMPILED = (
+    exact_native.CUDA["norm_scale_shift"].library(FP32), select_native.CUDA["norm_scale_shift_select"].library(FP32),
+    norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.NORMS["ernie_norm_modulate"].library(FP32),
+    ltx2_modulate.CUDA["rms_modulate"].library(FP32),
+)  # fmt: skip
+
+
+def cubin(source: Path, folder: Path, *flags: str) -> Path:
+    made = folder / f"{source.stem}.cubin"
+    subprocess.run(
+        [str(nvcc()), "-cubin", "-arch=sm_90", "-std=c++17", "-w", *flags, "-o", str(made), str(source)], check=True
+    )
+    return made
+
+
+def built(own: Library, folder: Path) -> Path:
+    if own in LOADED:
+        return own.need(Target("sm_90"))
+    (kernel,) = (source for source in own.sources if source.suffix == ".cu")
+    macros = (f"-D{name}={value}" for name, value in own.macros)
+    return cubin(kernel, folder, *CUDA_FLAGS, *macros, *sorted({f"-I{source.parent}" for source in own.sources}))
+
+
+@pytest.mark.parametrize("library", LOADED + COMPILED, ids=lambda own: own.name)
+def test_no_kernel_touches_memory_ahead_of_its_turn(library: Library, tmp_path: Path) -> None:
+    kernels = kernels_in(built(library, tmp_path))
+    assert kernels
+    for name, kernel in kernels.items():
+        assert any(own.name == WAIT for own in kernel.values()), f"{name} does not wait"
+        assert any(own.may_touch_global_memory for own in kernel.values()), f"{name} seems to do nothing"
+        assert not ahead_of_turn(kernel), name
+
+
+def test_every_file_of_kernels_is_looked_at() -> None:
+    """But those that launch plainly, after which nothing is placed early."""
+    files = Path(native.__file__).parents[1].glob("*/*.cu")
+    looked_at = {source for own in LOADED + COMPILED for source in own.sources}
+    assert {own for own in files if "cudaLaunchKernel(" not in own.read_text()} <= looked_at
+
+
+PLANTED = """
+#define WAIT asm volatile("griddepcontrol.wait;" ::: "memory")
+extern "C" __global__ void right(int* y, int n) { if (n < 9) return; WAIT; y[threadIdx.x] = *y + n; }
+extern "C" __global__ void loads(int* y, int n) { const int early = *y; WAIT; y[threadIdx.x] = early + n; }
+extern "C" __global__ void stores(int* y, int n) { if (n > 9) y[threadIdx.x] = n; WAIT; y[n] = n; }
+extern "C" __global__ void hides(int* y, int n) { if (n > 9) { WAIT; y[n] = 2; } else { y[threadIdx.x] = 3; } }
+extern "C" __global__ void never(int* y, int n) { y[threadIdx.x] = n; }
+"""
+
+
+def test_what_comes_too_early_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "planted.cu"
+    source.write_text(PLANTED)
+    found = {name: ahead_of_turn(kernel) for name, kernel in kernels_in(cubin(source, tmp_path)).items()}
+    assert found.pop("right") == []
+    assert set(found) == {"loads", "stores", "hides", "never"}
+    for name, early in found.items():
+        assert len(early) == 1 and ("LDG" if name == "loads" else "STG") in early[0]
