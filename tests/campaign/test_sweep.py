@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,9 @@ import torch
 
 def copied(op):
     return lambda x: x + x
+
+def doubled(op):
+    return lambda x: 2 * x
 
 def picky(op):
     def run(x):
@@ -158,10 +160,11 @@ def test_a_slice_is_halved_until_the_row_is_found_or_time_is_up(
 
 def test_the_command_says_what_is_left(task: Task, tmp_path: Path, private_tmp: Path) -> None:
     words = ["sweep", str(task.folder), "--contender", "copied", "--ledger", str(tmp_path / "ledger")]
+    words += ["--baseline", "eager", "--baseline", "doubled"]
     result = CliRunner().invoke(app, [*words, "--minutes", "0.0000001"])
-    assert result.exit_code == 1 and "0 of 3" in result.output
+    assert result.exit_code == 1 and result.output.count("0 of 3") == 2
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0 and "3 of 3" in result.output
+    assert result.exit_code == 0 and result.output.count("3 of 3") == 2
     verdicts = [r.body for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]
-    assert [v["candidate"] for v in verdicts] == ["copied"]
-    assert json.dumps(verdicts[0])
+    assert [(v["baseline"], v["candidate"]) for v in verdicts] == [("eager", "copied"), ("doubled", "copied")]
+    assert [v["provenance"]["together"][0]["baseline"] for v in verdicts] == ["doubled", "eager"]
