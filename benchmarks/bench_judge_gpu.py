@@ -299,7 +299,7 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     row(folder=folder, repeats=1)
     injected(folder=folder, every=4)
     faults(folder=folder, times=1)
-    aa(folder=folder, verdicts=12, rows=naps_between(0, 1000, 4))
+    aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 8))
 
 
 COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,26 +87,23 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
 
 
 def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
-    """Other quads, and so other figures; but the same verdicts, kernels and records, and ratios within a tenth."""
-    names = ["eager", "compile"]
-    requests = [
-        JudgeRequest(
-            task="norm_scale_shift", candidate=None, contender=name, rows=ROW, device="cuda", ledger=tmp_path,
-            wait_s=60.0,
-        )
-        for name in names
-    ]  # fmt: skip
-    together = judge_together(requests, quiet)
+    """Other quads, and so other figures; but the same verdict, kernels and records, and a ratio within a tenth."""
+    asked = JudgeRequest(
+        task="norm_scale_shift", candidate=None, contender="eager", rows=ROW, device="cuda", ledger=tmp_path, wait_s=60.0
+    )
+    together = judge_together([asked, replace(asked, contender="compile")], quiet)
     kinds = [[record.kind for record in Ledger(tmp_path).records(run)] for run in Ledger(tmp_path).runs()]
     assert [own[:3] for own in kinds] == [["run", "correctness", "round"]] * 2
     assert verify(tmp_path) == []
-    for request, verdict in zip(requests, together, strict=True):
-        assert verdict is not None and verdict.candidate == request.contender
-        alone = judge(request, quiet)
-        (row,), (own,) = verdict.rows, alone.rows
-        assert verdict.verdict == alone.verdict or "inconclusive" in (verdict.verdict, alone.verdict), row.reasons
-        for side in ("baseline", "candidate"):
-            assert [kernel.name for kernel in row.kernels[side]] == [kernel.name for kernel in own.kernels[side]]
-        one, other = row.metrics["device"], own.metrics["device"]
-        assert isinstance(one, MetricResult) and isinstance(other, MetricResult), (one, other)
-        assert one.ratio == pytest.approx(other.ratio, rel=0.1)
+    eager, compiled = [verdict for verdict in together if verdict is not None]
+    assert (eager.candidate, compiled.candidate) == ("eager", "compile")
+    assert compiled.verdict == "faster", compiled.reasons
+    alone = judge(asked, quiet)
+    (row,), (other,), (own,) = eager.rows, compiled.rows, alone.rows
+    assert eager.verdict == alone.verdict or "inconclusive" in (eager.verdict, alone.verdict), row.reasons
+    for side in ("baseline", "candidate"):
+        assert [kernel.name for kernel in row.kernels[side]] == [kernel.name for kernel in own.kernels[side]]
+    assert other.kernels["baseline"] == row.kernels["baseline"] != other.kernels["candidate"]
+    one, by_itself = row.metrics["device"], own.metrics["device"]
+    assert isinstance(one, MetricResult) and isinstance(by_itself, MetricResult), (one, by_itself)
+    assert one.ratio == pytest.approx(by_itself.ratio, rel=0.1)
