@@ -11,7 +11,7 @@ import pytest
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
 from kernwright.judge.request import JudgeRequest, judge, judge_together
-from kernwright.judge.verdict import MetricResult
+from kernwright.judge.verdict import Kernel, MetricResult
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
@@ -86,11 +86,16 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
         assert about["loaded"] and set(about["loaded"]) <= set(about["libraries"])
 
 
+def _names(kernels: list[Kernel]) -> list[str]:
+    return [kernel.name for kernel in kernels]
+
+
 def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
     """Other quads, and so other figures; but the same verdict, kernels and records, and a ratio within a tenth."""
     asked = JudgeRequest(
-        task="norm_scale_shift", candidate=None, contender="eager", rows=ROW, device="cuda", ledger=tmp_path, wait_s=60.0
-    )
+        task="norm_scale_shift", candidate=None, contender="eager", rows=ROW, device="cuda", ledger=tmp_path,
+        wait_s=60.0,
+    )  # fmt: skip
     together = judge_together([asked, replace(asked, contender="compile")], quiet)
     kinds = [[record.kind for record in Ledger(tmp_path).records(run)] for run in Ledger(tmp_path).runs()]
     assert [own[:3] for own in kinds] == [["run", "correctness", "round"]] * 2
@@ -102,8 +107,8 @@ def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: 
     (row,), (other,), (own,) = eager.rows, compiled.rows, alone.rows
     assert eager.verdict == alone.verdict or "inconclusive" in (eager.verdict, alone.verdict), row.reasons
     for side in ("baseline", "candidate"):
-        assert [kernel.name for kernel in row.kernels[side]] == [kernel.name for kernel in own.kernels[side]]
-    assert other.kernels["baseline"] == row.kernels["baseline"] != other.kernels["candidate"]
+        assert _names(row.kernels[side]) == _names(own.kernels[side])
+    assert _names(other.kernels["baseline"]) == _names(row.kernels["baseline"]) != _names(other.kernels["candidate"])
     one, by_itself = row.metrics["device"], own.metrics["device"]
     assert isinstance(one, MetricResult) and isinstance(by_itself, MetricResult), (one, by_itself)
     assert one.ratio == pytest.approx(by_itself.ratio, rel=0.1)
