@@ -76,10 +76,16 @@ def _share(rows: list[dict[str, Any]], *outcomes: str) -> float:
 
 
 @app.command()
-def aa(verdicts: int = 1000, minutes: float = 0.0, rows: str | None = None, folder: Out = DEFAULT_OUT) -> None:
+def aa(
+    verdicts: int = 1000,
+    minutes: float = 0.0,
+    rows: str | None = None,
+    folder: Out = DEFAULT_OUT,
+    kept: Annotated[Path | None, typer.Option("--ledger", help="where verdicts are kept; else below --out")] = None,
+) -> None:
     """Both sides the same: how many rows are called faster or slower? Four contenders at once, against one baseline."""
     task = write_task(folder, "stream")
-    ledger = folder / "aa"
+    ledger = kept or folder / "aa"
     end = time.monotonic() + (60 * minutes or float("inf"))
     started = time.monotonic()
     before = len(_rows(ledger, task))
