@@ -37,7 +37,7 @@ def tired(op):
     def run(x, w, *, alpha=2.0):
         nonlocal calls
         calls += 1
-        if calls > 200:
+        if calls > 90:  # which `wall` alone makes, however slow the machine
             raise RuntimeError("too many calls for me")
         return alpha * x + w
     return run
@@ -97,7 +97,8 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
     by_name = {verdict.candidate: verdict for verdict in verdicts}
     assert by_name["eager"].verdict not in BAD and by_name["slow"].verdict == "slower"
     assert by_name["wrong"].verdict == "incorrect" and by_name["wrong"].rows[0].metrics == {}
-    assert by_name["tired"].verdict == "failed" and "too many calls" in by_name["tired"].rows[0].reasons[0]
+    assert by_name["tired"].verdict == "failed"
+    assert by_name["tired"].rows[0].reasons == ("RuntimeError: too many calls for me",), "while it was timed"
     assert all(verdict.evidence for verdict in verdicts)
     assert by_name["slow"].provenance["together"] == [
         {"baseline": "eager", "candidate": name} for name in names if name != "slow"
@@ -108,7 +109,10 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
         kinds = [record.kind for record in records]
         rounds = kinds.count("round")
         assert kinds == ["run", "correctness", *["round"] * rounds, "verdict"]
-        assert name == "eager" or rounds == 1, "what is decided has no part in later rounds"
+        if name in ("eager", "slow"):
+            assert by_name[name].rows[0].metrics["stream"].quads == 7 * rounds, "each round whole"
+        else:
+            assert rounds == 1, "what is decided has no part in later rounds"
     shared = [samples(tmp_path, own[name][2]) for name in ("eager", "slow")]
     assert [len(quads) for quads in shared] == [7, 7]
     for one, other in zip(*shared, strict=True):
