@@ -127,9 +127,11 @@ def run_tests(
     with tempfile.TemporaryDirectory() as folder:
         together = [Path(folder) / f"{number}.xml" for number in range(processes)]
         alone = Path(folder) / "alone.xml"
+        claims = Path(folder) / "claims"
+        claims.mkdir()
         shares = [
-            env | {"KERNWRIGHT_TEST_SHARE": f"{number}/{processes}", "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
-            for number in range(1, processes + 1)
+            env | {"KERNWRIGHT_TEST_CLAIMS": str(claims), "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
+            for number in range(processes)
         ]
         for share in shares:
             Path(share["KERNWRIGHT_LOCKS"]).mkdir()
@@ -159,7 +161,7 @@ def run_tests(
 
 def _pytest(tests: Path, marked: str, report: Path) -> list[str]:
     return [
-        sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=5", "-p", "no:cacheprovider",
+        sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=12", "-p", "no:cacheprovider",
         f"--junitxml={report}", str(tests),
     ]  # fmt: skip
 

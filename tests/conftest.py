@@ -10,6 +10,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,41 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
-SHARE_VARIABLE = "KERNWRIGHT_TEST_SHARE"
+CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what -m and -k have left only every N-th test, from the K-th on, where the variable says K/N.
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Where the variable names a folder, several processes share the tests: each takes the next that nobody has begun.
 
-    Several processes with a share each are done sooner; neighbours often take alike, so they are spread."""
-    own, of = map(int, os.environ.get(SHARE_VARIABLE, "1/1").split("/"))
-    if not 1 <= own <= of:
-        raise pytest.UsageError(f"{SHARE_VARIABLE}={own}/{of}: K is from 1 to N")
-    config.hook.pytest_deselected(items=[item for number, item in enumerate(items) if number % of != own - 1])
-    items[:] = items[own - 1 :: of]
+    Pytest must know the one after it when a test ends, so that one is taken along. Slow ones come early and a quick one
+    after each: nobody sits on two slow ones while others have nothing to do.
+    """
+    folder = os.environ.get(CLAIMS_VARIABLE)
+    if not folder or session.testsfailed or session.config.option.collectonly:
+        return None
+    slow = [item for item in session.items if item.get_closest_marker("slow")]
+    quick = [item for item in session.items if not item.get_closest_marker("slow")]
+    order = [item for pair in zip_longest(slow, quick) for item in pair if item is not None]
+    unclaimed = (item for item in order if _claims(Path(folder), item.nodeid))
+    item = next(unclaimed, None)
+    while item is not None:
+        following = next(unclaimed, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
+
+
+def _claims(folder: Path, test: str) -> bool:
+    """Whether it is ours: whoever makes the file has it."""
+    try:
+        (folder / hashlib.sha256(test.encode()).hexdigest()).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

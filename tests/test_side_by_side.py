@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import pytest
 
@@ -44,17 +45,26 @@ def test_what_would_undo_the_parting_is_refused(words: list[str]) -> None:
     assert done.returncode == 2 and "python -m pytest" in done.stderr
 
 
-def test_shares_are_disjoint_and_make_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    conftest = loaded(SCRIPT.with_name("conftest.py"))
-    dropped: list[Any] = []
-    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: dropped.extend(items)))
-    shares = []
-    for own in (1, 2, 3):
-        monkeypatch.setenv(conftest.SHARE_VARIABLE, f"{own}/3")
-        items: list[Any] = list("abcdefg")
-        conftest.pytest_collection_modifyitems(config, items)
-        shares.append(items)
-    assert sorted(one for share in shares for one in share) == list("abcdefg") and len(dropped) == 2 * 7
-    monkeypatch.setenv(conftest.SHARE_VARIABLE, "4/3")
-    with pytest.raises(pytest.UsageError):
-        conftest.pytest_collection_modifyitems(config, [])
+def test_processes_that_share_a_folder_run_each_test_once(tmp_path: Path) -> None:
+    shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "test_shared.py").write_text(SHARED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_shared.py")]
+    environment = os.environ | {"KERNWRIGHT_TEST_CLAIMS": str(tmp_path / "claims"), "RAN": str(tmp_path / "ran")}
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path) for _ in range(2)
+    ]
+    said = [process.communicate(timeout=120)[0] for process in running]
+    ran = (tmp_path / "ran").read_text().split()
+    assert sorted(ran) == [str(number) for number in range(8)], said
+    assert len({process.returncode for process in running} - {0, 5}) == 0, said
+
+
+SHARED = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(8))
+def test_one(number):
+    with open(os.environ["RAN"], "a") as log:
+        log.write(f"{number} ")
+"""

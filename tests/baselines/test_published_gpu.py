@@ -76,6 +76,7 @@ def test_a_fallback_is_found_out_by_verification(fallen_back: Path, quiet: Any) 
     assert found.finding == "failed" and "instead of _rms_norm_tiled_onepass" in found.reason
 
 
+@pytest.mark.alone  # what is judged has the device to itself
 def test_a_fallback_is_found_out_by_the_judge(fallen_back: Path, tmp_path: Path, quiet: Any) -> None:
     request = JudgeRequest(
         task=str(fallen_back), candidate=None, baseline="sglang@1.0", device="cuda", quick=True, against_itself=True,

@@ -74,8 +74,9 @@ class Device(Protocol):
         """How many slots a first, coarse time is taken with."""
         ...
 
-    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
-        """Before the first worker: what is needed of the judge's own, built in the folder."""
+    def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
+        """Before the first worker: what is needed of the judge's own, built in the folder. `one_by_one`: calls are made
+        by themselves, never in blocks, and leave little behind."""
         ...
 
     def furnish(self, worker: WorkerProcess) -> None:
@@ -192,7 +193,7 @@ class CpuDevice:
     def block_ms(self, policy: TimingPolicy) -> float:
         return policy.block_ms
 
-    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
+    def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         pass
 
     def furnish(self, worker: WorkerProcess) -> None:

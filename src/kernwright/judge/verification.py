@@ -70,7 +70,7 @@ class Verification:
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
         ops = self.party.ops(self.task, accepted, self.device.capability)
         with device_lock(self.device.name, wait_s), scratch_folder() as scratch, machine_trouble():
-            self.device.begin(tuple(accepted), scratch / "judge")
+            self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
             side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
             crew = Crew({"baseline": side}, self.threads, self.device)
             try:

@@ -184,11 +184,11 @@ class CudaDevice:
 
     # What a judgement needs of it
 
-    def begin(self, rows: tuple[Workload, ...], folder: Path) -> None:
+    def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         largest = max(row.bytes_min for row in rows)
         self._region_bytes = driver.rounded(
             min(
-                2 * self.arena_bytes + SCRATCH_FACTOR * largest + 2**28,
+                (0 if one_by_one else 2 * self.arena_bytes) + SCRATCH_FACTOR * largest + 2**28,
                 int(SIDES_SHARE * self.free_bytes() / self._sides) - self.arena_bytes,
             )
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,22 +24,31 @@ BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: 
 
 
 def build_pool(folder: Path) -> Path:
-    """Compiles the worker's end of a region, once a judgement."""
+    """The worker's end of a region, in a judgement's folder."""
     library = folder / "pool.so"
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # a worker may be another user
-    source = Path(__file__).with_name("pool.cc")
-    command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise EnvironmentProblem(f"no C++ compiler: {error}", "install one (c++)") from None
-    if done.returncode:
-        raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "mend the C++ compiler")
+    library.write_bytes(_compiled_pool())
     library.chmod(0o755)
     return library
+
+
+@functools.cache
+def _compiled_pool() -> bytes:
+    """Compiled once a process: it takes as long as judging a small row does."""
+    source = Path(__file__).with_name("pool.cc")
+    with tempfile.TemporaryDirectory(prefix="kernwright-pool-") as folder:
+        library = Path(folder) / "pool.so"
+        command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise EnvironmentProblem(f"no C++ compiler: {error}", "install one (c++)") from None
+        if done.returncode:
+            raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "mend the C++ compiler")
+        return library.read_bytes()
 
 
 class Region:
