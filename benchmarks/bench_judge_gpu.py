@@ -274,14 +274,15 @@ def row(
 
 @app.command()
 def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) -> None:
-    """A candidate that ruins its context, and after some of them an honest one: `failed`, and the honest one right?"""
+    """A candidate that ruins its context, and after some of them an honest one, which is a third faster than its
+    baseline: is the first `failed`, the second `faster`?"""
     task = write_task(folder, "device")
     honest = napping(folder, "honest", 1.0, 0.0)
     figures: dict[str, Any] = {}
     for name, source in FAULTS.items():
         faulty = write_candidate(folder, name.replace(" ", "_"), source)
         ledger = folder / "faults" / faulty.name
-        fields = {"task": str(task), "baseline": "steady", "rows": f"nap_{TWENTY_US}ns", "ledger": ledger,
+        fields = {"task": str(task), "baseline": "half_again", "rows": f"nap_{TWENTY_US}ns", "ledger": ledger,
                   "census": False, "deadline_s": 1.5}  # fmt: skip
         while (done := len(_verdicts(ledger, task, faulty.name))) < times:
             _judge(candidate=faulty, **fields)
@@ -303,7 +304,7 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     """A little of everything."""
     clock(folder=folder)
     row(folder=folder, repeats=1)
-    injected(folder=folder, every=4)
+    injected(folder=folder, every=6)
     faults(folder=folder, times=1)
     aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 8))
 
