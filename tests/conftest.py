@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
@@ -215,6 +217,20 @@ def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("KERNWRIGHT_LOCKS", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
         yield folder
+
+
+@pytest.fixture
+def much_gpu_memory() -> Iterator[None]:
+    """For tests that take tens of gigabytes: one at a time on a machine, when others have given enough back."""
+    import torch
+
+    with (Path(tempfile.gettempdir()) / "kernwright-much-gpu-memory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        end = time.monotonic() + 100.0
+        while torch.cuda.mem_get_info()[0] < 60 * 2**30 and time.monotonic() < end:
+            time.sleep(0.2)
+        yield
+        torch.cuda.empty_cache()
 
 
 class Quiet:

@@ -91,7 +91,7 @@ def test_it_runs_on_the_current_stream(backend: str) -> None:
     assert torch.equal(out, ops.residual_gate(content, content, content, backend="torch"))
 
 
-@pytest.mark.alone  # it takes tens of gigabytes
+@pytest.mark.usefixtures("much_gpu_memory")
 def test_tensors_beyond_two_to_the_31_elements() -> None:
     tokens, width = 2**31 // 3072 + 1000, 3072
     if torch.cuda.mem_get_info()[0] < 24 * GIB:

@@ -158,7 +158,7 @@ def test_it_runs_on_its_tensors_device() -> None:
         ops.norm_scale_shift(x, d.to("cuda:0"), d, backend="cuda")
 
 
-@pytest.mark.alone  # it takes tens of gigabytes
+@pytest.mark.usefixtures("much_gpu_memory")
 @pytest.mark.parametrize("width", [3072, 3073])
 def test_tensors_beyond_two_to_the_31_elements(width: int) -> None:
     tokens = 2**31 // width + 1000

@@ -76,7 +76,7 @@ def test_a_captured_call_replays_with_new_content(backend: str) -> None:
         assert_close(y, ops.rms_norm(x, weight, backend="torch"))
 
 
-@pytest.mark.alone  # it takes tens of gigabytes
+@pytest.mark.usefixtures("much_gpu_memory")
 def test_rows_beyond_two_to_the_31_elements() -> None:
     rows, width = 2**31 // 128 + 1000, 128
     if torch.cuda.mem_get_info()[0] < 24 * GIB:

@@ -99,7 +99,7 @@ def test_it_runs_on_the_current_stream(backend: str) -> None:
     assert_close(x, ops.rms_norm(residual, weight, backend="torch"))
 
 
-@pytest.mark.alone  # it takes tens of gigabytes
+@pytest.mark.usefixtures("much_gpu_memory")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rows_beyond_two_to_the_31_elements(backend: str) -> None:
     rows, width = 2**31 // 4096 + 1000, 4096

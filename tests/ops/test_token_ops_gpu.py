@@ -116,7 +116,7 @@ def test_it_runs_on_the_current_stream(op: str, backend: str) -> None:
     hold_near(found, run(op, ROWS[op](content, row), "torch"))
 
 
-@pytest.mark.alone  # it takes tens of gigabytes
+@pytest.mark.usefixtures("much_gpu_memory")
 @pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_tensors_beyond_two_to_the_31_elements(op: str, backend: str) -> None:
     tokens, width = 2**31 // 3072 + 1000, 3072

@@ -34,16 +34,6 @@ def test_a_fused_kernel_beats_the_eager_chain(tmp_path: Path, private_tmp: Path,
     assert verdict.provenance["state_after"]["clocks_mhz"]
 
 
-def test_the_baseline_against_itself_is_neither_wrong_nor_different(
-    tmp_path: Path, private_tmp: Path, quiet: Any
-) -> None:
-    request = JudgeRequest(
-        task="norm_scale_shift", candidate=None, against_itself=True, rows=ROW, device="cuda", ledger=tmp_path,
-        wait_s=60.0, census=False,
-    )  # fmt: skip
-    assert judge(request, quiet).verdict in ("same", "inconclusive")
-
-
 SCRIBBLES = """
 import torch
 
@@ -102,7 +92,7 @@ def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: 
     assert verify(tmp_path) == []
     eager, compiled = [verdict for verdict in together if verdict is not None]
     assert (eager.candidate, compiled.candidate) == ("eager", "compile")
-    assert compiled.verdict == "faster", compiled.reasons
+    assert eager.verdict in ("same", "inconclusive") and compiled.verdict == "faster", compiled.reasons
     alone = judge(asked, quiet)
     (row,), (other,), (own,) = eager.rows, compiled.rows, alone.rows
     assert eager.verdict == alone.verdict or "inconclusive" in (eager.verdict, alone.verdict), row.reasons
