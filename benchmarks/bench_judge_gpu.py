@@ -204,12 +204,17 @@ def _clock_against_events(
         session.begin("device")
         warm_up(session, device.pool(row, 1), "device")
     overhead = Overhead.of(sessions["again"], "device", calls)
-    session, shares = sessions["baseline"], []
+    session = sessions["baseline"]
+    shares, around, until_still, securing = [], [], [], []
     for _ in range(repeats):
         session.prepare()
         session.ready()
         block, _ = session.run(range(calls), with_python=False)
-        shares.append(overhead.taken_off(block.elapsed_ns) / session.event_ns())
+        events = session.event_ns()
+        shares.append(overhead.taken_off(block.elapsed_ns) / events)
+        around.append(block.elapsed_ns - events)
+        until_still.append(block.running_ns - events)
+        securing.append(block.elapsed_ns - block.running_ns)
     for session in sessions.values():
         session.close()
     return {
@@ -218,7 +223,16 @@ def _clock_against_events(
         "most": max(shares),
         "an empty block, us": overhead.empty_ns / 1e3,
         "more around calls, us": overhead.more_ns / 1e3,
+        "what lies around the events spreads by, us": _spread_us(around),
+        "of it until the worker stands still, us": _spread_us(until_still),
+        "of it while its outputs are secured, us": _spread_us(securing),
     }
+
+
+def _spread_us(values: list[int]) -> float:
+    """The median distance from the median, as a standard deviation."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values) / 1e3
 
 
 class Stopwatch:
