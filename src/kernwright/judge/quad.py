@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernwright.judge.pair import Pair, Role, SideName
 from kernwright.tasks.policy import Metric
@@ -19,6 +19,7 @@ class Sample:
     redone: int
     busy: bool
     ns_per_call: dict[Role, tuple[float, float]]
+    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -40,6 +41,7 @@ class Quad:
     redone: int
     kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
     ns_per_call: dict[SideName, tuple[float, float]]
+    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
 
     def of(self, pair: Pair) -> Sample:
         """As if nobody else had been there."""
@@ -51,4 +53,5 @@ class Quad:
             self.redone,
             not self.kept_waiting.isdisjoint(roles),
             {roles[side]: ns for side, ns in self.ns_per_call.items() if side in roles},
+            {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
         )

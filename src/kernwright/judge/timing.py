@@ -47,6 +47,15 @@ class WrongOutput(Exception):
 
 
 @dataclass
+class Half:
+    """One block of every side, and who was kept waiting in it."""
+
+    ns_per_call: dict[SideName, float] = field(default_factory=dict)
+    secured_ns: dict[SideName, int] = field(default_factory=dict)
+    waited: frozenset[SideName] = frozenset()
+
+
+@dataclass
 class RowTiming:
     """The sessions of one row in one round, and the blocks run on them."""
 
@@ -102,14 +111,19 @@ class RowTiming:
         self.chance.shuffle(sides)
         if metric == "wall" and self.sessions[self._twin].protocol_drifts:
             self._measure_overhead(metric)
-        first, redone_first, waited_first = self._quiet_half(metric, sides)
-        second, redone_second, waited_second = self._quiet_half(metric, sides[::-1])
-        ns = {side: (first[side], second[side]) for side in sides}
-        return Quad(metric, round_number, sides, redone_first + redone_second, waited_first | waited_second, ns)
+        first, redone_first = self._quiet_half(metric, sides)
+        second, redone_second = self._quiet_half(metric, sides[::-1])
+        return Quad(
+            metric,
+            round_number,
+            sides,
+            redone_first + redone_second,
+            first.waited | second.waited,
+            {side: (first.ns_per_call[side], second.ns_per_call[side]) for side in sides},
+            {side: (first.secured_ns[side], second.secured_ns[side]) for side in sides},
+        )
 
-    def _quiet_half(
-        self, metric: Metric, sides: list[SideName]
-    ) -> tuple[dict[SideName, float], int, frozenset[SideName]]:
+    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[Half, int]:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
 
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
@@ -118,31 +132,31 @@ class RowTiming:
         redone = moves = 0
         while True:
             try:
-                times, waited = self._half(metric, sides)
-                if not waited or redone >= MOST_REDONE:
-                    return times, redone, waited
+                half = self._half(metric, sides)
+                if not half.waited or redone >= MOST_REDONE:
+                    return half, redone
                 redone += 1
             except OutputsMoved as moved:
                 if (moves := moves + 1) > MOST_MOVES:
                     raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
                 self._measure_overhead(metric)  # there is more to read back now, for every side
 
-    def _half(self, metric: Metric, sides: list[SideName]) -> tuple[dict[SideName, float], frozenset[SideName]]:
+    def _half(self, metric: Metric, sides: list[SideName]) -> Half:
         """One block of every side. Where one could look at another's memory, a side that is not trusted has contents of
         its own."""
         calls = self._calls(metric)
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
-        times: dict[SideName, float] = {}
-        waited: set[SideName] = set()
+        half = Half()
         for side in sides:
             block = self._block(side, metric, calls[side], own.get(side, shared))
             exchanges = calls[side] if metric == "wall" else 1
             if block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS):
-                waited.add(side)
-            times[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
-        return times, frozenset(waited)
+                half.waited |= {side}
+            half.ns_per_call[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
+            half.secured_ns[side] = block.elapsed_ns - block.running_ns
+        return half
 
     def _draw(self, calls: int) -> Contents:
         return self.pool.contents(self.op, self.row, calls, self.eager)
