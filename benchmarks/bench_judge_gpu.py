@@ -3,6 +3,7 @@
     python benchmarks/bench_judge_gpu.py aa --verdicts 1000   rows called faster or slower when both sides are the same
     python benchmarks/bench_judge_gpu.py injected             small slowdowns detected, speedups reported
     python benchmarks/bench_judge_gpu.py clock                the judge's clock against CUDA events
+    python benchmarks/bench_judge_gpu.py spread               how blocks of several lengths spread
     python benchmarks/bench_judge_gpu.py row                  one row with the default policy, workers warm
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
@@ -26,19 +27,27 @@ from typing import Annotated, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
+from block_noise import clock_against_events, spreads
 from figures import note, page
-from naps import AFTER_NAP_NS, ALIKE, FAULTS, TWENTY_US, napping, naps_between, write_candidate, write_task
+from naps import (
+    AFTER_NAP_NS,
+    ALIKE,
+    FAULTS,
+    TWENTY_US,
+    napping,
+    naps_between,
+    write_candidate,
+    write_task,
+)
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
-from kernwright.judge.device import Device, find_device
+from kernwright.judge.device import find_device
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
-from kernwright.ops.definition import Op
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.workload import Workload
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
@@ -184,55 +193,26 @@ def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
         crew = Crew(sides, 1, device)
         try:
             for block_ms in (20.0, 5.0, 2.0, 1.0, 0.4):
-                found = _clock_against_events(crew, device, task.op_of(row), row, block_ms, repeats)
+                found = clock_against_events(crew, device, task.op_of(row), row, block_ms, repeats)
                 figures |= {f"{name}, blocks of {block_ms:g} ms": figure for name, figure in found.items()}
         finally:
             crew.dismiss()
     _note(folder, "clock", figures)
 
 
-def _clock_against_events(
-    crew: Crew, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
-) -> dict[str, float]:
-    from kernwright.judge.overhead import Overhead
-    from kernwright.judge.timing import warm_up
-
-    calls = round(block_ms * 1e6 / TWENTY_US)
-    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
-    for session in sessions.values():
-        session.open_loop()
-        session.begin("device")
-        warm_up(session, device.pool(row, 1), "device")
-    overhead = Overhead.of(sessions["again"], "device", calls)
-    session = sessions["baseline"]
-    shares, around, until_still, securing = [], [], [], []
-    for _ in range(repeats):
-        session.prepare()
-        session.ready()
-        block, _ = session.run(range(calls), with_python=False)
-        events = session.event_ns()
-        shares.append(overhead.taken_off(block.elapsed_ns) / events)
-        around.append(block.elapsed_ns - events)
-        until_still.append(block.running_ns - events)
-        securing.append(block.elapsed_ns - block.running_ns)
-    for session in sessions.values():
-        session.close()
-    return {
-        "judge's clock over events, median": statistics.median(shares),
-        "least": min(shares),
-        "most": max(shares),
-        "an empty block, us": overhead.empty_ns / 1e3,
-        "more around calls, us": overhead.more_ns / 1e3,
-        "what lies around the events spreads by, us": _spread_us(around),
-        "of it until the worker stands still, us": _spread_us(until_still),
-        "of it while its outputs are secured, us": _spread_us(securing),
-    }
-
-
-def _spread_us(values: list[int]) -> float:
-    """The median distance from the median, as a standard deviation."""
-    middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values) / 1e3
+@app.command()
+def spread(folder: Out = DEFAULT_OUT, lengths: str = "2.5,5,10", every: int = 4) -> None:
+    """How far one block of a side lies from another's, by metric and length: shorter than this asks for, blocks cost
+    more rounds than they save."""
+    figures: dict[str, Any] = {}
+    for length in lengths.split(","):
+        own = folder / f"spread_{length}"
+        task = write_task(own, "stream", f"gpu_block_ms = {float(length)}\nmax_rounds = 2\n")
+        verdict = _judge(task=str(task), candidate=None, baseline="steady", against_itself=True,
+                         rows=naps_between(0, 1000, every), ledger=own / "ledger", census=False)  # fmt: skip
+        for metric, kind, value in spreads(own / "ledger", verdict):
+            figures[f"{metric}, {kind}, blocks of {length} ms: spread of a block, %"] = value
+    _note(folder, "spread", figures)
 
 
 class Stopwatch:
@@ -323,7 +303,10 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 8))
 
 
-COMMANDS = {"A/A": "aa", "injected differences": "injected", "clock": "clock", "row": "row", "faults": "faults"}
+COMMANDS = {
+    "A/A": "aa", "injected differences": "injected", "clock": "clock", "spread": "spread", "row": "row",
+    "faults": "faults",
+}  # fmt: skip
 
 
 @app.command("page")

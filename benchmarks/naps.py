@@ -9,6 +9,7 @@ from pathlib import Path
 NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
 ALIKE = ("steady_2", "steady_3", "steady_4")  # sides that do what `steady` does
 AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
+LAUNCH_NS = 20_000  # about what a call takes to launch its two kernels: shorter naps wait for the host
 TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
 
 DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
@@ -56,13 +57,14 @@ fp32 = {{ atol = 1e-6, rtol = 1e-6 }}
 
 [timing]
 decides = "{decides}"
-"""
+{more}"""
 
 
-def write_task(folder: Path, decides: str) -> Path:
+def write_task(folder: Path, decides: str, more: str = "") -> Path:
+    """`more`: lines of its timing policy."""
     place = folder / f"naps_{decides}"
     place.mkdir(parents=True, exist_ok=True)
-    (place / "task.toml").write_text(TASK.format(decides=decides))
+    (place / "task.toml").write_text(TASK.format(decides=decides, more=more))
     (place / "definitions.py").write_text(DEFINITIONS)
     (place / "baselines.py").write_text(BASELINES)
     tensor = {"shape": ["N"], "dtype": "fp32"}
