@@ -13,6 +13,7 @@ from functools import cached_property
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.report.graph_replays import Replay, graph_replays
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
@@ -150,7 +151,20 @@ class Field:
                 if place := (plots or {}).get(f"{task.name}_{kind}"):
                     lines += ["", f"![{kind} of {task.name}]({place})"]
             lines += ["", *self._family(task)]
+        if replays := self._beside_replays():
+            lines += ["", *replays]
         return "\n".join(lines) + "\n"
+
+    def _beside_replays(self) -> list[str]:
+        """Where these are of the GPU that the page is of."""
+        known = graph_replays()
+        return known.beside(self._device_time) if {model_of(run) for run in self.runs()} == {known.gpu} else []
+
+    def _device_time(self, replay: Replay) -> tuple[float, int] | None:
+        task = next((task for task in self.tasks if task.name == replay.task), None)
+        standing = self.standing(task, replay.row, replay.contender) if task else None
+        result = standing.result("device") if standing else None
+        return (result.candidate_us, standing.row.bytes_min) if standing and result else None
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()

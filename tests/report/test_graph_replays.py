@@ -1,0 +1,30 @@
+"""Somebody else's times beside the judge's: which are compared, and which stand out."""
+
+from __future__ import annotations
+
+from kernwright.baselines.lock import read_lock
+from kernwright.report.graph_replays import GraphReplays, Replay, graph_replays
+from kernwright.tasks.catalog import find_task
+
+
+def test_each_is_of_a_frozen_row_and_a_baseline_that_is_pinned() -> None:
+    known = graph_replays().rows
+    ids = {name: {row.id for row in find_task(name).rows} for name in {own.task for own in known}}
+    assert all(own.row in ids[own.task] for own in known)
+    assert {own.contender for own in known} <= {"eager", "compile", *read_lock().names()}
+    assert len({(own.task, own.row, own.contender) for own in known}) == len(known)
+
+
+def test_what_lies_apart_beyond_the_cache_stands_out() -> None:
+    rows = tuple(
+        Replay(task="t", row=row, contender="eager", device_us=us)
+        for row, us in (("near", 100.0), ("apart", 100.0), ("small", 2.0), ("unjudged", 5.0))
+    )
+    judged = {"near": (104.0, 10**8), "apart": (94.0, 10**8), "small": (3.0, 10**6)}
+    lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda own: judged.get(own.row))
+    assert "of 2 such times 1 lie within 5%" in lines[2]
+    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[6:]}
+    assert list(shown) == ["near", "apart", "small"], "what has not been judged has nothing beside it"
+    assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
+    assert shown["small"].endswith("| 1.50x |"), "the cache explains it"
+    assert GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: None) == []
