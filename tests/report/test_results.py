@@ -303,6 +303,17 @@ def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
     assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[task.folder / "RESULTS.md"]
 
 
+def test_pages_of_ones_own_leave_the_checkouts_alone(tmp_path: Path) -> None:
+    made = Made("fuse_scale_shift")
+    task, row = made.rows("scale_shift")[0]
+    made.add(task, row, PEER, metrics={"device": metric(1.1, 30.0)})
+    own = tmp_path / "mine.md"
+    files = files_of(made.results, own, "made up")
+    assert all(path.is_relative_to(tmp_path) for path in files)
+    assert "(mine/fuse_scale_shift.md)" in files[own]
+    assert "(../mine.md)" in files[tmp_path / "mine" / "fuse_scale_shift.md"]
+
+
 def test_rows_that_lose_stay_visible() -> None:
     made = Made("fuse_scale_shift")
     task, row = made.rows("scale_shift")[0]

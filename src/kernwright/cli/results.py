@@ -22,7 +22,8 @@ def results(
     ledger: LedgerFolder = None,
     page: Annotated[Path, typer.Option(help="the state of the field")] = Path("docs/field.md"),
     ours: Annotated[
-        Path, typer.Option(help="results of the ops that ship; those of a family lie in its task's folder")
+        Path,
+        typer.Option(help="results of the ops that ship; a family's lie in its task's folder, or below another page"),
     ] = Path("docs/results.md"),
     baseline: Annotated[str, typer.Option(help="what all of the field were compared with")] = "eager",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cuda",
@@ -47,7 +48,7 @@ def results(
     from kernwright.report.field import Field
     from kernwright.report.field_plots import plots_of
     from kernwright.report.results import Results
-    from kernwright.report.results_page import FAMILY_FILE, files_of
+    from kernwright.report.results_page import family_page_of, files_of
     from kernwright.tasks.catalog import find_task, list_tasks
 
     tasks = [find_task(name) for name in list_tasks()]
@@ -70,11 +71,14 @@ def results(
     if own and (own.standings or own.stale):
         files |= files_of(own, ours, f"{told} {asked}")
         stale += own.stale
-    left = left_over(files, [page, ours, *(task.folder / FAMILY_FILE for task in tasks)])
+    left = left_over(files, [page, ours, *(family_page_of(task, ours) for task in tasks)])
     for record in stale:
         typer.echo(f"stale, {record}", err=True)
     if check and (files or left):
-        raise typer.Exit(1 if not agree(files, left) or stale else 0)
+        if not agree(files, left) or stale:
+            raise typer.Exit(1)
+        typer.echo(f"{len(files)} pages and plots say what {named(book.root)} does")
+        return
     if not files:
         raise KernwrightError(
             f"{book.root} holds no verdict of a sweep against {baseline}, nor of kernwright, on {device}",

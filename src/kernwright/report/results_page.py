@@ -17,6 +17,7 @@ from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
 
 FAMILY_FILE = "RESULTS.md"
+SUMMARY = Path("docs/results.md")
 KINDS = ("speedup", "wall", "copy")
 OLDER = "†"  # judged before the last change of its sources or of its baseline
 EXPLAINED = """\
@@ -41,13 +42,20 @@ MEANS: dict[Metric, str] = {
 }
 
 
+def family_page_of(task: Task, summary: Path) -> Path:
+    """In the task's own folder where the summary is that checkout's; else below the summary: nobody's ledger writes
+    into another's checkout, nor into an installed package."""
+    is_its_own = summary.absolute() == (task.folder.parent.parent / SUMMARY).absolute()
+    return task.folder / FAMILY_FILE if is_its_own else summary.with_suffix("") / f"{task.name}.md"
+
+
 def files_of(results: Results, summary: Path, command: str) -> dict[Path, str]:
     """Every page and plot, by where it lies."""
     folder = summary.with_suffix("")
     plots = {folder / name: text for name, text in plots_of(results).items()}
     files = {summary: _summary_page(results, summary, command, plots)} | plots
     for task in results.families:
-        files[task.folder / FAMILY_FILE] = _family_page(results, task, summary, command, plots)
+        files[family_page_of(task, summary)] = _family_page(results, task, summary, command, plots)
     return files
 
 
@@ -61,14 +69,14 @@ def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Pat
     lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
     lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
     for task in results.families:
-        by_row = f"[Row by row]({_way(page, task.folder / FAMILY_FILE)})"
+        by_row = f"[Row by row]({_way(page, family_page_of(task, page))})"
         lines += ["", f"## {task.name}", "", f"{task.file.title}. {by_row}."]
         lines += [line for kind in KINDS for line in _image(task, kind, page, plots)]
     return "\n".join(lines) + "\n"
 
 
 def _family_page(results: Results, task: Task, summary: Path, command: str, plots: Mapping[Path, str]) -> str:
-    page = task.folder / FAMILY_FILE
+    page = family_page_of(task, summary)
     lines = [f"# {task.name}: results", "", f"{task.file.title}.", "", *_opening(results, command)]
     lines += ["", f"[What the figures mean, and all families]({_way(page, summary)}).", "", *_means(results, [task])]
     for kind in KINDS:
