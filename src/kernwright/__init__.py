@@ -1,4 +1,4 @@
-"""Kernwright proves faster kernels: frozen tasks, a judge that cannot be fooled, evidence anyone can check."""
+"""Kernwright proves faster kernels: frozen tasks, a judge that takes nobody's word, evidence anyone can check."""
 
 from __future__ import annotations
 

@@ -21,16 +21,21 @@ from kernwright.errors import KernwrightError
 # with stay: tvm-ffi's copies of dlpack and of its own headers are below include/, and its Python core is linked with
 # libtvm_ffi_testing.so, whatever that name says.
 LEFT_OUT = {
-    "apache-tvm-ffi": ("tvm_ffi/3rdparty/*", "tvm_ffi/src/*", "tvm_ffi/cython/*"),
+    "apache-tvm-ffi": (
+        "tvm_ffi/3rdparty/*", "tvm_ffi/src/*", "tvm_ffi/cython/*", "tvm_ffi/stub/*", "tvm_ffi/share/*",
+    ),
     "nvidia-ml-py": ("example.py",),
+    "pydantic": ("pydantic/v1/*", "pydantic/mypy.py"),
     "pydantic-core": ("*/sboms/*",),
-    # Highlighting: pytest and rich show Python and diffs. 250 other languages are most of the package.
-    "pygments": ("pygments/lexers/*",),
+    # Highlighting: pytest and rich show Python and diffs, on a terminal. 250 other languages are most of the package.
+    "pygments": ("pygments/lexers/*", "pygments/formatters/*", "pygments/cmdline.py", "pygments/sphinxext.py"),
 }  # fmt: skip
+_LEXERS = ("__init__", "_mapping", "special", "python", "diff", "shell", "data", "configs", "c_cpp")
+_FORMATTERS = ("__init__", "_mapping", "terminal", "terminal256")
 KEPT = {
-    "pygments": tuple(
-        f"pygments/lexers/{name}.py"
-        for name in ("__init__", "_mapping", "special", "python", "diff", "shell", "data", "configs", "c_cpp")
+    "pygments": (
+        *(f"pygments/lexers/{name}.py" for name in _LEXERS),
+        *(f"pygments/formatters/{name}.py" for name in _FORMATTERS),
     ),
 }
 _SCRIPT_START = b"#!python"

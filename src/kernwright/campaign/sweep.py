@@ -22,6 +22,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in the middle of it
+FIRST_ROWS = 3  # where there is little time, and nobody knows yet how long a row takes
 
 
 @dataclass(frozen=True)
@@ -132,18 +133,19 @@ class Sweep:
     def run(self, progress: Progress) -> Iterator[Verdict]:
         """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""
         end = self.clock() + 60 * self.minutes if self.minutes else float("inf")
-        seconds = 0.0  # of a row and side
+        seconds = 0.0  # of a row and side, at most so far
         for legs, waiting in self._groups():
             sides = len(set().union(*(leg.sides for leg in legs)))
             while waiting:
                 left = end - self.clock()
-                size = len(waiting) if not seconds else int(min(left / (seconds * sides), len(waiting)))
+                known = left / (seconds * sides) if seconds else FIRST_ROWS if self.minutes else MOST_ROWS
+                size = int(min(known, len(waiting), MOST_ROWS))
                 if left <= 0 or size < 1:
                     return
-                slice_, waiting = waiting[: min(size, MOST_ROWS)], waiting[min(size, MOST_ROWS) :]
+                slice_, waiting = waiting[:size], waiting[size:]
                 started = self.clock()
                 yield from self._judged(legs, slice_, progress, end)
-                seconds = (self.clock() - started) / (len(slice_) * sides)
+                seconds = max(seconds, (self.clock() - started) / (len(slice_) * sides))
 
     def _groups(self) -> Iterator[tuple[list[Leg], list[Workload]]]:
         """Legs that are judged together, and the rows that all of them wait for."""

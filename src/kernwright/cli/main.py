@@ -30,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Proves faster kernels: frozen tasks, a judge that cannot be fooled, evidence anyone can check.",
+    help="Proves faster kernels: frozen tasks, a judge that takes nobody's word, evidence anyone can check.",
 )
 app.command("judge")(judge)
 app.command("capture", context_settings=SETTINGS)(capture)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from kernwright.judge.verdict import Verdict
+
+UNTIMED = ("incorrect", "tampered", "failed")
 
 
 def sweep(
@@ -34,7 +39,7 @@ def sweep(
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
     from kernwright.campaign.ledger import default_ledger_root
     from kernwright.campaign.sweep import Sweep, legs_of
-    from kernwright.cli.console import Bar, out
+    from kernwright.cli.console import Bar, err, out
     from kernwright.judge.device import find_device
     from kernwright.judge.provision import target_of
     from kernwright.report.table import sweep_table
@@ -59,10 +64,31 @@ def sweep(
     )
     for leg in work.legs:
         leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
-    with Bar() as bar:
-        for verdict in work.run(bar):
-            found = Counter(row.verdict for row in verdict.rows)
-            told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-            out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
+    try:
+        with Bar() as bar:
+            for verdict in work.run(bar):
+                tell(verdict)
+    except KeyboardInterrupt:
+        err.print("interrupted: every verdict so far stands; run it again to go on", highlight=False)
+        raise
     out.print(sweep_table(work))
-    raise typer.Exit(1 if any(work.outstanding(leg) for leg in work.legs) else 0)
+    if any(work.outstanding(leg) for leg in work.legs):
+        why = "the time is over" if minutes else "some rows could not be judged"
+        err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
+        raise typer.Exit(1)
+
+
+def tell(verdict: Verdict) -> None:
+    """What became of a slice, and why rows have no time."""
+    from kernwright.cli.console import out
+
+    found = Counter(row.verdict for row in verdict.rows)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
+    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
+    reasons: dict[str, list[str]] = {}
+    for row in verdict.rows:
+        if row.verdict in UNTIMED and row.reasons:
+            reasons.setdefault(f"{row.verdict}: {row.reasons[0]}", []).append(row.id)
+    for reason, rows in reasons.items():
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        out.print(f"  {rows[0]}{more}: {reason}", highlight=False, markup=False)
