@@ -92,7 +92,7 @@ def calls_of(
 ) -> dict[SideName, int]:
     slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
     return {
-        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.arena_bytes, most)
+        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.block_bytes(row), most)
         for side, call_s in lengths.items()
     }
 
