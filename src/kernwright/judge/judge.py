@@ -220,15 +220,22 @@ class Judgement:
             refuse_other_kernels(pair)
 
 
+class RowsTooLarge(EnvironmentProblem):
+    """Known before anything is judged: with so many sides there is no memory for these. `rows` are their ids."""
+
+    def __init__(self, rows: Sequence[Workload], needed: int, free: int, device: Device) -> None:
+        self.rows = frozenset(row.id for row in rows)
+        super().__init__(
+            f"row {rows[0].id} does not fit: judging it takes about {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free on {device.name}",
+            "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
+        )
+
+
 def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
     free = device.free_bytes()
-    for row in rows:
-        if (need := device.bytes_to_judge(row)) > free:
-            raise EnvironmentProblem(
-                f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
-                f"{free / 2**30:.1f} GiB are free on {device.name}",
-                "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
-            )
+    if large := [row for row in rows if device.bytes_to_judge(row) > free]:
+        raise RowsTooLarge(large, device.bytes_to_judge(large[0]), free, device)
 
 
 def _now() -> str:
