@@ -177,7 +177,10 @@ class RowTurn:
             return
         pairs = [pair.pair for pair in self._left]
         setting = self.setting
-        sizes = block_sizes(self.crew, self.op, self.row, self.pool, setting.policy, pairs, setting.published)
+        sizes = block_sizes(
+            self.crew, self.op, self.row, self.pool, setting.policy, pairs, self._eager_errors(), setting.trusted,
+            setting.published,
+        )  # fmt: skip
         for pair in {pair.baseline: pair for pair in pairs}.values():
             self.crew.hand_on_compiled(pair)
         copy_s = setting.device.copy_seconds(self.row.bytes_min, setting.policy.threads)
@@ -219,7 +222,7 @@ class RowTurn:
             self.sessions,
             self.pool,
             self.setting.chance,
-            next((state.report.errors for state in self._states if state.report.errors), {}) or self._eager_errors(),
+            self._eager_errors(),
             {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
             self.setting.trusted,
             [pair.pair.again for pair in self._left],
@@ -229,6 +232,9 @@ class RowTurn:
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:
+        """As the examination found them; where there was none, of one draw."""
+        if known := next((state.report.errors for state in self._states if state.report.errors), None):
+            return known
         expected = expected_outputs(self.op, self.row, self.pool.draw(self.op, self.row))
         return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
 

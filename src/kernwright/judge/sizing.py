@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
-from kernwright.judge.contents import Pool
+from kernwright.judge.contents import EagerErrors, Pool
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew
-from kernwright.judge.timing import WANDERING, SideFault, warm_up
+from kernwright.judge.timing import WANDERING, SideFault, WrongOutput, verify, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
@@ -42,21 +42,28 @@ def block_sizes(
     pool: Pool,
     policy: TimingPolicy,
     pairs: Sequence[Pair],
+    eager: EagerErrors,
+    trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
     """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
-    `device` can need more of them."""
+    `device` can need more of them.
+
+    A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
+    every block takes once, such as finding its caches cold, then weighs less on it.
+    """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     device = crew.device
     for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
         session = crew.open(side, op, row, device.probe_slots(row))
+        contract = None if side in trusted else eager
         try:
             if side in published:
                 first_call(session, pool)
-            seconds["stream"][side] = call_seconds(session, pool)
+            seconds["stream"][side] = call_seconds(session, pool, "stream", contract)
             if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"][side] = call_seconds(session, pool, "device")
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+                seconds["device"][side] = call_seconds(session, pool, "device", contract)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
             raise SideFault(side, cause) from cause
         finally:
             session.close()
@@ -104,8 +111,11 @@ def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, 
     return max(2, min(wanted, fit, most))
 
 
-def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeats: int = 3) -> float:
-    """A coarse time of one call, to size blocks. Warms the side up; proves nothing.
+def call_seconds(
+    session: Session, pool: Pool, metric: Metric = "stream", contract: EagerErrors | None = None, repeats: int = 3
+) -> float:
+    """A coarse time of one call, to size blocks. Warms the side up. `contract`: what its outputs are held to, where
+    they are looked at.
 
     The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
     than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
@@ -115,15 +125,28 @@ def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeat
     best = math.inf
     for attempt in range(repeats):
         order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
-        session.prepare()
-        if session.outputs_may_move:
-            session.fill_all(pool.draw(session.op, session.row))
-        else:
-            session.fill(order[0], pool.draw(session.op, session.row))
-        session.ready()
         with contextlib.suppress(OutputsMoved):
-            best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)
+            best = min(best, _block_ns(session, pool, metric, order, contract))
     if math.isinf(best):
         raise WorkerFailed(WANDERING)
     empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
     return max(best - empty, len(order) * 1e3) / len(order) / 1e9
+
+
+def _block_ns(
+    session: Session, pool: Pool, metric: Metric, order: Sequence[int], contract: EagerErrors | None
+) -> float:
+    """Of one block; on contents of each call's own where its outputs are looked at."""
+    contents = None if contract is None else pool.contents(session.op, session.row, len(order), contract)
+    session.prepare()
+    if contents is not None:
+        contents.place(session, order)
+    elif session.outputs_may_move:
+        session.fill_all(pool.draw(session.op, session.row))
+    else:
+        session.fill(order[0], pool.draw(session.op, session.row))
+    session.ready()
+    block, left = session.run(order, with_python=metric != "device")
+    if contents is not None:
+        verify(session, block, contents.problem(left))
+    return block.elapsed_ns
