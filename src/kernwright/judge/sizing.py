@@ -19,6 +19,7 @@ from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
+ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both count as one
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
@@ -77,13 +78,25 @@ def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -
     """By which each side's blocks are sized. A baseline's own: a chain of many kernels takes several times as long as
     what it is held against, and need not be called as often. A contender's lies between its own and its baseline's; of
     several baselines the fastest counts, so that no pair has fewer calls than it would have by itself. A contender may
-    ask for more calls a block by being fast, never for fewer by being slow just now."""
+    ask for more calls a block by being fast, never for fewer by being slow just now.
+
+    Sides of a pair that are nearly alike have the same: what a block takes once is a percent of ten calls, and more of
+    nine.
+    """
     lengths: dict[SideName, float] = {}
     for pair in pairs:
         baseline_s = seconds[pair.baseline]
         between_s = math.sqrt(baseline_s * min(baseline_s, seconds[pair.candidate]))
-        lengths |= dict.fromkeys(pair.baselines, baseline_s)
-        lengths[pair.candidate] = min(lengths.get(pair.candidate, math.inf), between_s)
+        own_s = between_s if baseline_s <= ALIKE * between_s else baseline_s
+        for side, length in (*((side, own_s) for side in pair.baselines), (pair.candidate, between_s)):
+            lengths[side] = min(length, lengths.get(side, math.inf))
+    before: dict[SideName, float] = {}
+    while before != lengths:  # a side that stands in several pairs hands its length on
+        before = dict(lengths)
+        for pair in pairs:
+            shorter, longer = sorted((lengths[pair.baseline], lengths[pair.candidate]))
+            if longer <= ALIKE * shorter:
+                lengths |= dict.fromkeys(pair.roles, shorter)
     return lengths
 
 
