@@ -219,12 +219,15 @@ def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+MUCH_GPU_MEMORY = Path(tempfile.gettempdir()) / "kernwright-much-gpu-memory.lock"  # the machine's, not `private_tmp`'s
+
+
 @pytest.fixture
 def much_gpu_memory() -> Iterator[None]:
     """For tests that take tens of gigabytes: one at a time on a machine, when others have given enough back."""
     import torch
 
-    with (Path(tempfile.gettempdir()) / "kernwright-much-gpu-memory.lock").open("w") as lock:
+    with MUCH_GPU_MEMORY.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         end = time.monotonic() + 100.0
         while torch.cuda.mem_get_info()[0] < 60 * 2**30 and time.monotonic() < end:

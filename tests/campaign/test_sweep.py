@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Leg, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
+from kernwright.judge.device import CpuDevice
+from kernwright.judge.judge import refuse_rows_too_large
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
@@ -125,6 +128,27 @@ def test_legs_that_wait_for_the_same_rows_are_judged_together(
     shipped = [Leg(task, leg.baseline, Shipped(("norm",))) for leg in work.legs[:1]]
     assert not shipped[0].may_join(work.legs[0]), "nobody else is timed beside what is not trusted"
     assert shipped[0].may_join(Leg(task, work.legs[1].contender, Shipped(("norm",))))  # type: ignore[arg-type]
+
+
+def test_rows_that_are_too_large_for_many_sides_are_judged_leg_by_leg_and_no_others(
+    sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge's own refusal: a device with room for three sides of r48, and for more of smaller rows."""
+    asked: list[tuple[int, list[str]]] = []
+
+    def judged(requests: list[Any], progress: Any) -> list[Any]:
+        device, rows = CpuDevice(), task.select(requests[0].rows)
+        device.make_room_for(len(requests) + 2)
+        monkeypatch.setattr(device, "bytes_to_judge", lambda row: row.bytes_min * device._sides)
+        monkeypatch.setattr(device, "free_bytes", lambda: 3 * rows_by_id["r48"].bytes_min)
+        refuse_rows_too_large(rows, device)
+        asked.append((len(requests), [row.id for row in rows]))
+        return [SimpleNamespace(interrupted=False) for _ in requests]
+
+    rows_by_id = {row.id: row for row in task.select("smoke")}
+    monkeypatch.setattr("kernwright.campaign.sweep.judge_together", judged)
+    list(sweep("eager", "copied").run(quiet))
+    assert asked == [(2, ["r32"]), (1, ["r40", "r48"]), (1, ["r40", "r48"])]
 
 
 def test_a_row_that_cannot_be_judged_costs_no_other(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:

@@ -29,6 +29,19 @@ WRITES = "import torch\ndef axpy(x, w, *, alpha=2.0, out):\n    torch.add(w, x, 
 WRONG = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w * 1.001\n"
 SLOW = "def axpy(x, w, *, alpha=2.0):\n    for _ in range(20):\n        y = alpha * x + w\n    return y\n"
 OTHER_NAME = "def axpby(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
+NOTHING_WHILE_SIZED = """
+import torch
+
+one_slot = []
+
+def axpy(x, w, *, alpha=2.0):
+    memory = x.untyped_storage().nbytes()
+    if x.shape == (6, 64):
+        one_slot[:] = one_slot or [memory]
+        if 1.5 < memory / one_slot[0] < 2.5:
+            return torch.empty_like(x)
+    return alpha * x + w
+"""
 SIGNATURE = "def axpy(x, *, alpha=2.0):\n    return alpha * x\n"
 CPP = """
 #include <tvm/ffi/container/tensor.h>
@@ -171,6 +184,13 @@ def test_a_wrong_candidate_is_incorrect_and_not_timed(run: Callable[..., Verdict
     assert "normal inputs, S=6 D=64" in first_reason(verdict)
     assert verdict.rows[0].metrics == {}
     assert verdict.reasons[0].startswith("axpy_small: ")
+
+
+def test_a_candidate_that_seems_fast_while_blocks_are_sized_must_be_right_too(run: Callable[..., Verdict]) -> None:
+    """It would have several times as many calls a block as its baseline, and less to pay for each block's beginning."""
+    verdict = run("sized", NOTHING_WHILE_SIZED)
+    assert verdict.verdict == "incorrect" and "call 1 of a timed block: y is wrong" in first_reason(verdict)
+    assert verdict.rows[0].metrics == {}
 
 
 def test_a_slower_candidate_is_slower(run: Callable[..., Verdict]) -> None:

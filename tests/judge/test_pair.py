@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernwright.judge.pair import Pair, pairs_of, sides_of
 from kernwright.judge.quad import Quad
-from kernwright.judge.sizing import lengths_of_calls
+from kernwright.judge.sizing import ALIKE, lengths_of_calls
 
 
 def test_equal_parties_share_their_sides_and_nobody_is_judged_by_itself() -> None:
@@ -43,3 +45,18 @@ def test_each_side_has_blocks_of_a_length_of_its_own() -> None:
     assert lengths["candidate-2"] == pytest.approx(1e-4), "being slow asks for no fewer"
     assert lengths["candidate"] == pytest.approx(math.sqrt(4e-5 * 2.5e-5)), "the fastest of its baselines counts"
     assert lengths_of_calls(seconds, [fast])["candidate"] == pytest.approx(math.sqrt(1e-4 * 2.5e-5))
+
+
+@given(st.lists(st.floats(1e-6, 1e-3), min_size=2, max_size=2), st.lists(st.floats(1e-6, 1e-3), min_size=1, max_size=3))
+def test_sides_that_are_nearly_alike_are_called_as_often(baselines: list[float], contenders: list[float]) -> None:
+    """Else one that is as fast as its baseline would have a call more than it at times, never a call less."""
+    pairs = pairs_of([(one, number) for one in range(2) for number in range(len(contenders))])
+    seconds = {pair.baseline: own for pair, own in zip(pairs[:: len(contenders)], baselines, strict=True)}
+    seconds |= {pair.candidate: own for pair, own in zip(pairs, contenders, strict=False)}
+    lengths = lengths_of_calls(seconds, pairs)
+    for pair in pairs:
+        alone = lengths_of_calls(seconds, [pair])
+        assert all(lengths[side] <= alone[side] for side in pair.roles), "no fewer calls than by itself"
+        assert lengths[pair.baseline] == lengths[pair.again]
+        ratio = lengths[pair.baseline] / lengths[pair.candidate]
+        assert ratio == 1 or not 1 / ALIKE < ratio < ALIKE

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kernwright.judge.compiled import Compiled
+from kernwright.judge.compiled_store import CompiledStore
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.pair import SideName
 from kernwright.judge.sides import Crew, Side, baseline_side
@@ -37,6 +39,25 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
         assert not list(sources.rglob("*.pyc"))
     finally:
         worker.kill()
+
+
+def test_only_who_had_a_worker_leaves_what_it_compiled(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the twin of a pair that is decided: its baseline did so in an earlier round."""
+    monkeypatch.setattr(Crew, "keeps_files_apart", True)
+    kept: list[Path] = []
+    monkeypatch.setattr(Compiled, "lay_out", lambda self: None)
+    monkeypatch.setattr(Compiled, "keep", lambda self: kept.append(self.scratch))
+    task = load_task(tiny_folder)
+    names: tuple[SideName, ...] = ("baseline", "again", "baseline-2", "again-2")
+    sides = {name: baseline_side(find_baseline(task, "eager"), task, tmp_path / name) for name in names}
+    for side in sides.values():
+        side.compiled = Compiled(side.scratch, {}, CompiledStore(tmp_path / "store"))
+    crew = Crew(sides, 1, CpuDevice(), needed=("baseline", "again"))
+    crew.dismiss()
+    crew.keep_compiled(twins={"again"})
+    assert kept == [sides["baseline"].scratch]
 
 
 SLOW = """

@@ -12,8 +12,10 @@ import pytest
 from kernwright.campaign.ledger import Ledger, Record
 from kernwright.campaign.ledger_check import verify
 from kernwright.errors import KernwrightError
+from kernwright.judge.judge import Judgement
 from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.session import DeviceBusy, Session
+from kernwright.judge.sides import Crew
 from kernwright.judge.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -122,7 +124,9 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
         assert one["ns_per_call"]["candidate"] != other["ns_per_call"]["candidate"]
 
 
-def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(together: Any, tmp_path: Path) -> None:
+def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(
+    together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fine, fallen = together([("eager", "copied"), ("picky", "copied")], rows="axpy_*")
     assert fallen is None and fine.verdict not in BAD
     assert [row.metrics["stream"].quads % 7 for row in fine.rows] == [0, 0], "each round whole"
@@ -131,6 +135,14 @@ def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(together
     assert second[-1].kind == "abandoned" and "not this one" in second[-1].body["cause"]
     with pytest.raises(KernwrightError, match="not this one"):
         together([("picky", "copied")], rows="axpy_wide")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Judgement, "_refuse_changed_files", interrupted)
+    with pytest.raises(KeyboardInterrupt):  # a sweep would try these pairs again, one by one
+        together([("picky", "copied"), ("picky", "slow")], rows="axpy_wide")
+    assert [records[-1].kind for records in runs(tmp_path)[-2:]] == ["abandoned"] * 2
 
 
 def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
@@ -150,6 +162,26 @@ def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
     assert busy.verdict == "tampered" and "kept the device busy" in busy.rows[0].reasons[0]
     alone = seen[seen.index("candidate-2") + 1 :]
     assert set(alone[: alone.index("candidate-2")]) == {"baseline", "again", "candidate"}
+
+
+def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is busy until the worker of a contender has ended that was wrong, and is not timed."""
+    ended: list[str] = []
+    respawn = Crew.respawn
+
+    def noting(self: Crew, *names: str) -> None:
+        ended.extend(names)
+        respawn(self, *names)
+
+    def ready(self: Session) -> None:
+        if "candidate-2" not in ended:
+            raise DeviceBusy("it answers late")
+
+    monkeypatch.setattr(Crew, "respawn", noting)
+    monkeypatch.setattr(Session, "ready", ready)
+    honest, wrong = together([("eager", "copied"), ("eager", "wrong")])
+    assert honest.verdict not in BAD, honest.reasons
+    assert wrong.verdict == "incorrect"
 
 
 def test_strangers_are_no_company(

@@ -11,7 +11,7 @@ from kernwright.baselines.adapter import Capability
 from kernwright.baselines.store import Store
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import KernwrightError
-from kernwright.judge.judge import Progress
+from kernwright.judge.judge import Progress, RowsTooLarge
 from kernwright.judge.party import Party
 from kernwright.judge.provision import provision
 from kernwright.judge.request import JudgeRequest, judge_together
@@ -172,13 +172,13 @@ class Sweep:
             if len(legs) == len(rows) == 1:
                 self.troubles[legs[0].label, rows[0].id] = str(trouble)
                 return
-            verdicts = [None] * len(legs)
-        yield from (verdict for verdict in verdicts if verdict is not None)
-        parts = (rows,) if len(legs) > 1 else (rows[: len(rows) // 2], rows[len(rows) // 2 :])
-        for leg in (leg for leg, verdict in zip(legs, verdicts, strict=True) if verdict is None):
-            for part in parts:
-                if self.clock() < end:
-                    yield from self._judged([leg], part, progress, end)
+            parts = _parts(legs, rows, trouble)
+        else:
+            yield from (verdict for verdict in verdicts if verdict is not None)
+            parts = [([leg], rows) for leg, verdict in zip(legs, verdicts, strict=True) if verdict is None]
+        for some, part in parts:
+            if self.clock() < end:
+                yield from self._judged(some, part, progress, end)
 
     def _judge(self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress) -> list[Verdict | None]:
         """Of each leg, where it came to a verdict."""
@@ -195,6 +195,19 @@ class Sweep:
         if any(verdict.interrupted for verdict in verdicts if verdict):
             raise KeyboardInterrupt
         return verdicts
+
+
+def _parts(
+    legs: Sequence[Leg], rows: Sequence[Workload], trouble: KernwrightError
+) -> list[tuple[Sequence[Leg], Sequence[Workload]]]:
+    """What to judge in the place of what could not be judged at once. Rows that are too large for so many sides take
+    none of the others out of company."""
+    large = [row for row in rows if isinstance(trouble, RowsTooLarge) and row.id in trouble.rows]
+    if 0 < len(large) < len(rows):
+        return [(legs, [row for row in rows if row not in large]), (legs, large)]
+    if len(legs) > 1:
+        return [([leg], rows) for leg in legs]
+    return [(legs, rows[: len(rows) // 2]), (legs, rows[len(rows) // 2 :])]
 
 
 def _kind(device: str) -> str:

@@ -31,7 +31,6 @@ class Device(Protocol):
     has_kernels: bool  # whether a side's work is kernels on a device that can be listed
     capability: tuple[int, int] | None  # of a GPU
     most_slots: int
-    arena_bytes: int  # what one side's slots may take
     vigil: Vigil | None  # over its workers' processor, while a judgement runs and there are others
 
     def free_bytes(self) -> int: ...
@@ -42,6 +41,10 @@ class Device(Protocol):
 
     def bytes_to_judge(self, row: Workload) -> int:
         """About what judging a row takes: slots of all sides, the judge's copies, its oracles."""
+        ...
+
+    def block_bytes(self, row: Workload) -> int:
+        """What a block's slots may take of one side's memory, and its outputs of as much again, once it has begun."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -132,6 +135,9 @@ class CpuDevice:
 
     def bytes_to_judge(self, row: Workload) -> int:
         return max(CPU_FACTOR * row.bytes_min, 6 * self.arena_bytes) * (self._sides + 3) // 6
+
+    def block_bytes(self, row: Workload) -> int:
+        return self.arena_bytes
 
     def describe(self) -> dict[str, Any]:
         return {

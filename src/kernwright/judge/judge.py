@@ -14,7 +14,7 @@ from kernwright.judge.chance import Chance
 from kernwright.judge.device import Device
 from kernwright.judge.examination import Examination
 from kernwright.judge.interrupt import Interrupt
-from kernwright.judge.pair import SideName, sides_of
+from kernwright.judge.pair import SideName, contenders_of, sides_of
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.party import Party
 from kernwright.judge.row_turn import RowTurn, Unattributed
@@ -73,6 +73,8 @@ class Judgement:
             with self.interrupt.listening():
                 self._rounds()
         except KeyboardInterrupt:
+            if not self._standing:  # nobody's verdict could say so
+                raise
             interrupted = True
         except Exception as cause:
             self._abandon(cause)
@@ -125,7 +127,7 @@ class Judgement:
         if not (changed := seal.broken()):
             return
         what = f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}"
-        if len({pair.pair.candidate for pair in self._standing}) > 1:
+        if len(contenders_of(pair.pair for pair in self._standing)) > 1:
             raise Unattributed(what, "judge the contenders one by one")
         for pair in self._standing:
             for state in pair.states:
@@ -142,7 +144,7 @@ class Judgement:
     # Correctness
 
     def _check_all(self, crew: Crew, pairs: Sequence[PairState]) -> None:
-        contenders = list(dict.fromkeys(pair.pair.candidate for pair in pairs))
+        contenders = contenders_of(pair.pair for pair in pairs)
         self.progress.phase("correctness", len(contenders) * len(self.rows))
         self._load_baselines(crew, pairs)
         for contender in contenders:
@@ -193,21 +195,23 @@ class Judgement:
 
     def _time_all(self, crew: Crew, pairs: Sequence[PairState], number: int) -> None:
         waiting = [row for row in self.rows if any(pair.waits_for(row) for pair in pairs)]
+        suspects = contenders_of(pair.pair for pair in pairs)
         self.progress.phase(f"timing, round {number + 1}", len(waiting))
         for row in waiting:
-            self._time(crew, row, [pair for pair in pairs if pair.waits_for(row)], number)
+            if left := [pair for pair in pairs if pair.waits_for(row)]:
+                self._time(crew, row, left, suspects, number)
             self.progress.step(row.id)
 
-    def _time(self, crew: Crew, row: Workload, pairs: Sequence[PairState], number: int) -> None:
-        if not pairs:
-            return
+    def _time(
+        self, crew: Crew, row: Workload, pairs: Sequence[PairState], suspects: Sequence[SideName], number: int
+    ) -> None:
         try:
-            RowTurn(self.setting, crew, row, pairs, number).run()
+            RowTurn(self.setting, crew, row, pairs, suspects, number).run()
         except Unattributed:
-            for contender in dict.fromkeys(pair.pair.candidate for pair in pairs):
+            for contender in contenders_of(pair.pair for pair in pairs):
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
-                    RowTurn(self.setting, crew, row, own, number).run()
+                    RowTurn(self.setting, crew, row, own, [contender], number).run()
                     crew.respawn(contender)  # nothing of it is there when the next one has its turn
 
     def _take_census(self, crew: Crew, pairs: Sequence[PairState]) -> None:
@@ -216,15 +220,22 @@ class Judgement:
             refuse_other_kernels(pair)
 
 
+class RowsTooLarge(EnvironmentProblem):
+    """Known before anything is judged: with so many sides there is no memory for these. `rows` are their ids."""
+
+    def __init__(self, rows: Sequence[Workload], needed: int, free: int, device: Device) -> None:
+        self.rows = frozenset(row.id for row in rows)
+        super().__init__(
+            f"row {rows[0].id} does not fit: judging it takes about {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free on {device.name}",
+            "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
+        )
+
+
 def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
     free = device.free_bytes()
-    for row in rows:
-        if (need := device.bytes_to_judge(row)) > free:
-            raise EnvironmentProblem(
-                f"row {row.id} does not fit: judging it takes about {need / 2**30:.1f} GiB, "
-                f"{free / 2**30:.1f} GiB are free on {device.name}",
-                "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
-            )
+    if large := [row for row in rows if device.bytes_to_judge(row) > free]:
+        raise RowsTooLarge(large, device.bytes_to_judge(large[0]), free, device)
 
 
 def _now() -> str:

@@ -52,4 +52,9 @@ def _numbered(role: Role, number: int) -> SideName:
 def sides_of(pairs: Iterable[Pair]) -> list[SideName]:
     """Each side once: baselines and their twins first."""
     known = list(pairs)
-    return list(dict.fromkeys([side for p in known for side in p.baselines] + [p.candidate for p in known]))
+    return [*dict.fromkeys(side for pair in known for side in pair.baselines), *contenders_of(known)]
+
+
+def contenders_of(pairs: Iterable[Pair]) -> list[SideName]:
+    """Each once."""
+    return list(dict.fromkeys(pair.candidate for pair in pairs))

@@ -16,7 +16,7 @@ from kernwright.judge.cases import cases_for
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import expected_outputs
 from kernwright.judge.device import DeviceFull
-from kernwright.judge.pair import SideName, sides_of
+from kernwright.judge.pair import SideName, contenders_of, sides_of
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.row_state import RowState
 from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
@@ -39,12 +39,14 @@ class Unattributed(EnvironmentProblem):
 
 @dataclass
 class RowTurn:
-    """Some pairs on one row, with one crew."""
+    """Some pairs on one row, with one crew. `suspects` are the contenders of this crew that have been at work, on this
+    row or another: one that is decided here, or was wrong, still has its worker."""
 
     setting: Setting
     crew: Crew
     row: Workload
     pairs: Sequence[PairState]
+    suspects: Sequence[SideName]
     number: int  # of the round
     sessions: dict[SideName, Session] = field(default_factory=dict)
 
@@ -63,7 +65,7 @@ class RowTurn:
 
     @property
     def _contenders(self) -> list[SideName]:
-        return list(dict.fromkeys(pair.pair.candidate for pair in self._left))
+        return contenders_of(pair.pair for pair in self._left)
 
     def run(self) -> None:
         """All that this round is to find out about the row. Raises `Unattributed` where it must be found out for each
@@ -71,16 +73,16 @@ class RowTurn:
         try:
             self._time()
         except StrayProcess as stray:
-            self.crew.respawn(*self._contenders)
+            self.crew.respawn(*self.suspects)
             self._blame(stray)
         except DeviceFull as full:
             before = self.setting.device.free_bytes()
-            self.crew.respawn(*self._contenders)
+            self.crew.respawn(*self.suspects)
             if self.setting.device.free_bytes() < before + HOARD_BYTES:
                 raise
             self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
         except DeviceBusy as busy:
-            self.crew.respawn(*self._contenders)
+            self.crew.respawn(*self.suspects)
             if self.setting.device.is_busy():
                 raise EnvironmentProblem(
                     f"{self.setting.device.name} is in use by others: {busy}", "wait for them"
@@ -91,8 +93,8 @@ class RowTurn:
                 session.close()
 
     def _blame(self, cause: WorkerFailed | WorkerCheated, seen: Exception | None = None) -> None:
-        """For what only a contender can have done. Each has a new worker by now."""
-        if len(self._contenders) > 1:
+        """For what only a contender can have done. Each suspect has a new worker by now."""
+        if len(self.suspects) > 1:
             for state in self._states:  # what was measured meanwhile shows nothing
                 state.samples = [sample for sample in state.samples if sample.round != self.number]
             raise Unattributed(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
@@ -175,7 +177,10 @@ class RowTurn:
             return
         pairs = [pair.pair for pair in self._left]
         setting = self.setting
-        sizes = block_sizes(self.crew, self.op, self.row, self.pool, setting.policy, pairs, setting.published)
+        sizes = block_sizes(
+            self.crew, self.op, self.row, self.pool, setting.policy, pairs, self._eager_errors(), setting.trusted,
+            setting.published,
+        )  # fmt: skip
         for pair in {pair.baseline: pair for pair in pairs}.values():
             self.crew.hand_on_compiled(pair)
         copy_s = setting.device.copy_seconds(self.row.bytes_min, setting.policy.threads)
@@ -217,7 +222,7 @@ class RowTurn:
             self.sessions,
             self.pool,
             self.setting.chance,
-            next((state.report.errors for state in self._states if state.report.errors), {}) or self._eager_errors(),
+            self._eager_errors(),
             {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
             self.setting.trusted,
             [pair.pair.again for pair in self._left],
@@ -227,6 +232,9 @@ class RowTurn:
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:
+        """As the examination found them; where there was none, of one draw."""
+        if known := next((state.report.errors for state in self._states if state.report.errors), None):
+            return known
         expected = expected_outputs(self.op, self.row, self.pool.draw(self.op, self.row))
         return {name: ErrorFigures(e.eager_max, e.eager_rms, e.eager_max, e.eager_rms) for name, e in expected.items()}
 
@@ -260,7 +268,7 @@ class RowTurn:
         policy, chance = self.setting.policy, self.setting.chance
         waits = any(pair.on(self.row).awaits_wall for pair in asking)
         quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
-        contenders = dict.fromkeys(pair.pair.candidate for pair in asking)
+        contenders = contenders_of(pair.pair for pair in asking)
         audits = {side: chance.randrange(quads) for side in contenders} if metric == policy.decides else {}
         taken = 0
 

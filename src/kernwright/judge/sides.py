@@ -229,10 +229,11 @@ class Crew:
             made.hand_on(twin)
 
     def keep_compiled(self, twins: Collection[SideName]) -> None:
-        """What trusted sides compiled serves the next judgement. To be called when the workers have ended."""
-        for name, side in self.sides.items():
-            if name not in twins and side.compiled and self.keeps_files_apart:
-                side.compiled.keep()
+        """What trusted sides of this crew compiled serves the next judgement. To be called when the workers have
+        ended."""
+        for name in self.workers:
+            if name not in twins and (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+                compiled.keep()
 
     def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""

@@ -8,17 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
-from kernwright.judge.contents import Pool
+from kernwright.judge.contents import EagerErrors, Pool
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew
-from kernwright.judge.timing import WANDERING, SideFault, warm_up
+from kernwright.judge.timing import WANDERING, SideFault, WrongOutput, verify, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
+ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both count as one
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
@@ -42,21 +43,28 @@ def block_sizes(
     pool: Pool,
     policy: TimingPolicy,
     pairs: Sequence[Pair],
+    eager: EagerErrors,
+    trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
     """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
-    `device` can need more of them."""
+    `device` can need more of them.
+
+    A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
+    every block takes once, such as finding its caches cold, then weighs less on it.
+    """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     device = crew.device
     for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
         session = crew.open(side, op, row, device.probe_slots(row))
+        contract = None if side in trusted else eager
         try:
             if side in published:
                 first_call(session, pool)
-            seconds["stream"][side] = call_seconds(session, pool)
+            seconds["stream"][side] = call_seconds(session, pool, "stream", contract)
             if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"][side] = call_seconds(session, pool, "device")
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+                seconds["device"][side] = call_seconds(session, pool, "device", contract)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
             raise SideFault(side, cause) from cause
         finally:
             session.close()
@@ -70,13 +78,25 @@ def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -
     """By which each side's blocks are sized. A baseline's own: a chain of many kernels takes several times as long as
     what it is held against, and need not be called as often. A contender's lies between its own and its baseline's; of
     several baselines the fastest counts, so that no pair has fewer calls than it would have by itself. A contender may
-    ask for more calls a block by being fast, never for fewer by being slow just now."""
+    ask for more calls a block by being fast, never for fewer by being slow just now.
+
+    Sides of a pair that are nearly alike have the same: what a block takes once is a percent of ten calls, and more of
+    nine.
+    """
     lengths: dict[SideName, float] = {}
     for pair in pairs:
         baseline_s = seconds[pair.baseline]
         between_s = math.sqrt(baseline_s * min(baseline_s, seconds[pair.candidate]))
-        lengths |= dict.fromkeys(pair.baselines, baseline_s)
-        lengths[pair.candidate] = min(lengths.get(pair.candidate, math.inf), between_s)
+        own_s = between_s if baseline_s <= ALIKE * between_s else baseline_s
+        for side, length in (*((side, own_s) for side in pair.baselines), (pair.candidate, between_s)):
+            lengths[side] = min(length, lengths.get(side, math.inf))
+    before: dict[SideName, float] = {}
+    while before != lengths:  # a side that stands in several pairs hands its length on
+        before = dict(lengths)
+        for pair in pairs:
+            shorter, longer = sorted((lengths[pair.baseline], lengths[pair.candidate]))
+            if longer <= ALIKE * shorter:
+                lengths |= dict.fromkeys(pair.roles, shorter)
     return lengths
 
 
@@ -92,7 +112,7 @@ def calls_of(
 ) -> dict[SideName, int]:
     slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
     return {
-        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.arena_bytes, most)
+        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.block_bytes(row), most)
         for side, call_s in lengths.items()
     }
 
@@ -104,8 +124,11 @@ def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, 
     return max(2, min(wanted, fit, most))
 
 
-def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeats: int = 3) -> float:
-    """A coarse time of one call, to size blocks. Warms the side up; proves nothing.
+def call_seconds(
+    session: Session, pool: Pool, metric: Metric = "stream", contract: EagerErrors | None = None, repeats: int = 3
+) -> float:
+    """A coarse time of one call, to size blocks. Warms the side up. `contract`: what its outputs are held to, where
+    they are looked at.
 
     The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
     than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
@@ -115,15 +138,28 @@ def call_seconds(session: Session, pool: Pool, metric: Metric = "stream", repeat
     best = math.inf
     for attempt in range(repeats):
         order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
-        session.prepare()
-        if session.outputs_may_move:
-            session.fill_all(pool.draw(session.op, session.row))
-        else:
-            session.fill(order[0], pool.draw(session.op, session.row))
-        session.ready()
         with contextlib.suppress(OutputsMoved):
-            best = min(best, session.run(order, with_python=metric != "device")[0].elapsed_ns)
+            best = min(best, _block_ns(session, pool, metric, order, contract))
     if math.isinf(best):
         raise WorkerFailed(WANDERING)
     empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
     return max(best - empty, len(order) * 1e3) / len(order) / 1e9
+
+
+def _block_ns(
+    session: Session, pool: Pool, metric: Metric, order: Sequence[int], contract: EagerErrors | None
+) -> float:
+    """Of one block; on contents of each call's own where its outputs are looked at."""
+    contents = None if contract is None else pool.contents(session.op, session.row, len(order), contract)
+    session.prepare()
+    if contents is not None:
+        contents.place(session, order)
+    elif session.outputs_may_move:
+        session.fill_all(pool.draw(session.op, session.row))
+    else:
+        session.fill(order[0], pool.draw(session.op, session.row))
+    session.ready()
+    block, left = session.run(order, with_python=metric != "device")
+    if contents is not None:
+        verify(session, block, contents.problem(left))
+    return block.elapsed_ns

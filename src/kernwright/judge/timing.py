@@ -192,7 +192,7 @@ class RowTiming:
             session.arm()
             session.ready()
             block, left = session.run(slots, with_python=metric == "stream")
-            self._verify(session, block, contents.problem(left, tolerances=self._held_to(side)))
+            verify(session, block, contents.problem(left, tolerances=self._held_to(side)))
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
         except OutputsMoved as moved:
@@ -210,16 +210,9 @@ class RowTiming:
         """`wall`: a call's contents are written when the call before it is over."""
         blocks = []
         for first, block, left in session.run_alone(contents, slots):
-            self._verify(session, block, contents.problem(left, first, tolerances))
+            verify(session, block, contents.problem(left, first, tolerances))
             blocks.append(block)
         return Block.joined(blocks)
-
-    def _verify(self, session: Session, block: Block, problem: str | None) -> None:
-        """Nobody may have helped with what a block left, neither in the block nor while it was read."""
-        session.worker.refuse_helpers(block)
-        session.worker.refuse_stirring()
-        if problem:
-            raise WrongOutput(problem)
 
     def finish(self) -> None:
         """After the last quad: what a worker has held since some block must be what it was."""
@@ -280,7 +273,7 @@ class RowTiming:
                         task, case, contents[call], session.outputs_of(left, call), self.pool, standard
                     )
                 ]
-                self._verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
+                verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
                 return
             except OutputsMoved:
                 continue
@@ -294,6 +287,14 @@ class RowTiming:
             self.sessions[side].worker.refuse_company()
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault(side, fault) from fault
+
+
+def verify(session: Session, block: Block, problem: str | None) -> None:
+    """Nobody may have helped with what a block left, neither in the block nor while it was read."""
+    session.worker.refuse_helpers(block)
+    session.worker.refuse_stirring()
+    if problem:
+        raise WrongOutput(problem)
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:

@@ -34,6 +34,7 @@ SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions togethe
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
+SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
 MOST_SLOTS = 1024
 MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
@@ -99,7 +100,13 @@ class CudaDevice:
         return SIDE_SHARE * self._sides + JUDGE_SHARE
 
     def bytes_to_judge(self, row: Workload) -> int:
-        return int(max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares)
+        """Regions shrink faster than arenas where there are many sides, and must still hold two calls' outputs."""
+        region_share = SIDES_SHARE / self._sides - 1 / self._shares
+        lent = max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares
+        return int(max(lent, (SPARE_FACTOR + 1) * row.bytes_min / region_share))
+
+    def block_bytes(self, row: Workload) -> int:
+        return min(self.arena_bytes, self._region_bytes - int(SPARE_FACTOR * row.bytes_min))
 
     def describe(self) -> dict[str, Any]:
         shown = torch.cuda.get_device_properties(self.index)

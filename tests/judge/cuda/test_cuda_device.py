@@ -1,0 +1,51 @@
+"""How a GPU's memory is parted among sides; by arithmetic, so that no GPU is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernwright.judge.cuda import device as module
+from kernwright.judge.cuda.device import CudaDevice
+
+GIB = 2**30
+H200 = 138 * GIB  # of its memory, what a judge finds free
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
+    monkeypatch.setattr(CudaDevice, "free_bytes", lambda self: H200)
+    monkeypatch.setattr(module, "build_pool", lambda folder: folder)
+    return CudaDevice.__new__(CudaDevice)
+
+
+def row(size: float) -> Any:
+    return SimpleNamespace(bytes_min=int(size))
+
+
+def largest_accepted(gpu: CudaDevice) -> Any:
+    return row(max(size for size in range(GIB // 8, 16 * GIB, GIB // 8) if gpu.bytes_to_judge(row(size)) <= H200))
+
+
+@pytest.mark.parametrize("sides", [3, 5, 9, 12])
+def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_between(
+    gpu: CudaDevice, tmp_path: Path, sides: int
+) -> None:
+    """A row that is accepted must not fall over for want of memory: it would be said to have failed."""
+    gpu.make_room_for(sides)
+    largest = largest_accepted(gpu)
+    gpu.begin((largest,), tmp_path)
+    assert sides * (gpu._region_bytes + gpu.arena_bytes) < 0.76 * H200
+    for judged in (largest, row(largest.bytes_min / 2), row(largest.bytes_min / 16)):
+        outputs = max(gpu.block_bytes(judged), judged.bytes_min)  # of two calls at least, however little there is
+        assert gpu._region_bytes - outputs > 4.4 * judged.bytes_min
+
+
+def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path) -> None:
+    gpu.make_room_for(3)
+    assert largest_accepted(gpu).bytes_min == 4.5 * GIB
+    gpu.begin((row(3.4 * GIB),), tmp_path)
+    assert gpu.block_bytes(row(3.4 * GIB)) == gpu.arena_bytes
