@@ -278,11 +278,13 @@ def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) ->
         ledger = folder / "faults" / faulty.name
         fields = {"task": str(task), "baseline": "half_again", "rows": f"nap_{TWENTY_US}ns", "ledger": ledger,
                   "census": False, "deadline_s": 1.5}  # fmt: skip
-        while (done := len(_verdicts(ledger, task, faulty.name))) < times:
-            _judge(candidate=faulty, **fields)
-            if (done + 1) % honest_every == 0 or done + 1 == times:
+        for number in range(1, times + 1):
+            if len(_verdicts(ledger, task, faulty.name)) < number:
+                _judge(candidate=faulty, **fields)
+            due = -(-number // honest_every) if number == times else number // honest_every
+            if len(_verdicts(ledger, task, honest.name)) < due:
                 _judge(candidate=honest, **fields)
-            err.print(f"{name}: {done + 1} of {times}", highlight=False)
+            err.print(f"{name}: {number} of {times}", highlight=False)
         found = [body["rows"][0] for body in _verdicts(ledger, task, faulty.name)]
         after = [body["rows"][0] for body in _verdicts(ledger, task, honest.name)]
         figures |= {

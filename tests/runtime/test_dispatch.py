@@ -72,8 +72,10 @@ def test_the_first_that_takes_the_call_runs() -> None:
 
 def test_a_fallback_says_why_once() -> None:
     trace = Trace()
-    with pytest.warns(Fallback, match=r"cpu \(close\): x has more than 4 rows; triton \(close\): x has more than 8"):
+    why = r"cpu \(close\): x has more than 4 rows; triton \(close\): x has more than 8"
+    with pytest.warns(Fallback, match=why) as seen:
         trace.dispatch(torch.ones(9))
+    assert seen[0].filename == __file__, "a line that its reader can change"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trace.dispatch(torch.ones(10))

@@ -103,7 +103,7 @@ def _finish(capture: Capture, out: Path) -> None:
         elif target in header.wrapped:
             say.append(f"{target}: was found, and never called from Python")
         else:
-            say.append(f"{target}: was never met: see docs/capture.md for what cannot be seen")
+            say.append(f"{target}: was never met: is it spelt right? docs/capture.md has what cannot be seen")
     for line in [*say, *header.problems]:
         typer.echo(f"kernwright: {line}", err=True)
 

@@ -30,7 +30,7 @@ accurate than it. The best peer of a row is the baseline that ours gains least o
 norm over heads every head counts. A baseline that declines a row has no time there, and is named. What is lost stays
 here, in bold. `kernwright results --check` finds a page that says something else than the ledger."""
 NOT_THE_JUDGES = """\
-Two more figures are asked for that no judgement measures, so that no ledger has them: the host's time of a call, and
+Two more figures have a bar, and no judgement measures them, so that no ledger has them: the host's time of a call, and
 how long the first call takes, what it imports included. Both come from `python benchmarks/bench_ops.py`, on the GPU.
 
 A bar counts every production row of its tasks, judged with the sources and the baselines of today: until all are, it
@@ -61,7 +61,7 @@ def files_of(results: Results, summary: Path, command: str) -> dict[Path, str]:
 
 def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Path, str]) -> str:
     lines = ["# Results of kernwright.ops", "", *_opening(results, command), "", EXPLAINED, ""]
-    lines += ["## What is asked of the modulations and norms", ""]
+    lines += ["## Bars of the modulations and norms", ""]
     lines += ["| figure | bar | measured | |", "|---|---|---|---|"]
     lines += [f"| {bar.figure} | {bar.asked} | {bar.measured} | {bar.verdict} |" for bar in bars_of(results)]
     lines += ["", NOT_THE_JUDGES]

@@ -7,6 +7,7 @@ caller's: nothing else is tried behind their back.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ Out = Tensor | Sequence[Tensor] | None
 Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps
 NONE_YET: Latest = ("torch", lambda *arguments: False, ())
+PACKAGE = __name__.partition(".")[0]
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -64,6 +66,14 @@ class Explanation:
         what = str(self.chosen) if self.chosen else "an error"
         wish = f", as {self.preferred} is preferred" if self.preferred else ""
         return "\n".join([f"{self.op}: {what}{wish}", *(f"  {answer}" for answer in self.answers)])
+
+
+def _callers_level() -> int:
+    """For a warning: how far up the line is that somebody else wrote, and can change."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == PACKAGE:
+        level, frame = level + 1, frame.f_back
+    return level - 1
 
 
 class Dispatcher:
@@ -206,7 +216,7 @@ class Dispatcher:
         # What trains runs the reference by design, call after call: that is nothing to warn of.
         if reasons not in self._told and not call.needs_gradient:
             self._told.add(reasons)
-            warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=4)
+            warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=_callers_level())
 
     def _changed(self, tensors: Sequence[Tensor | None]) -> Iterator[Tensor]:
         for parameter, tensor in zip(self.op.tensor_parameters, tensors, strict=True):
