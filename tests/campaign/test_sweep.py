@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.sweep import Leg, Sweep, legs_of
+from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
@@ -192,3 +192,16 @@ def test_the_command_says_what_is_left(task: Task, tmp_path: Path, private_tmp: 
     verdicts = [r.body for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]
     assert [(v["baseline"], v["candidate"]) for v in verdicts] == [("eager", "copied"), ("doubled", "copied")]
     assert [v["provenance"]["together"][0]["baseline"] for v in verdicts] == ["doubled", "eager"]
+
+
+def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
+    """Of the minute for the first three rows most was its start. By that pace two minutes had room for six rows; forty
+    more, at a second a side, show that it is several times as many."""
+    pace = Pace()
+    assert pace.rows_in(1000.0, 3) == FIRST_ROWS
+    pace.note(60.0, 9)
+    assert pace.rows_in(60.0, 3) == pytest.approx(3.0)
+    pace.note(120.0, 120)
+    assert 24 < pace.rows_in(120.0, 3) < 40
+    pace.note(30.0, 3)
+    assert pace.rows_in(120.0, 3) == pytest.approx(4.0), "a slower family: what is known of it counts"

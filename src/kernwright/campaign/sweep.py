@@ -96,6 +96,24 @@ def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], tar
 
 
 @dataclass
+class Pace:
+    """How long rows take. A judgement's start weighs most on the few rows that a sweep begins with, so that all slices
+    count; and the last one by itself, where it was slower than they were."""
+
+    spent_s: float = 0.0
+    units: int = 0  # rows, times their sides
+    latest_s: float = 0.0  # of a unit
+
+    def note(self, seconds: float, units: int) -> None:
+        self.spent_s, self.units, self.latest_s = self.spent_s + seconds, self.units + units, seconds / units
+
+    def rows_in(self, seconds: float, sides: int) -> float:
+        if not self.units:
+            return FIRST_ROWS
+        return seconds / (max(self.latest_s, self.spent_s / self.units, 1e-9) * sides)
+
+
+@dataclass
 class Sweep:
     """Legs, the rows that each is to be judged on, and the time there is."""
 
@@ -133,19 +151,19 @@ class Sweep:
     def run(self, progress: Progress) -> Iterator[Verdict]:
         """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""
         end = self.clock() + 60 * self.minutes if self.minutes else float("inf")
-        seconds = 0.0  # of a row and side, at most so far
+        pace = Pace()
         for legs, waiting in self._groups():
             sides = len(set().union(*(leg.sides for leg in legs)))
             while waiting:
                 left = end - self.clock()
-                known = left / (seconds * sides) if seconds else FIRST_ROWS if self.minutes else MOST_ROWS
-                size = int(min(known, len(waiting), MOST_ROWS))
+                fit = pace.rows_in(left, sides) if self.minutes else MOST_ROWS
+                size = int(min(fit, len(waiting), MOST_ROWS))
                 if left <= 0 or size < 1:
                     return
                 slice_, waiting = waiting[:size], waiting[size:]
                 started = self.clock()
                 yield from self._judged(legs, slice_, progress, end)
-                seconds = max(seconds, (self.clock() - started) / (len(slice_) * sides))
+                pace.note(self.clock() - started, len(slice_) * sides)
 
     def _groups(self) -> Iterator[tuple[list[Leg], list[Workload]]]:
         """Legs that are judged together, and the rows that all of them wait for."""

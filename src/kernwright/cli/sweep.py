@@ -72,8 +72,8 @@ def sweep(
         err.print("interrupted: every verdict so far stands; run it again to go on", highlight=False)
         raise
     out.print(sweep_table(work))
-    if any(work.outstanding(leg) for leg in work.legs):
-        why = "the time is over" if minutes else "some rows could not be judged"
+    if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
+        why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
         err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
         raise typer.Exit(1)
 

@@ -6,6 +6,7 @@ place off, and an honest kernel would be called incorrect on a CPU.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ _LOWER = 16  # bits of a float32 that bfloat16 has no room for
 _QUIET = 0x40  # what makes a bfloat16 NaN of any upper half
 
 
+@functools.cache  # a worker loads several functions, and one is enough for all of them
 def round_to_nearest() -> None:
     """To be called in a worker whose kernels are interpreted, before they run."""
     import triton.language as tl
