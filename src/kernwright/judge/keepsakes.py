@@ -22,7 +22,7 @@ _secret = random.SystemRandom()
 
 @dataclass(frozen=True, eq=False)
 class Keepsake:
-    """One call's outputs: where they lie in the worker's memory, and what they were."""
+    """One call's outputs: where they lie in the worker's memory, and what they were, if they are watched."""
 
     pointers: Sequence[int]
     values: Mapping[str, Tensor]

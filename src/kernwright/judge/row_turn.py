@@ -202,6 +202,7 @@ class RowTurn:
         for side, size in self._sizes.items():
             if side not in self.sessions:
                 self.sessions[side] = self.crew.open(side, self.op, self.row, size.slots)
+                self.sessions[side].watches_held = side not in self.setting.trusted
                 self._warm(side, size.stream_calls)
 
     def _warm(self, side: SideName, calls: int) -> None:

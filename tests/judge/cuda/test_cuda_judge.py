@@ -10,8 +10,13 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
+from kernwright.judge.device import find_device
 from kernwright.judge.request import JudgeRequest, judge, judge_together
+from kernwright.judge.sides import Crew, baseline_side
+from kernwright.judge.timing import warm_up
 from kernwright.judge.verdict import Kernel, MetricResult
+from kernwright.tasks.baseline import find_baseline
+from kernwright.tasks.catalog import find_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
@@ -74,6 +79,27 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
     if row.ran.backend == "cuda":
         assert all("kernwright" in kernel.name for kernel in row.kernels["candidate"])
         assert about["loaded"] and set(about["loaded"]) <= set(about["libraries"])
+
+
+def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp: Path) -> None:
+    """They are nodes of it: its launch, which is no call's time, lies before them."""
+    device, task = find_device("cuda"), find_task("norm_scale_shift")
+    (row,) = task.select(ROW)
+    device.begin((row,), tmp_path / "judge")
+    crew = Crew({"baseline": baseline_side(find_baseline(task, "eager"), task, tmp_path / "side")}, 1, device)
+    try:
+        session = crew.open("baseline", task.op_of(row), row, 8)
+        assert session.open_loop() is None
+        session.begin("device")
+        warm_up(session, device.pool(row, 1), "device")
+        session.prepare()
+        session.ready()
+        block, _ = session.run(range(8), with_python=False)
+        least_ns = 8e9 * device.fastest_seconds(row.bytes_min, 1, 8 * row.bytes_min)
+        assert least_ns < session.event_ns() < block.running_ns
+        session.close()
+    finally:
+        crew.dismiss()
 
 
 def _names(kernels: list[Kernel]) -> list[str]:

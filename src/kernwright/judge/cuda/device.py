@@ -30,7 +30,7 @@ from kernwright.tasks.workload import Workload
 # A side's arena and its region, which is twice as large; the judge's contents, oracles and copies: in arenas.
 SIDE_SHARE = 3
 JUDGE_SHARE = 11
-SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions together
+SIDES_SHARE = 0.7  # of the memory, at most, for all arenas and regions together
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares

@@ -16,11 +16,11 @@ from kernwright.tasks.tensor import ConcreteTensor
 
 @dataclass(frozen=True)
 class LeftOutputs:
-    """In the judge's memory: outputs by where they lie, changed inputs by slot."""
+    """In the judge's memory: outputs by where they lie there, changed inputs by slot."""
 
     keeper: Keeper
     specs: Mapping[str, ConcreteTensor]
-    offsets: Sequence[int]
+    places: Sequence[int]
     changed: Mapping[str, Tensor]
     order: Sequence[int]
 
@@ -31,11 +31,11 @@ class LeftOutputs:
     def value(self, name: str, call: int) -> Tensor:
         if name in self.changed:
             return self.changed[name][self.order[call]]
-        return self.keeper.view(self._places(name)[call], self.specs[name])
+        return self.keeper.view(self._places_of(name)[call], self.specs[name])
 
-    def _places(self, name: str) -> Sequence[int]:
+    def _places_of(self, name: str) -> Sequence[int]:
         """Where the calls left it, in their order."""
-        return self.offsets[list(self.specs).index(name) :: len(self.specs)]
+        return self.places[list(self.specs).index(name) :: len(self.specs)]
 
     def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
         """The largest and the RMS distance of each call's output from its oracle."""
@@ -43,7 +43,7 @@ class LeftOutputs:
             from kernwright.judge.cuda.distance import distances
 
             spec = self.specs[name]
-            starts = [place // spec.item_bytes for place in self._places(name)]
+            starts = [place // spec.item_bytes for place in self._places_of(name)]
             return distances(self.keeper.as_elements(spec), starts, centre)
         away = (self._stacked(name) - centre).flatten(1)
         norms = [torch.linalg.vector_norm(away, order, dim=1) for order in (math.inf, 2)]
@@ -56,7 +56,7 @@ class LeftOutputs:
         from kernwright.judge.cuda.rows import Rows
 
         found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
-        Rows(self.keeper.memory, self._places(name), self.specs[name].span_bytes).compare(wanted, found)
+        Rows(self.keeper.memory, self._places_of(name), self.specs[name].span_bytes).compare(wanted, found)
         return not bool(found)
 
     def _stacked(self, name: str) -> Tensor:

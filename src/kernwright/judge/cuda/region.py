@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, rounded
+from kernwright.judge.cuda.driver import CudaDriverError, LentMemory
 from kernwright.judge.cuda.lane import Lane
+from kernwright.judge.cuda.window import Span, holds, longer, union, window_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 
 BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: slices are about two milliseconds
@@ -68,6 +70,13 @@ class Region:
         answer = worker.request(message, 60.0, (self.memory.descriptor,))
         base = answer.get("region")
         self.base = base if type(base) is int else 0
+        self.seen: dict[Metric, Span] = {}  # where outputs of a row lay so far
+        self._row: object = None
+
+    def begin(self, row: object) -> None:
+        """Another row, other places."""
+        if row != self._row:
+            self._row, self.seen = row, {}
 
     def offsets(self, pointers: Sequence[int], sizes: Sequence[int]) -> list[int]:
         """Where outputs lie in the region. An address means nothing else here: a wrong one reads a wrong output."""
@@ -90,43 +99,50 @@ class Region:
 class Keeper:
     """Where the judge puts a worker's outputs before the clock stops.
 
-    It copies the same window of every side's region, so that its own time is the same for all of them.
+    It copies a window of a side's region, which is as long for every side: its own time is the same for all of them.
+    Where the window begins is each side's own, since a chain has temporaries below its outputs and a kernel has none.
     """
 
     def __init__(self, device: int) -> None:
         self.device = device
-        self._windows: dict[str, int] = {}
+        self._lengths: dict[Metric, int] = {}
         self._row: object = None
-        self.metric = "stream"
+        self._copied: Span = (0, 0)  # of the region that was secured last
+        self.metric: Metric = "stream"
         self.lane = Lane(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
 
     def begin(self, row: object) -> None:
-        """Another row, another window: it grows to what that row's sides use."""
+        """Another row, another length: it grows to what that row's sides use."""
         if row != self._row:
-            self._row, self._windows = row, {}
+            self._row, self._lengths = row, {}
 
-    @property
-    def window(self) -> int:
-        """How much of a region is copied: a call by itself leaves less than a block of them."""
-        return self._windows.get(self.metric, 0)
+    def window(self, region: Region) -> Span:
+        """What is copied of a region: a call by itself leaves less than a block of them."""
+        return window_of(region.seen.get(self.metric), self._lengths.get(self.metric, 0), region.memory.size)
 
-    def reaches(self, end: int, region: Region, room: int = 0) -> bool:
-        """Whether a span that ends here was inside the window; where not, the next one has room for it and more. The
-        first one for as much as is known to come."""
-        if end <= self.window:
+    def reaches(self, outputs: Span, region: Region, room: int = 0) -> bool:
+        """Whether outputs that lie here were inside the window. Where not, the next one has room for all that was seen
+        and `room` bytes more."""
+        if holds(self.window(region), outputs):
             return True
-        roomy = rounded(end + room if self.window == 0 else 2 * end)
-        self._windows[self.metric] = min(roomy, region.memory.size)
+        region.seen[self.metric] = seen = union(region.seen.get(self.metric), outputs)
+        known = self._lengths.get(self.metric, 0)
+        self._lengths[self.metric] = min(longer(known, seen, room), region.memory.size)
         return False
 
     def secure(self, region: Region) -> None:
-        if self._buffer.numel() < self.window:
+        start, end = self._copied = self.window(region)
+        if self._buffer.numel() < end - start:
             self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{self.device}")
-            self._buffer = torch.empty(self.window, dtype=torch.uint8, device=f"cuda:{self.device}")
-        self._buffer[: self.window].copy_(region.bytes[: self.window])
+            self._buffer = torch.empty(end - start, dtype=torch.uint8, device=f"cuda:{self.device}")
+        self._buffer[: end - start].copy_(region.bytes[start:end])
         torch.cuda.synchronize(self.device)
+
+    def places(self, offsets: Sequence[int]) -> list[int]:
+        """Where outputs at these places of the region lie in what was copied."""
+        return [offset - self._copied[0] for offset in offsets]
 
     def waits_ns(self) -> int:
         """How long a tiny kernel takes; the best of a few, for the host has hiccups of its own."""
@@ -149,8 +165,8 @@ class Keeper:
         """All of it as the numbers that such a tensor holds."""
         return self._buffer.view(getattr(torch, spec.torch_dtype_name))
 
-    def view(self, offset: int, spec: ConcreteTensor) -> Tensor:
-        return view_of(self._buffer, offset, spec)
+    def view(self, place: int, spec: ConcreteTensor) -> Tensor:
+        return view_of(self._buffer, place, spec)
 
 
 def view_of(memory: Tensor, offset: int, spec: ConcreteTensor) -> Tensor:

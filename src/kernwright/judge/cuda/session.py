@@ -25,6 +25,7 @@ from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_pers
 from kernwright.judge.cuda.lane import Pieces
 from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
+from kernwright.judge.cuda.window import Span
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
@@ -71,6 +72,7 @@ class CudaSession(Session):
         self._placed: tuple[dict[str, Tensor], list[int]] | None = None
         self._known_rows: dict[tuple[str, tuple[int, ...]], Rows] = {}  # from being filled to being looked at
         keeper.begin(row.id)
+        region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
 
@@ -166,11 +168,11 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        if not self.keeper.reaches(self._left_end, self.region, self._keepsakes.room):
-            raise OutputsMoved  # the window has grown: the next block's outputs are copied in time
+        if not self.keeper.reaches(self._left_span, self.region, self._keepsakes.room):
+            raise OutputsMoved  # the window lies elsewhere now: the next block's outputs are copied in time
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
-        return block, LeftOutputs(self.keeper, self.output_specs, offsets, changed, order)
+        return block, LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
 
     def _changed(self) -> dict[str, Tensor]:
         return {name: self.arena.stacked(name).clone() for name in self._changed_inputs}
@@ -185,8 +187,9 @@ class CudaSession(Session):
         return offsets
 
     @property
-    def _left_end(self) -> int:
-        return max((end for _, end in self._left), default=0)
+    def _left_span(self) -> Span:
+        starts, ends = (start for start, _ in self._left), (end for _, end in self._left)
+        return min(starts, default=0), max(ends, default=0)
 
     # A call by itself, while the worker's context stays on the GPU
 
@@ -215,20 +218,21 @@ class CudaSession(Session):
             yield from super().run_alone(contents, slots)
             return
         contents.place(self, slots)
-        places = [self._slot_bytes(slot) for slot in slots]
-        images = self.keeper.lane.keep(places)
-        for place in places:
+        inputs = [self._slot_bytes(slot) for slot in slots]
+        images = self.keeper.lane.keep(inputs)
+        for place in inputs:
             place.zero_()  # nothing to work on before its turn
         with self._awake() as awake:
-            for slot, place, image in zip(slots, places, images, strict=True):
+            for slot, place, image in zip(slots, inputs, images, strict=True):
                 awake.call(slot, image, place)
         whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
-        self.keeper.reaches(self._left_end, self.region, self._keepsakes.room)
+        self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
         self.keeper.secure(self.region)
-        self._refuse_late_work(slots, offsets, awake.glances)
+        places = self.keeper.places(offsets)
+        self._refuse_late_work(slots, places, awake.glances)
         self.look_for_damage(slots)
-        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, offsets, self._changed(), slots)
+        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, self._changed(), slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:
         """Each does all that a block with calls does, but for the calls."""
@@ -283,12 +287,12 @@ class CudaSession(Session):
         return pieces, glance
 
     def _refuse_late_work(
-        self, slots: Sequence[int], offsets: Sequence[int], glances: Sequence[tuple[list[Pieces], list[Tensor]]]
+        self, slots: Sequence[int], places: Sequence[int], glances: Sequence[tuple[list[Pieces], list[Tensor]]]
     ) -> None:
         """To be called with all outputs in the keeper: what a glance saw must be what is there now."""
         outputs = len(self.output_specs)
         for call, (pieces, seen) in enumerate(glances):
-            starts = [(self.keeper.memory, offset) for offset in offsets[call * outputs : (call + 1) * outputs]]
+            starts = [(self.keeper.memory, place) for place in places[call * outputs : (call + 1) * outputs]]
             starts += [(self.arena.bytes, self.arena.layout.place(slots[call], n).offset) for n in self._changed_inputs]
             for piece, early, (memory, start) in zip(pieces, seen, starts, strict=False):
                 if piece.width and not torch.equal(piece.within(memory, start).cpu(), early):
@@ -315,6 +319,7 @@ class CudaSession(Session):
         differ = [
             (as_integers(found) != as_integers(keepsake.values[name])).any()
             for keepsake in keepsakes
+            if keepsake.values
             for name, found in self._views_at(keepsake.pointers).items()
         ]
         return not differ or not bool(torch.stack(differ).any())
