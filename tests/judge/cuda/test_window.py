@@ -23,7 +23,7 @@ def test_a_window_holds_all_that_was_seen(blocks: list[Span], room: int) -> None
         seen, length = after(seen, length, outputs, room)
     window = window_of(seen, length, SIZE)
     assert all(holds(window, outputs) for outputs in blocks)
-    assert 0 <= window[0] and window[1] <= SIZE and window[1] - window[0] == length
+    assert window[0] >= 0 and window[1] <= SIZE and window[1] - window[0] == length
 
 
 def test_a_side_with_temporaries_below_its_outputs_does_not_make_the_others_copy_these() -> None:
