@@ -28,7 +28,7 @@ from kernwright.judge.worker_faults import StrayProcess, WorkerCheated, WorkerFa
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
-HOARD_BYTES = 2**30
+HOARD_BYTES = 2**32  # that a contender gives back when it ends: more than a context with all that it has loaded
 MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
 Found = TypeVar("Found")
 

@@ -30,10 +30,11 @@ from kernwright.tasks.workload import Workload
 # A side's arena and its region, which is twice as large; the judge's contents, oracles and copies: in arenas.
 SIDE_SHARE = 3
 JUDGE_SHARE = 11
-SIDES_SHARE = 0.7  # of the memory, at most, for all arenas and regions together
+SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions together
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
+JUDGE_FACTOR = 15  # likewise, for the judge: a chain in float64 holds 8, a window and what is held and drawn the rest
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
 MOST_SLOTS = 1024
 MOST_PROBES = 32
@@ -103,7 +104,9 @@ class CudaDevice:
         """Regions shrink faster than arenas where there are many sides, and must still hold two calls' outputs."""
         region_share = SIDES_SHARE / self._sides - 1 / self._shares
         lent = max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares
-        return int(max(lent, (SPARE_FACTOR + 1) * row.bytes_min / region_share))
+        region = (SPARE_FACTOR + 1) * row.bytes_min
+        beside_judge = self._sides * (region + self.arena_bytes) + JUDGE_FACTOR * row.bytes_min
+        return int(max(lent, region / region_share, beside_judge))
 
     def block_bytes(self, row: Workload) -> int:
         return min(self.arena_bytes, self._region_bytes - int(SPARE_FACTOR * row.bytes_min))
@@ -193,10 +196,12 @@ class CudaDevice:
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         largest = max(row.bytes_min for row in rows)
+        free = self.free_bytes()
+        for_sides = min(int(SIDES_SHARE * free), free - JUDGE_FACTOR * largest)
         self._region_bytes = driver.rounded(
             min(
                 (0 if one_by_one else 2 * self.arena_bytes) + SCRATCH_FACTOR * largest + 2**28,
-                int(SIDES_SHARE * self.free_bytes() / self._sides) - self.arena_bytes,
+                for_sides // self._sides - self.arena_bytes,
             )
         )
         self._pool_library = build_pool(folder)

@@ -53,17 +53,26 @@ def _compiled_pool() -> bytes:
         return library.read_bytes()
 
 
+def lend(size: int, device: int, purpose: str) -> LentMemory:
+    """What torch keeps of memory that the judge has given back is free: where there is too little, it gives that up."""
+    try:
+        try:
+            return LentMemory.create(size, device)
+        except CudaDriverError:
+            torch.cuda.empty_cache()
+            return LentMemory.create(size, device)
+    except CudaDriverError as error:
+        raise DeviceFull(
+            f"no {size / 2**30:.1f} GiB on the GPU for {purpose}: {error}",
+            "free the GPU's memory, or choose smaller rows with --rows",
+        ) from None
+
+
 class Region:
     """One worker's, for its whole life."""
 
     def __init__(self, worker: WorkerProcess, size: int, device: int, pool: Path) -> None:
-        try:
-            self.memory = LentMemory.create(size, device)
-        except CudaDriverError as error:
-            raise DeviceFull(
-                f"no {size / 2**30:.1f} GiB on the GPU for a worker's outputs: {error}",
-                "free the GPU's memory, or choose smaller rows with --rows",
-            ) from None
+        self.memory = lend(size, device, "a worker's outputs")
         self.bytes: Tensor = torch.as_tensor(self.memory, device=f"cuda:{device}")
         assert self.memory.descriptor is not None
         message = {"do": "attach", "bytes": self.memory.size, "pool": str(pool)}

@@ -21,12 +21,11 @@ from kernwright.judge.arena import CANARY, Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.cuda.awake_calls import AwakeCalls
-from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, reset_persisting_l2
+from kernwright.judge.cuda.driver import reset_persisting_l2
 from kernwright.judge.cuda.lane import Pieces
 from kernwright.judge.cuda.left_outputs import LeftOutputs
-from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, view_of
+from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, lend, view_of
 from kernwright.judge.cuda.window import Span
-from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
@@ -77,13 +76,7 @@ class CudaSession(Session):
         super().__init__(worker, op, row, style, slots)
 
     def _make_arena(self, layout: Layout) -> Arena:
-        try:
-            memory = LentMemory.create(layout.size, self.keeper.device)
-        except CudaDriverError as error:
-            raise DeviceFull(
-                f"no {layout.size / 2**30:.1f} GiB on the GPU for a row's inputs: {error}",
-                "free the GPU's memory, or choose smaller rows with --rows",
-            ) from None
+        memory = lend(layout.size, self.keeper.device, "a row's inputs")
         assert memory.descriptor is not None
         held = torch.as_tensor(memory, device=f"cuda:{self.keeper.device}")[: layout.size]
         return Arena(layout, memory.descriptor, held, memory.close)
