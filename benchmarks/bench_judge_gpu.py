@@ -52,6 +52,7 @@ from kernwright.tasks.catalog import find_task
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
 DEFAULT_OUT = Path(".kernwright/bench_gpu")
+ROWS_AT_ONCE = 16  # of A/A: a judgement that is cut off counts for nothing
 
 
 def _judge(**wanted: Any) -> Verdict:
@@ -92,16 +93,20 @@ def aa(
     folder: Out = DEFAULT_OUT,
     kept: Annotated[Path | None, typer.Option("--ledger", help="where verdicts are kept; else below --out")] = None,
 ) -> None:
-    """Both sides the same: how many rows are called faster or slower? Four contenders at once, against one baseline."""
+    """Both sides the same: how many rows are called faster or slower? Several contenders at once, against one baseline;
+    in each judgement a few rows, of which there are the fewest verdicts so far."""
     task = write_task(folder, "stream")
     ledger = kept or folder / "aa"
+    wanted = [row.id for row in find_task(str(task)).select(rows, default="production")]
     end = time.monotonic() + (60 * minutes or float("inf"))
     started = time.monotonic()
     before = len(_rows(ledger, task))
-    while (done := len(_rows(ledger, task))) < verdicts and time.monotonic() < end:
-        err.print(f"{done} of {verdicts} row-verdicts", highlight=False)
+    while len(done := _rows(ledger, task)) < verdicts and time.monotonic() < end:
+        err.print(f"{len(done)} of {verdicts} row-verdicts", highlight=False)
+        counts = Counter(row["id"] for row in done)
+        few = sorted(wanted, key=counts.__getitem__)[:ROWS_AT_ONCE]
         asked = JudgeRequest(
-            task=str(task), candidate=None, baseline="steady", against_itself=True, rows=rows, ledger=ledger,
+            task=str(task), candidate=None, baseline="steady", against_itself=True, rows=",".join(few), ledger=ledger,
             census=False, device="cuda", wait_s=600.0,
         )  # fmt: skip
         alike = [replace(asked, against_itself=False, contender=name) for name in ALIKE]
@@ -302,7 +307,7 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     row(folder=folder, repeats=1)
     injected(folder=folder, every=6)
     faults(folder=folder, times=1)
-    aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 8))
+    aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 16))
 
 
 COMMANDS = {

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
-ALIKE = ("steady_2", "steady_3", "steady_4")  # sides that do what `steady` does
+ALIKE = tuple(f"steady_{number}" for number in range(2, 9))  # sides that do what `steady` does
 AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
 LAUNCH_NS = 20_000  # about what a call takes to launch its two kernels: shorter naps wait for the host
 TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
