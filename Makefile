@@ -38,7 +38,7 @@ bench: setup
 # folder that `kernwright bundle` made must do. Leaves $(OUT)/evidence.tar.gz for `kernwright ledger import`.
 BUNDLE ?= bundle
 OUT ?= .kernwright/gpu
-MINUTES ?= 9
+MINUTES ?= 9.8
 SEES_CUDA := -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
 
 gpu:
