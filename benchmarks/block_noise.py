@@ -14,6 +14,7 @@ from kernwright.campaign.blobs import BlobStore
 from kernwright.judge.device import Device
 from kernwright.judge.overhead import Overhead
 from kernwright.judge.sides import Crew
+from kernwright.judge.statistics import spread
 from kernwright.judge.timing import warm_up
 from kernwright.judge.verdict import Verdict
 from kernwright.ops.definition import Op
@@ -50,16 +51,10 @@ def clock_against_events(
         "most": max(shares),
         "an empty block, us": overhead.empty_ns / 1e3,
         "more around calls, us": overhead.more_ns / 1e3,
-        "what lies around the events spreads by, us": _spread_us(around),
-        "of it until the worker stands still, us": _spread_us(until_still),
-        "of it while its outputs are secured, us": _spread_us(securing),
+        "what lies around the events spreads by, us": spread(around) / 1e3,
+        "of it until the worker stands still, us": spread(until_still) / 1e3,
+        "of it while its outputs are secured, us": spread(securing) / 1e3,
     }
-
-
-def _spread_us(values: list[int]) -> float:
-    """The median distance from the median, as a standard deviation."""
-    middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values) / 1e3
 
 
 def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:

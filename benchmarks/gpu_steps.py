@@ -129,8 +129,11 @@ def run_tests(
         alone = Path(folder) / "alone.xml"
         claims = Path(folder) / "claims"
         claims.mkdir()
+        threads = str(max(1, len(os.sched_getaffinity(0)) // processes))  # or each would take all processors
         shares = [
-            env | {"KERNWRIGHT_TEST_CLAIMS": str(claims), "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
+            env
+            | {"KERNWRIGHT_TEST_CLAIMS": str(claims), "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
+            | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
             for number in range(processes)
         ]
         for share in shares:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import statistics
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.statistics import Interval, geometric_mean, signed_rank_interval
+from kernwright.judge.statistics import Interval, geometric_mean, signed_rank_interval, spread
 
 finite = st.floats(-2, 2, allow_nan=False)
 
@@ -143,3 +144,10 @@ def test_many_quads_neither_overflow_nor_lose_the_tail() -> None:
     values = np.random.default_rng(0).normal(0, 1, 200)
     interval = signed_rank_interval(values, 0.95)
     assert -0.3 < interval.low < interval.estimate < interval.high < 0.3
+
+
+def test_a_few_hiccups_do_not_count_as_spread() -> None:
+    even = [100.0 + step for step in (-2, -1, 0, 1, 2)]
+    assert spread([*even, 900.0]) < 4 and spread([7.0]) == 0.0
+    drawn = random.Random(1)
+    assert spread([drawn.gauss(50, 3) for _ in range(2000)]) == pytest.approx(3, rel=0.1)

@@ -13,6 +13,7 @@ from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
 from kernwright.judge.sides import Crew
+from kernwright.judge.statistics import spread
 from kernwright.judge.timing import WANDERING, SideFault, WrongOutput, verify, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.ops.definition import Op
@@ -20,6 +21,7 @@ from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
 ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both count as one
+UNREST_BLOCKS = 9  # of no calls, whose spread shows how long blocks must be
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
@@ -47,13 +49,14 @@ def block_sizes(
     trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
-    """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
-    `device` can need more of them.
+    """Of a length that each side can be measured with, on a machine as restless as this one is now. A call's kernels may
+    take a fraction of what its launches do, so `device` can need more of them.
 
     A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
     every block takes once, such as finding its caches cold, then weighs less on it.
     """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
+    unrest_s: float | None = None
     device = crew.device
     for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
         session = crew.open(side, op, row, device.probe_slots(row))
@@ -62,15 +65,18 @@ def block_sizes(
             if side in published:
                 first_call(session, pool)
             seconds["stream"][side] = call_seconds(session, pool, "stream", contract)
+            if unrest_s is None:  # a baseline's, which comes first: no candidate has a say in how long blocks are
+                unrest_s = spread([block.elapsed_ns for block in session.run_nothing(UNREST_BLOCKS)]) / 1e9
             if session.loop_takes_all_slots and session.open_loop() is None:
                 seconds["device"][side] = call_seconds(session, pool, "device", contract)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
             raise SideFault(side, cause) from cause
         finally:
             session.close()
-    streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, policy, device.most_slots)
+    block_ms = device.block_ms(policy, 1e3 * (unrest_s or 0.0))
+    streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, block_ms, device.most_slots)
     looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
-    loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, policy, MOST_LOOPED)
+    loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, block_ms, MOST_LOOPED)
     return {side: BlockSizes(max(calls, loops.get(side, 0)), calls) for side, calls in streams.items()}
 
 
@@ -108,12 +114,11 @@ def first_call(session: Session, pool: Pool) -> None:
 
 
 def calls_of(
-    row: Workload, lengths: Mapping[SideName, float], device: Device, policy: TimingPolicy, most: int
+    row: Workload, lengths: Mapping[SideName, float], device: Device, block_ms: float, most: int
 ) -> dict[SideName, int]:
     slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
     return {
-        side: slots_for(call_s, slot_bytes, device.block_ms(policy), device.block_bytes(row), most)
-        for side, call_s in lengths.items()
+        side: slots_for(call_s, slot_bytes, block_ms, device.block_bytes(row), most) for side, call_s in lengths.items()
     }
 
 

@@ -8,6 +8,7 @@ the Hodges-Lehmann estimate and the signed-rank interval ask for no more, and on
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -57,6 +58,12 @@ def _critical_rank(quads: int, alpha: float) -> int:
         ways[rank:] = ways[rank:] + ways[:-rank].copy()
     tail = np.cumsum(ways) / 2.0**quads
     return int(np.searchsorted(2.0 * tail, alpha, side="right"))
+
+
+def spread(values: Sequence[float]) -> float:
+    """The median distance from the median, as a standard deviation: a few hiccups do not count."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
 def geometric_mean(rows: Sequence[Interval], row_level: float, level: float = 0.95) -> Interval:

@@ -188,8 +188,8 @@ class WorkerProcess:
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
+            self.channel.send(RUN, payload)  # first: a worker that goes on and finds no order goes to sleep again
             self._resume()
-            self.channel.send(RUN, payload)
             if self.spins:
                 self.channel.await_first_byte(deadline_s)
             else:

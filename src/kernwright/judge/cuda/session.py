@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from kernwright.judge.cuda.rows import Rows  # which imports Triton
 
 MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
-MOST_ALONE = 5  # calls of a `wall` block, of which the middle one counts: the first finds everything cold
+MOST_ALONE = 11  # calls of a `wall` block, of which the middle one counts: the first ones find everything cold
+LEAST_ALONE = 5
+MOST_IMAGES = 2**26  # bytes of the inputs of such a block's calls, which the host keeps
 MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
@@ -194,7 +196,9 @@ class CudaSession(Session):
 
     @property
     def wall_calls(self) -> int:  # type: ignore[override]
-        return MOST_ALONE if self._has_lane else MOST_SWITCHED
+        if not self._has_lane:
+            return MOST_SWITCHED
+        return max(LEAST_ALONE, min(MOST_ALONE, MOST_IMAGES // self.arena.layout.pitch))
 
     @property
     def protocol_drifts(self) -> bool:  # type: ignore[override]
