@@ -49,7 +49,7 @@ def block_sizes(
     trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
-    """Of a length that each side can be measured with, on a machine as restless as this one is now. A call's kernels may
+    """Of a length that each side can be measured with, on a machine as restless as this is now. A call's kernels may
     take a fraction of what its launches do, so `device` can need more of them.
 
     A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
