@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from kernwright.judge.confine import processors_near
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.walls import Walls
 from kernwright.judge.worker_user import why_no_other_user
@@ -331,11 +330,3 @@ print(said, b"12345" in line, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), sys.argv[1
 """
     done = subprocess.run([sys.executable, "-c", code, "--seed", "12345"], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "not dumpable, command line blanked False 0 ['--seed', '12345']"
-
-
-def test_near_are_the_usable_processors_that_share_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 2, 5, 8, 9})
-    (tmp_path / "cpu5" / "node1").mkdir(parents=True)
-    (tmp_path / "cpu5" / "node1" / "cpulist").write_text("4-7,9\n")
-    assert processors_near(5, tmp_path) == {5, 9}
-    assert processors_near(8, tmp_path) == {1, 2, 5, 8, 9}, "this machine does not say"

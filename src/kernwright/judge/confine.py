@@ -108,16 +108,6 @@ def move_to(processors: set[int]) -> None:
         moved |= left
 
 
-def processors_near(processor: int, system: Path = Path("/sys/devices/system/cpu")) -> set[int]:
-    """Those that share its memory, of those that we may use: what a process allocates lies near where it runs."""
-    usable = os.sched_getaffinity(0)
-    for node in system.glob(f"cpu{processor}/node*/cpulist"):
-        spans = [word.split("-") for word in node.read_text().strip().split(",") if word]
-        near = {number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
-        return usable & near or {processor}
-    return usable
-
-
 def _leave_network(walls: Walls, isolation: Isolation) -> str:
     if "network" in walls.off:
         isolation.missing.append(f"network namespace: {walls.off['network']}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +21,12 @@ from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.party import Party
+from kernwright.judge.processors import apart_from
 from kernwright.judge.provenance import Provenance
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
-from kernwright.judge.worker_process import DEVICE_DEADLINE_S, SPARE_PROCESSORS
+from kernwright.judge.worker_process import DEVICE_DEADLINE_S
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -133,23 +133,6 @@ def _opening(task: Task, match: Match, provenance: Provenance) -> dict[str, Any]
         # The seed comes with the verdict: until then no file may hold it, a worker might read files.
         "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
     }
-
-
-@contextlib.contextmanager
-def apart_from(processor: int | None) -> Iterator[None]:
-    """Keeps this thread off the workers' processor, where there are others enough: a worker that wakes up must not find
-    the judge there."""
-    usable = os.sched_getaffinity(0)
-    moved = processor is not None and len(usable) > SPARE_PROCESSORS
-    if moved:
-        with contextlib.suppress(OSError):  # a sandbox may refuse it; then they share
-            os.sched_setaffinity(0, usable - {processor})
-    try:
-        yield
-    finally:
-        if moved:
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(0, usable)
 
 
 @contextlib.contextmanager

@@ -17,11 +17,12 @@ from kernwright.judge.confine import SHARED_FILES
 from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName
+from kernwright.judge.processors import SPARE_PROCESSORS
 from kernwright.judge.provision import Provision
 from kernwright.judge.session import Session
 from kernwright.judge.timing import SideFault
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
-from kernwright.judge.worker_process import BUILD_DEADLINE_S, SPARE_PROCESSORS, WorkerProcess
+from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline

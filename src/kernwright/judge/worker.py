@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
-from kernwright.judge.confine import confine, die_with, hold_processor, move_to, processors_near
+from kernwright.judge.confine import confine, die_with, hold_processor, move_to
+from kernwright.judge.processors import processors_near
 from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000

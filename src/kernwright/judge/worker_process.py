@@ -24,6 +24,7 @@ from typing import Any
 from kernwright.judge import procfs
 from kernwright.judge.block import Block
 from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.processors import SPARE_PROCESSORS
 from kernwright.judge.vigil import Vigil
 from kernwright.judge.walls import Walls
 from kernwright.judge.watchdog import watchdog
@@ -40,7 +41,6 @@ DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
 DYING_S = 0.5
 CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
 LEAST_SLACK_NS = 50_000
-SPARE_PROCESSORS = 4
 SPIN_S = 0.5
 LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block shorter than this
 
