@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from kernwright.campaign.blobs import BlobStore
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
 from kernwright.errors import KernwrightError
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.row_state import UNTIMED
+from kernwright.judge.session import Session
 from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
 
 pytestmark = pytest.mark.slow
@@ -240,6 +242,36 @@ def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict]) -> None
     assert verdict.quick and not verdict.evidence
     assert verdict.verdict not in BAD
     assert verdict.rows[0].cases < 10
+
+
+UNDECIDABLE = """
+[timing]
+block_ms = 0.1
+quads_per_round = 4
+first_look = 2
+max_rounds = 4
+band_floor = 0.9
+same_margin = 1e-9
+"""
+
+
+def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
+    run: Any, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "undecidable")
+    toml = (folder / "task.toml").read_text()
+    (folder / "task.toml").write_text(toml[: toml.index("[timing]")] + UNDECIDABLE)
+    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 1e9)  # a second from one empty block to the next
+    asked: list[int] = []
+    opened = Session.__init__
+    monkeypatch.setattr(Session, "__init__", lambda self, *a: asked.append(a[-1]) or opened(self, *a))  # type: ignore[func-returns-value]
+    (row,) = run("itself", None, against_itself=True, task=str(folder)).rows
+    assert row.verdict == "inconclusive"
+    samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
+    lengths = {(sample["metric"], sample["round"]): sample["longer"] for sample in samples}
+    assert lengths["stream", 1] == lengths["device", 1] == 1.0 and lengths["stream", 2] == lengths["stream", 3] == 4.0
+    assert row.metrics["stream"].quads == 8  # type: ignore[union-attr]
+    assert max(asked) == min(256, 4 * max(slots for slots in asked if slots < max(asked)))
 
 
 # Rows of a grid, and baselines as contenders

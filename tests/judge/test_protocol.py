@@ -248,9 +248,9 @@ def test_both_sides_pay_for_their_outputs_memory() -> None:
 def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
     """Too few calls a block would time the clock and the pipe."""
     for call_s in (1e-6, 1e-5, 1e-4):
-        slots = slots_for(call_s, 1024, POLICY.block_ms, 2**28, 256)
+        slots = slots_for(call_s, POLICY.block_ms, 256)
         assert slots == 256 or slots * call_s >= 0.9 * POLICY.block_ms / 1e3
-    least = slots_for(1.0, 1024, POLICY.block_ms, 2**28, 256)
+    least = slots_for(1.0, POLICY.block_ms, 256)
     assert least == 2, "one call would leave nothing to choose from in secret"
 
 

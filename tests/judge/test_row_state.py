@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kernwright.judge.pair import Role
 from kernwright.judge.quad import Sample
 from kernwright.judge.row_state import RowState, level_of, shared_between_calls, wall_says
 from kernwright.judge.session import WrongBehaviour
+from kernwright.judge.sizing import BlockSizes
 from kernwright.judge.timing import WrongOutput
 from kernwright.judge.verdict import MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -220,6 +222,46 @@ def test_few_rows_that_all_rounds_would_decide_are_given_up(
     assert decided > 50
     assert given_up <= decided / 20
     assert saved > 20, "the rule is of use"
+
+
+def restless(calm: float) -> dict[Role, BlockSizes]:
+    return dict.fromkeys(("baseline", "again", "candidate"), BlockSizes(40, 30, 100, calm))
+
+
+def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state: RowState) -> None:
+    noisy = quads("stream", 100, 97, noise=0.1)
+    state.samples, state.sizes = list(noisy), restless(3.0)
+    state.look(FIVE_ROUNDS)
+    assert state.pending
+    assert {(s.slots, s.stream_calls, s.longer) for s in state.sizes.values()} == {(100, 90, 3.0)}, "as memory allows"
+    calm = [replace(sample, round=2, longer=3.0) for sample in quads("stream", 100, 97)]
+    state.samples += calm[:4]
+    state.look(FIVE_ROUNDS)
+    assert state.pending, "of so few long ones there is no interval, and with the short ones nothing is clear"
+    state.samples += [replace(sample, round=3) for sample in calm[4:]]
+    state.look(FIVE_ROUNDS)
+    found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+    assert found.verdict == "faster" and found.metrics["stream"].quads == 8  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("calm", "policy", "why"),
+    [
+        (1.2, TimingPolicy(), "hardly calmer"),
+        (4.0, TimingPolicy(max_rounds=3), "the one round that is left has too few quads for an interval"),
+    ],
+    ids=["hardly calmer", "too late"],
+)
+def test_nobody_starts_over_in_vain(state: RowState, calm: float, policy: TimingPolicy, why: str) -> None:
+    state.samples, state.sizes = quads("stream", 100, 97, noise=0.1), restless(calm)
+    state.look(policy)
+    assert state.pending and state.sizes == restless(calm), why
+
+
+def test_who_is_decided_at_the_first_look_does_not_start_over(state: RowState) -> None:
+    state.samples, state.sizes = quads("stream", 100, 50), restless(4.0)
+    state.look(FIVE_ROUNDS)
+    assert not state.pending and state.sizes == restless(4.0)
 
 
 def test_the_deciding_metric_pays_for_each_look() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.statistics import Interval, geometric_mean, signed_rank_interval, spread
+from kernwright.judge.statistics import Interval, geometric_mean, least_quads, signed_rank_interval, spread
 
 finite = st.floats(-2, 2, allow_nan=False)
 
@@ -151,3 +151,10 @@ def test_a_few_hiccups_do_not_count_as_spread() -> None:
     assert spread([*even, 900.0]) < 4 and spread([7.0]) == 0.0
     drawn = random.Random(1)
     assert spread([drawn.gauss(50, 3) for _ in range(2000)]) == pytest.approx(3, rel=0.1)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.9875, 0.99, 0.999])
+def test_the_least_quads_have_an_interval_and_one_fewer_has_none(level: float) -> None:
+    least = least_quads(level)
+    assert math.isfinite(signed_rank_interval(range(least), level).high)
+    assert math.isinf(signed_rank_interval(range(least - 1), level).high)

@@ -71,9 +71,7 @@ class Device(Protocol):
         """No call that moves these bytes can take less: physics, not a measurement. The working set is a block's."""
         ...
 
-    def block_ms(self, policy: TimingPolicy, unrest_ms: float) -> float:
-        """How long blocks aim to last where a block of no calls lies so far from the next."""
-        ...
+    def block_ms(self, policy: TimingPolicy) -> float: ...
 
     def probe_slots(self, row: Workload) -> int:
         """How many slots a first, coarse time is taken with."""
@@ -198,7 +196,7 @@ class CpuDevice:
     def probe_slots(self, row: Workload) -> int:
         return 2
 
-    def block_ms(self, policy: TimingPolicy, unrest_ms: float) -> float:
+    def block_ms(self, policy: TimingPolicy) -> float:
         return policy.block_ms
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:

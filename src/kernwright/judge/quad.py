@@ -20,6 +20,7 @@ class Sample:
     busy: bool
     ns_per_call: dict[Role, tuple[float, float]]
     secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
+    longer: float = 1.0  # times as long as the policy asks for, its blocks were
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -42,6 +43,7 @@ class Quad:
     kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
     ns_per_call: dict[SideName, tuple[float, float]]
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
+    longer: float = 1.0
 
     def of(self, pair: Pair) -> Sample:
         """As if nobody else had been there."""
@@ -54,4 +56,5 @@ class Quad:
             not self.kept_waiting.isdisjoint(roles),
             {roles[side]: ns for side, ns in self.ns_per_call.items() if side in roles},
             {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            self.longer,
         )

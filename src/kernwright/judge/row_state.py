@@ -15,7 +15,7 @@ from kernwright.judge.pair import Role
 from kernwright.judge.quad import Sample
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sizing import BlockSizes
-from kernwright.judge.statistics import Interval, signed_rank_interval
+from kernwright.judge.statistics import Interval, least_quads, signed_rank_interval
 from kernwright.judge.timing import WrongOutput
 from kernwright.judge.verdict import GOOD, Kernel, MetricResult, Outcome, Ran, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -25,6 +25,7 @@ from kernwright.tasks.workload import Workload
 UNTIMED = "correct; rows of the grid are not timed"
 SHARED_WORK = 0.5  # a call by itself must show at least this share of the time that a call in a run of calls gains
 KERNELS_IN_CALL = 0.9  # of what its kernels take in a graph, a call by itself takes at least
+CALMER = 1.5  # times as long at least, or starting over with longer blocks is not worth it
 HOPEFUL = 0.5  # share of the width that all rounds are expected to leave; with luck it is as little as this
 MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
@@ -78,9 +79,16 @@ class RowState:
     def quads(self, metric: Metric) -> list[Sample]:
         return [sample for sample in self.samples if sample.metric == metric]
 
+    def counting(self, metric: Metric, level: float) -> list[Sample]:
+        """Those of the longest blocks, once they are enough for an interval: those of shorter ones are noisier."""
+        quads = self.quads(metric)
+        longest = max((sample.longer for sample in quads), default=1.0)
+        own = [sample for sample in quads if sample.longer == longest]
+        return own if len(own) >= least_quads(level) else quads
+
     def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
         """Baseline over candidate, and baseline over its twin: the difference and the noise."""
-        quads = self.quads(metric)
+        quads = self.counting(metric, level)
         quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
         speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
         noise = [sample.log_ratio("baseline", "again") for sample in quads]
@@ -89,8 +97,9 @@ class RowState:
     def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
         if metric in self.unavailable:
             return Unavailable(unavailable=self.unavailable[metric])
-        quads = self.quads(metric)
-        ratio, noise = self.intervals(metric, level_of(metric, policy, self._has_waited(policy)))
+        level = level_of(metric, policy, self._has_waited(policy))
+        quads = self.counting(metric, level)
+        ratio, noise = self.intervals(metric, level)
         if quick and quads:
             ratio, noise = _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
         if math.isinf(ratio.high) or math.isinf(ratio.low):
@@ -119,10 +128,20 @@ class RowState:
         elif not decided and self._is_hopeless(policy):
             self.decided = True
             self.reasons.append(f"too noisy here for {policy.max_rounds} rounds to decide")
+        elif not decided and self._may_start_over(policy):
+            self.sizes = {role: size.calmed() for role, size in self.sizes.items()}
 
     def _has_waited(self, policy: TimingPolicy) -> bool:
         """Whether `wall` was looked at and then measured further."""
         return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
+
+    def _may_start_over(self, policy: TimingPolicy) -> bool:
+        """At the first look, where longer blocks would be much calmer and the rounds to come can do without what was
+        measured so far."""
+        left = policy.max_rounds * policy.quads_per_round - len(self.quads(policy.decides))
+        is_first = all(sample.round < policy.first_look for sample in self.samples)
+        calm = max((size.calm for size in self.sizes.values()), default=1.0)
+        return is_first and calm >= CALMER and left >= least_quads(policy.level)
 
     def _is_hopeless(self, policy: TimingPolicy) -> bool:
         """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
@@ -130,6 +149,8 @@ class RowState:
         quads, most = len(self.quads(policy.decides)), policy.quads_per_round * policy.max_rounds
         if not policy.quads_per_round * policy.first_look < quads < most:
             return False  # the first look is too early: one stray quad of so few tells nothing of the rest
+        if any(size.longer > 1 for size in self.sizes.values()):
+            return False  # it has started over, and what is known of it is mostly from before
         # The quads so far, again and again up to as many as there can be: of few the interval is the whole range, one
         # stray quad included, which of many it is not.
         ratio, noise = self.intervals(policy.decides, policy.level, most)
@@ -192,7 +213,7 @@ class RowState:
                 f"{deciding.candidate_us:.3g} us is impossible: its bytes take {fastest:.3g} us at the very least",
             ]
         outcome = deciding.outcome
-        if busy := sum(sample.busy for sample in self.quads(policy.decides)):
+        if busy := sum(sample.busy for sample in self.counting(policy.decides, policy.level)):
             reasons.append(f"{busy} of {deciding.quads} quads were taken on a busy machine")
         if outcome == "inconclusive":
             reasons.append("the interval neither clears the noise band nor lies inside the margin")

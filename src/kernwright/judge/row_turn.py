@@ -230,6 +230,7 @@ class RowTurn:
             device.open_session,
             device.shares_contents,
             {side: size.stream_calls for side, size in self._sizes.items()},
+            max(size.longer for size in self._sizes.values()),
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernwright.judge.case_runner import CALL_DEADLINE_S
 from kernwright.judge.contents import EagerErrors, Pool
@@ -21,7 +21,9 @@ from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
 ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both count as one
-UNREST_BLOCKS = 9  # of no calls, whose spread shows how long blocks must be
+UNREST_BLOCKS = 9  # of no calls, whose spread shows how restless the machine is
+UNREST_SHARE = 0.005  # of a block, that it may move a block by: 10 us on a quiet host with a GPU, 50 on others
+MOST_LONGER = 4.0  # times the length that the policy asks for
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
@@ -31,11 +33,25 @@ class BlockSizes:
 
     slots: int
     stream_calls: int
+    most: int = 2**62  # slots that there is memory for
+    calm: float = 1.0  # times as long, and this machine's unrest would hardly move a block
+    longer: float = 1.0  # times as long as the policy asks for, these are
 
     def at_least(self, other: BlockSizes | None) -> BlockSizes:
         if other is None:
             return self
-        return BlockSizes(max(self.slots, other.slots), max(self.stream_calls, other.stream_calls))
+        return BlockSizes(
+            max(self.slots, other.slots),
+            max(self.stream_calls, other.stream_calls),
+            max(self.most, other.most),
+            max(self.calm, other.calm),
+            max(self.longer, other.longer),
+        )
+
+    def calmed(self) -> BlockSizes:
+        """As long as this machine's unrest asks for, and memory allows."""
+        slots, calls = (max(own, min(self.most, round(self.calm * own))) for own in (self.slots, self.stream_calls))
+        return replace(self, slots=slots, stream_calls=calls, calm=1.0, longer=self.calm)
 
 
 def block_sizes(
@@ -49,8 +65,8 @@ def block_sizes(
     trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
-    """Of a length that each side can be measured with, on a machine as restless as this is now. A call's kernels may
-    take a fraction of what its launches do, so `device` can need more of them.
+    """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
+    `device` can need more of them.
 
     A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
     every block takes once, such as finding its caches cold, then weighs less on it.
@@ -73,11 +89,16 @@ def block_sizes(
             raise SideFault(side, cause) from cause
         finally:
             session.close()
-    block_ms = device.block_ms(policy, 1e3 * (unrest_s or 0.0))
+    block_ms = device.block_ms(policy)
+    calm = max(1.0, 1e3 * (unrest_s or 0.0) / UNREST_SHARE / block_ms)
     streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, block_ms, device.most_slots)
     looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
     loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, block_ms, MOST_LOOPED)
-    return {side: BlockSizes(max(calls, loops.get(side, 0)), calls) for side, calls in streams.items()}
+    most = min(MOST_LOOPED if loops else device.most_slots, most_that_fit(row, device))
+    return {
+        side: BlockSizes(max(calls, loops.get(side, 0)), calls, most, min(calm, MOST_LONGER))
+        for side, calls in streams.items()
+    }
 
 
 def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:
@@ -116,17 +137,17 @@ def first_call(session: Session, pool: Pool) -> None:
 def calls_of(
     row: Workload, lengths: Mapping[SideName, float], device: Device, block_ms: float, most: int
 ) -> dict[SideName, int]:
-    slot_bytes = max(bytes_per_slot(row, "returns"), bytes_of_outputs(row))
-    return {
-        side: slots_for(call_s, slot_bytes, block_ms, device.block_bytes(row), most) for side, call_s in lengths.items()
-    }
+    fit = most_that_fit(row, device)
+    return {side: slots_for(call_s, block_ms, min(fit, most)) for side, call_s in lengths.items()}
 
 
-def slots_for(call_s: float, bytes_per_slot: int, block_ms: float, memory: int, most: int) -> int:
+def most_that_fit(row: Workload, device: Device) -> int:
+    return device.block_bytes(row) // max(1, bytes_per_slot(row, "returns"), bytes_of_outputs(row))
+
+
+def slots_for(call_s: float, block_ms: float, most: int) -> int:
     """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
-    wanted = math.ceil(block_ms / 1e3 / max(call_s, 1e-7))
-    fit = memory // max(1, bytes_per_slot)
-    return max(2, min(wanted, fit, most))
+    return max(2, min(math.ceil(block_ms / 1e3 / max(call_s, 1e-7)), most))
 
 
 def call_seconds(

@@ -48,6 +48,11 @@ def signed_rank_interval(log_ratios: Sequence[float], level: float) -> Interval:
     return Interval(estimate, float(walsh[cut - 1]), float(walsh[-cut]))
 
 
+def least_quads(level: float) -> int:
+    """So many have an interval of this level; fewer have none, whatever they say."""
+    return math.ceil(math.log2(2 / (1 - level)) - 1e-9)
+
+
 @cache
 def _critical_rank(quads: int, alpha: float) -> int:
     """Largest k with 2 P(T <= k - 1) <= alpha for the signed-rank statistic T; 0 where even k = 1 is too many."""

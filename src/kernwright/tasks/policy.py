@@ -39,8 +39,8 @@ class TimingPolicy(BaseModel):
 
     decides: Metric = Field(default="stream", description="the metric whose outcome is the row's verdict")
     threads: Count = Field(default=1, description="processor threads each side may use")
-    block_ms: float = Field(default=4.0, description="how long a timed block aims to last on a CPU")
-    gpu_block_ms: float = Field(default=2.5, description="and on a GPU, at least: longer where the host is restless")
+    block_ms: float = Field(default=4.0, description="how long a timed block aims to last on a CPU at first")
+    gpu_block_ms: float = Field(default=2.5, description="and on a GPU, where switching processes costs more")
     quads_per_round: Count = Field(default=4, description="mirrored quads a row gets before workers are respawned")
     first_look: Count = Field(default=2, description="the round after which a row may first be decided")
     max_rounds: Count = Field(default=5, description="rounds after which an undecided row is inconclusive")

@@ -10,7 +10,6 @@ import pytest
 
 from kernwright.judge.cuda import device as module
 from kernwright.judge.cuda.device import CudaDevice
-from kernwright.tasks.policy import TimingPolicy
 
 GIB = 2**30
 H200 = 138 * GIB  # of its memory, what a judge finds free
@@ -52,8 +51,3 @@ def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path
     assert largest_accepted(gpu).bytes_min == 3.625 * GIB  # of those that people run the largest has 3.37
     gpu.begin((row(3.3 * GIB),), tmp_path)
     assert gpu.block_bytes(row(3.3 * GIB)) == gpu.arena_bytes
-
-
-@pytest.mark.parametrize(("unrest_us", "block_ms"), [(0.0, 2.5), (8.0, 2.5), (25.0, 5.0), (45.0, 9.0), (900.0, 10.0)])
-def test_blocks_are_longer_on_a_restless_host(gpu: CudaDevice, unrest_us: float, block_ms: float) -> None:
-    assert gpu.block_ms(TimingPolicy(), unrest_us / 1e3) == pytest.approx(block_ms)

@@ -38,8 +38,6 @@ JUDGE_FACTOR = 15  # likewise, for the judge: a chain in float64 holds 8, a wind
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
 MOST_SLOTS = 1024
 MOST_PROBES = 32
-UNREST_SHARE = 0.005  # of a block
-MOST_LONGER = 4  # times the length that the policy asks for
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
 
@@ -187,10 +185,8 @@ class CudaDevice:
             times.append(float(start.elapsed_time(end)) / 1e3)
         return sorted(times)[len(times) // 2]
 
-    def block_ms(self, policy: TimingPolicy, unrest_ms: float) -> float:
-        """Long enough for what lies around calls to move a block's time by half a percent only. On a quiet host that is
-        10 us, on others 50: there, longer blocks cost less time than more of them."""
-        return max(policy.gpu_block_ms, min(MOST_LONGER * policy.gpu_block_ms, unrest_ms / UNREST_SHARE))
+    def block_ms(self, policy: TimingPolicy) -> float:
+        return policy.gpu_block_ms
 
     def probe_slots(self, row: Workload) -> int:
         """So many that their time stands out from a switch between contexts."""
