@@ -4,6 +4,7 @@
     python benchmarks/bench_judge_gpu.py injected             small slowdowns detected, speedups reported
     python benchmarks/bench_judge_gpu.py clock                the judge's clock against CUDA events
     python benchmarks/bench_judge_gpu.py spread               how blocks of several lengths spread
+    python benchmarks/bench_judge_gpu.py alone                where the time of a call by itself goes, and its noise
     python benchmarks/bench_judge_gpu.py row                  one row with the default policy, workers warm
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
@@ -15,11 +16,13 @@ interrupted run goes on where it stopped. Nothing here asserts: it measures, pri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +30,7 @@ from typing import Annotated, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
-from block_noise import clock_against_events, spreads
+from block_noise import calls_by_themselves, clock_against_events, spreads
 from figures import note, page
 from naps import (
     AFTER_NAP_NS,
@@ -43,11 +46,15 @@ from naps import (
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import find_device
+from kernwright.judge.processors import apart_from
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
+from kernwright.judge.vigil import vigil_over
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
@@ -179,30 +186,47 @@ def _true_speedup(row: dict[str, Any]) -> float:
     return 1 + 0.5 * nap / row["metrics"]["device"]["candidate_us"]
 
 
+@contextlib.contextmanager
+def two_of(task: Task, row: Workload) -> Iterator[Crew]:
+    """The same baseline twice, without a judgement around it."""
+    from kernwright.judge.pair import SideName
+    from kernwright.judge.scratch import scratch_folder
+
+    device = find_device("cuda")
+    names: tuple[SideName, ...] = ("baseline", "again")
+    usual = device.worker_processor()
+    with scratch_folder() as scratch, apart_from(usual), vigil_over(device):
+        device.begin((row,), scratch / "judge")
+        sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
+        crew = Crew(sides, 1, device)
+        try:
+            yield crew
+        finally:
+            crew.dismiss()
+
+
 @app.command()
 def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
     """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
     against events that the worker records inside it: for blocks of 20 ms, and for shorter ones, where what is taken off
     weighs more."""
-    from kernwright.judge.pair import SideName
-    from kernwright.judge.scratch import scratch_folder
-
     task = find_task(str(write_task(folder, "device")))
-    device = find_device("cuda")
     (row,) = task.select(f"nap_{TWENTY_US}ns")
-    names: tuple[SideName, ...] = ("baseline", "again")
     figures: dict[str, Any] = {}
-    with scratch_folder() as scratch:
-        device.begin((row,), scratch / "judge")
-        sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
-        crew = Crew(sides, 1, device)
-        try:
-            for block_ms in (20.0, 5.0, 2.0, 1.0, 0.4):
-                found = clock_against_events(crew, device, task.op_of(row), row, block_ms, repeats)
-                figures |= {f"{name}, blocks of {block_ms:g} ms": figure for name, figure in found.items()}
-        finally:
-            crew.dismiss()
+    with two_of(task, row) as crew:
+        for block_ms in (20.0, 5.0, 2.0, 1.0, 0.4):
+            found = clock_against_events(crew, crew.device, task.op_of(row), row, block_ms, repeats)
+            figures |= {f"{name}, blocks of {block_ms:g} ms": figure for name, figure in found.items()}
     _note(folder, "clock", figures)
+
+
+@app.command()
+def alone(folder: Out = DEFAULT_OUT, blocks: int = 20, calls: int = 11) -> None:
+    """Where the time of a call by itself goes, and where its noise comes from."""
+    task = find_task(str(write_task(folder, "device")))
+    (row,) = task.select(f"nap_{TWENTY_US}ns")
+    with two_of(task, row) as crew:
+        _note(folder, "alone", calls_by_themselves(crew, crew.device, task.op_of(row), row, blocks=blocks, calls=calls))
 
 
 @app.command()
@@ -311,8 +335,8 @@ def short(folder: Out = DEFAULT_OUT) -> None:
 
 
 COMMANDS = {
-    "A/A": "aa", "injected differences": "injected", "clock": "clock", "spread": "spread", "row": "row",
-    "faults": "faults",
+    "A/A": "aa", "injected differences": "injected", "clock": "clock", "spread": "spread", "alone": "alone",
+    "row": "row", "faults": "faults",
 }  # fmt: skip
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
 from kernwright.campaign.blobs import BlobStore
+from kernwright.judge.block import Block
+from kernwright.judge.cuda.awake_calls import AwakeCalls
+from kernwright.judge.cuda.session import CudaSession
 from kernwright.judge.device import Device
 from kernwright.judge.overhead import Overhead
 from kernwright.judge.sides import Crew
@@ -55,6 +59,79 @@ def clock_against_events(
         "of it until the worker stands still, us": spread(until_still) / 1e3,
         "of it while its outputs are secured, us": spread(securing) / 1e3,
     }
+
+
+class TimedCalls(AwakeCalls):
+    """Calls by themselves, and what each of them spends on its inputs, on the exchange and on a look at its outputs."""
+
+    def __init__(self, session: CudaSession) -> None:
+        super().__init__(session)
+        self.bringing_ns: list[int] = []
+        self.looking_ns: list[int] = []
+
+    def block(
+        self,
+        order: Sequence[int],
+        bring: Callable[[], None] | None = None,
+        glance: Callable[[Sequence[int]], None] | None = None,
+    ) -> Block:
+        return super().block(
+            order,
+            None if bring is None else lambda: self._timed(self.bringing_ns, bring),
+            None if glance is None else lambda pointers: self._timed(self.looking_ns, lambda: glance(pointers)),
+        )
+
+    def _timed(self, kept: list[int], work: Callable[[], None]) -> None:
+        start = time.perf_counter_ns()
+        work()
+        kept.append(time.perf_counter_ns() - start)
+
+    @property
+    def exchanging_ns(self) -> list[int]:
+        parts = zip(self.blocks, self.bringing_ns, self.looking_ns, strict=True)
+        return [block.elapsed_ns - bringing - looking for block, bringing, looking in parts]
+
+
+def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> dict[str, float]:
+    """Blocks of `wall`, every other one without calls, in turn by two workers: how far calls of one block lie from each
+    other, and how far one block's middle call lies from the next block's."""
+    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    contents = device.pool(row, 1).draw(op, row)
+    parts: dict[str, list[list[int]]] = {}
+    for session in sessions.values():
+        assert isinstance(session, CudaSession)
+        session.begin("wall")
+        warm_up(session, device.pool(row, 1), "wall")
+    for number in range(2 * blocks):
+        for session in sessions.values():
+            assert isinstance(session, CudaSession)
+            kind = "a call" if number % 2 else "no call"
+            session.prepare()
+            session.fill_all(contents)
+            place = session.arena.bytes[: session.arena.layout.pitch]
+            (image,) = session.keeper.lane.keep([place])
+            session.ready()
+            timed = TimedCalls(session)
+            timed.block([])
+            for slot in range(calls):
+                timed.call(slot if number % 2 else None, image, place)
+            session.worker.stand_still()
+            elapsed = [block.elapsed_ns for block in timed.blocks]
+            found = {"": elapsed, ", inputs": timed.bringing_ns, ", exchange": timed.exchanging_ns,
+                     ", look": timed.looking_ns}  # fmt: skip
+            for name, values in found.items():
+                parts.setdefault(kind + name, []).append(values)
+    for session in sessions.values():
+        session.close()
+    figures: dict[str, float] = {}
+    for name, per_block in parts.items():
+        middles = [statistics.median(values) for values in per_block]
+        figures |= {
+            f"{name}, us": statistics.median(middles) / 1e3,
+            f"{name}: spread within a block, us": statistics.median(spread(values) for values in per_block) / 1e3,
+            f"{name}: spread of blocks' middles, us": spread(middles) / 1e3,
+        }
+    return figures
 
 
 def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:

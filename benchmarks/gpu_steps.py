@@ -20,6 +20,7 @@ from gpu_machine import ROOT
 
 GRACE_S = 10.0  # from the request to end to the end: a judge records that it was interrupted, pytest what it has seen
 NONE_SELECTED = 5  # pytest's exit status
+GPU_MARK = "mark.gpu"  # in the file of any test that has it
 
 
 @dataclass
@@ -102,8 +103,9 @@ def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
     total, wrong, broken, skipped = (
         sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
     )
-    failures, reasons = [], Counter[str]()
+    failures, reasons, seconds = [], Counter[str](), Counter[str]()
     for case in (case for suite in suites for case in suite.iter("testcase")):
+        seconds[str(case.get("classname"))] += float(case.get("time") or 0)  # type: ignore[assignment]
         if case.find("failure") is not None or case.find("error") is not None:
             failures.append(f"{case.get('classname')}::{case.get('name')}")
         if (skip := case.find("skipped")) is not None:
@@ -111,6 +113,7 @@ def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
     return {
         "passed": total - wrong - broken - skipped, "failed": wrong + broken, "skipped": skipped,
         "failures": failures[:50], "skip reasons": dict(reasons),
+        "seconds, all processes": {name: round(own, 1) for name, own in seconds.most_common(20)},
     }  # fmt: skip
 
 
@@ -165,8 +168,14 @@ def run_tests(
 def _pytest(tests: Path, marked: str, report: Path) -> list[str]:
     return [
         sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=12", "-p", "no:cacheprovider",
-        f"--junitxml={report}", str(tests),
+        f"--junitxml={report}", *map(str, files_with_gpu_tests(tests)),
     ]  # fmt: skip
+
+
+def files_with_gpu_tests(tests: Path) -> list[Path]:
+    """To collect all the others takes every process longer than some tests."""
+    files = sorted(tests.rglob("test_*.py")) if tests.is_dir() else [tests]
+    return [path for path in files if GPU_MARK in path.read_text(errors="replace")] or [tests]
 
 
 def run_benchmark(script: Path, env: dict[str, str], work: Path, out: Path, seconds: float) -> Outcome:

@@ -96,6 +96,16 @@ def imported(tmp_path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for text in shown for line in text.splitlines()]
 
 
+def test_only_files_with_gpu_tests_are_collected(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    with_gpu, without = tmp_path / "deep" / "test_gpu.py", tmp_path / "test_cpu.py"
+    with_gpu.write_text(GOOD_TESTS)
+    without.write_text("def test_it(): ...")
+    files = script("steps").files_with_gpu_tests
+    assert files(tmp_path) == [with_gpu]
+    assert files(without) == [without], "nothing to leave out: pytest is to say that there is none"
+
+
 def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
     done = run(tmp_path, GOOD_TESTS, BENCHMARK)
     assert done.returncode == 0, done.stdout + done.stderr
