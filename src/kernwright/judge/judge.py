@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -55,6 +56,7 @@ class Judgement:
 
     def __post_init__(self) -> None:
         self.interrupt = Interrupt()
+        self._seconds: dict[str, float] = {}
         self.setting = Setting(self.task, self.parties, self.device, self.policy, Chance(self.seed), self.interrupt)
 
     @property
@@ -85,7 +87,17 @@ class Judgement:
         after = self.device.state()
         for pair in self._standing:
             pair.provenance.finished, pair.provenance.state_after = _now(), after
+            pair.provenance.seconds = {what: round(taken, 3) for what, taken in self._seconds.items()}
         return [pair.conclude(interrupted) if pair.problem is None else None for pair in self.pairs]
+
+    @contextlib.contextmanager
+    def _taking(self, what: str) -> Iterator[None]:
+        """Adds up what parts of the judgement take."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[what] = self._seconds.get(what, 0.0) + time.monotonic() - started
 
     def _abandon(self, cause: Exception) -> None:
         for pair in self.pairs:
@@ -97,15 +109,20 @@ class Judgement:
             pairs = [pair for pair in self.pairs if pair.pending]
             if not pairs:
                 break
-            crew = self._assemble(pairs)
+            with self._taking("workers"):
+                crew = self._assemble(pairs)
             try:
                 if number == 0:
-                    self._check_all(crew, pairs)
-                self._time_all(crew, pairs, number)
+                    with self._taking("correctness"):
+                        self._check_all(crew, pairs)
+                with self._taking("timing"):
+                    self._time_all(crew, pairs, number)
                 if number == 0 and self.census and self.device.has_kernels:
-                    self._take_census(crew, pairs)
+                    with self._taking("census"):
+                        self._take_census(crew, pairs)
             finally:
-                crew.dismiss()
+                with self._taking("workers"):
+                    crew.dismiss()
             self._refuse_changed_files(seal)
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
                 crew.keep_compiled({pair.pair.again for pair in pairs})

@@ -55,6 +55,9 @@ class Provenance(BaseModel):
     kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
     started: str = ""
     finished: str = ""
+    seconds: dict[str, float] = Field(
+        default_factory=dict, description="that parts of the judgement took, all pairs and rows of it together"
+    )
 
 
 def library_versions() -> dict[str, str]:

@@ -21,7 +21,7 @@ from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 # What a reader asks for first; anything else that a provenance holds follows these.
 PROVENANCE_ORDER = (
     "device", "hardware", "libraries", "policy", "isolation", "seed", "command", "host", "kernwright",
-    "started", "finished", "state_before", "state_after", "sources",
+    "started", "finished", "seconds", "state_before", "state_after", "sources",
 )  # fmt: skip
 NOT_FINITE = "not finite"
 
