@@ -70,6 +70,17 @@ def test_the_first_that_takes_the_call_runs() -> None:
     assert trace.ran == ["cpu", "triton"]
 
 
+def test_whoever_stops_at_what_fits_does_not_ask_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_to_look(call: Call) -> None:
+        raise AssertionError("what a Triton kernel's configuration is takes an import of Triton")
+
+    monkeypatch.setattr(dispatch_module, "configured", refuse_to_look)
+    answers = Trace().dispatch.answers(torch.ones(2))
+    assert str(next(answers)) == "cpu (close): takes it"
+    with pytest.raises(AssertionError):
+        next(answers)
+
+
 def test_a_fallback_says_why_once() -> None:
     trace = Trace()
     why = r"cpu \(close\): x has more than 4 rows; triton \(close\): x has more than 8"

@@ -56,15 +56,17 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
 
 def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[str, Any]) -> dict[str, Any]:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
-    from kernwright.runtime.catalog import explain
+    from kernwright.runtime.catalog import dispatcher
 
     if side["kind"] != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")
-    found = explain(side["op"], *arguments, **scalars)
-    if found.chosen is None:
-        raise SideProblem(str(found))
-    refused = [str(a) for a in found.answers[: [a.implementation for a in found.answers].index(found.chosen)]]
-    return {"backend": found.chosen.backend, "contract": found.chosen.contract, "refused": refused}
+    refused: list[str] = []
+    for answer in dispatcher(side["op"]).answers(*arguments, **scalars):
+        if answer.fits:
+            own = answer.implementation
+            return {"backend": own.backend, "contract": own.contract, "refused": refused}
+        refused.append(str(answer))
+    raise SideProblem(f"nothing runs {side['op']}: {'; '.join(refused)}")
 
 
 def _python_function(path: Path, name: str) -> Callable[..., Any]:

@@ -48,6 +48,11 @@ class Answer:
     refusal: str | None
     configured: Found | None = None
 
+    @property
+    def fits(self) -> bool:
+        """Whether it would run, were no better one there."""
+        return self.refusal is None and preferred() in (None, self.implementation.backend)
+
     def __str__(self) -> str:
         how = f", {self.configured}" if self.configured and not self.refusal else ""
         return f"{self.implementation}: {self.refusal or 'takes it'}{how}"
@@ -190,16 +195,18 @@ class Dispatcher:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
     def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
+        answers = tuple(self.answers(*arguments, contract=contract, **named))
+        chosen = next((answer.implementation for answer in answers if answer.fits), None)
+        return Explanation(self.op.name, chosen, preferred(), answers)
+
+    def answers(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Iterator[Answer]:
+        """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
         if self._spelled is not None:
             arguments, named = self._spelled(arguments, named)
         call = Call.of(self.op, arguments, named)
         self.check(call)
-        wanted = preferred()
-        answers = tuple(
-            Answer(own, own.refusal(call, contract), self._configured(own, call)) for own in self.implementations
-        )
-        fit = (a.implementation for a in answers if a.refusal is None and wanted in (None, a.implementation.backend))
-        return Explanation(self.op.name, next(fit, None), wanted, answers)
+        for own in self.implementations:
+            yield Answer(own, own.refusal(call, contract), self._configured(own, call))
 
     def _configured(self, own: Implementation, call: Call) -> Found | None:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
