@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.runtime import ahead
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Target, compiler, nvcc
+from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE
+from kernwright.runtime.target import Target, compiler, nvcc
 
 
 def call(*arguments: object) -> Result:

@@ -11,7 +11,8 @@ from unittest.mock import patch
 from kernwright.ops.native_op import TYPES as TYPES
 from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime import library
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 HERE = Path(__file__).parent / "emulated_cuda"
 Kind = TypeVar("Kind", bound=Hashable)

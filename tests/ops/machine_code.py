@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from kernwright.runtime.library import nvcc
+from kernwright.runtime.target import nvcc
 
 WAIT = "ACQBULK"  # what griddepcontrol.wait becomes
 SIZE = 16  # bytes of an instruction

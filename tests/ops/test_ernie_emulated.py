@@ -17,7 +17,7 @@ from kernwright import ops
 from kernwright.ops.ernie import native
 from kernwright.ops.ernie.implementations import DISPATCHERS
 from kernwright.ops.native_sources import TOKEN_HEADERS
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 CASES = {name: replace(case, dtype=BF16) for name, case in CUDA_CASES.items() if case.kind != "gate"}

@@ -17,7 +17,7 @@ from token_cases import arguments
 from kernwright import ops
 from kernwright.ops.ltx2_modulate import native
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 

@@ -13,7 +13,7 @@ from modulation_cases import BF16, FP16, FP32
 
 from kernwright.ops.modulation import native
 from kernwright.ops.native_sources import CUDA_HEADERS
-from kernwright.runtime.library import Target, nvcc
+from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 SM90 = Target("sm_90")

@@ -19,7 +19,7 @@ from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.call import BadArgument
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler"),

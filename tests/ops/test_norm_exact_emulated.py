@@ -17,7 +17,7 @@ from token_cases import arguments
 
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.norm_modulation import exact_native, exactness
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 # Float32 hides no bit of a norm; of bfloat16 two numbers are computed at once.

@@ -11,7 +11,7 @@ from norm_modulation_cases import BF16, CASES, FP16, FP32, verify
 
 from kernwright import ops
 from kernwright.ops.norm_modulation import native
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 

@@ -15,7 +15,7 @@ from norm_modulation_cases import BF16, CUDA_CASES, FP16, FP32, Case, verify
 
 from kernwright.ops.norm_modulation import native
 from kernwright.ops.registry import shipped_ops
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}

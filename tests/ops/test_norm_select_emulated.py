@@ -17,7 +17,7 @@ from token_cases import BF16, FP32, arguments
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import select_native
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True), (FP32, False)]

@@ -18,7 +18,7 @@ from token_cases import BF16, arguments
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_tanh import native
 from kernwright.ops.registry import shipped_ops
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True)]

@@ -9,7 +9,7 @@ import torch
 from plain_norm_cases import BF16, CASES, FP16, FP32
 
 from kernwright.ops.plain_norm import native
-from kernwright.runtime.library import Target, nvcc
+from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 SM90 = Target("sm_90")

@@ -15,7 +15,7 @@ from plain_norm_cases import BF16, CASES, FP32, NARROW_CASES, verify
 
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.ops.plain_norm import native
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 DTYPES = (BF16, FP32)

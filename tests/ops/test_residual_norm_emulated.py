@@ -13,7 +13,7 @@ from emulation import built
 from residual_norm_cases import BF16, CASES, verify
 
 from kernwright.ops.residual_norm import native
-from kernwright.runtime.library import compiler
+from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 

@@ -12,7 +12,8 @@ import torch
 from kernwright.ops.ltx2_modulate import native as ltx2_native
 from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime import library
-from kernwright.runtime.library import Library, Target, nvcc
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target, nvcc
 
 
 @pytest.mark.slow

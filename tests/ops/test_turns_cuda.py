@@ -16,7 +16,8 @@ from kernwright.ops.modulation import native as modulation
 from kernwright.ops.norm_modulation import exact_native, native, select_native
 from kernwright.ops.norm_tanh import native as norm_tanh
 from kernwright.ops.plain_norm import native as plain_norm
-from kernwright.runtime.library import CUDA_FLAGS, Library, Target, nvcc
+from kernwright.runtime.library import CUDA_FLAGS, Library
+from kernwright.runtime.target import Target, nvcc
 
 pytestmark = [
     pytest.mark.skipif(nvcc() is None, reason="there is no nvcc"),

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import threading
+import warnings
 from pathlib import Path
 
 import pytest
 
 from kernwright.errors import EnvironmentProblem
-from kernwright.runtime import library as module
-from kernwright.runtime.library import (
-    BUILDS_VARIABLE,
-    CACHE_VARIABLE,
-    Library,
-    Target,
-    cache_folder,
-    compiler,
-    is_whole,
-)
+from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library, cache_folder, is_whole
+from kernwright.runtime.target import Target, compiler
 
 CPU = Target("cpu")
 SOURCE = """
@@ -74,7 +65,7 @@ def test_built_ahead_it_is_used_where_nothing_can_be_built(
     sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = small(sources)
-    monkeypatch.setattr(module, "compiler", lambda: None)
+    monkeypatch.setattr("kernwright.runtime.target.compiler", lambda: None)
     assert own.unavailable(CPU) == "there is no C++ compiler, and answer was not built ahead for cpu"
     with pytest.raises(EnvironmentProblem, match="answer cannot be built for cpu: there is no C\\+\\+ compiler"):
         own.need(CPU)
@@ -82,7 +73,7 @@ def test_built_ahead_it_is_used_where_nothing_can_be_built(
 
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     ahead = own.build(CPU, tmp_path / "ahead")
-    monkeypatch.setattr(module, "compiler", lambda: None)
+    monkeypatch.setattr("kernwright.runtime.target.compiler", lambda: None)
     monkeypatch.setenv(BUILDS_VARIABLE, f"{tmp_path / 'nothing'}:{tmp_path / 'ahead'}")
     assert own.unavailable(CPU) is None
     assert own.need(CPU) == ahead
@@ -90,9 +81,26 @@ def test_built_ahead_it_is_used_where_nothing_can_be_built(
 
 
 @needs_compiler
+def test_what_was_built_ahead_and_does_not_fit_is_named(
+    sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    ahead = small(sources, 41).build(CPU, tmp_path / "ahead")
+    monkeypatch.setenv(BUILDS_VARIABLE, str(tmp_path / "ahead"))
+    with pytest.warns(UserWarning, match=f"{ahead.name} does not fit and is built anew"):
+        assert small(sources).need(CPU).parent == cache_folder()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(sources).need(CPU)
+        small(sources, 41).need(CPU)
+
+
+@needs_compiler
 def test_two_processes_may_build_at_once(sources: tuple[Path, ...]) -> None:
     code = (
-        "import sys; from pathlib import Path; from kernwright.runtime.library import Library, Target\n"
+        "import sys; from pathlib import Path\n"
+        "from kernwright.runtime.library import Library\n"
+        "from kernwright.runtime.target import Target\n"
         "own = Library('answer', tuple(map(Path, sys.argv[1:])), (('KERNWRIGHT_NUMBER', '40'),))\n"
         "print(own.load(Target('cpu')).answer())"
     )
@@ -134,26 +142,3 @@ def test_a_folder_that_cannot_be_written_is_named(sources: tuple[Path, ...], tmp
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         small(sources).build(CPU, tmp_path / "file" / "folder")
-
-
-def test_builds_for_one_architecture_run_side_by_side_and_those_for_another_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """tvm-ffi reads the architecture from the environment while it builds: nobody's may change under it."""
-    monkeypatch.setenv(module.ARCHITECTURE_VARIABLE, "7.5")
-    together = threading.Barrier(2, timeout=10)  # that two of the same never meet would break it
-    seen: list[tuple[str, str]] = []
-
-    def build(target: str) -> None:
-        with module._architecture(Target(target)):
-            if target == "sm_90":
-                together.wait()
-            seen.append((target, os.environ[module.ARCHITECTURE_VARIABLE]))
-
-    threads = [threading.Thread(target=build, args=(target,)) for target in ("sm_90", "sm_80", "sm_90", "sm_100")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(seen) == [("sm_100", "10.0"), ("sm_80", "8.0"), ("sm_90", "9.0"), ("sm_90", "9.0")]
-    assert os.environ[module.ARCHITECTURE_VARIABLE] == "7.5"

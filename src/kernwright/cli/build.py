@@ -14,15 +14,20 @@ def build(
     ],
     out: Annotated[Path, typer.Option(help="the folder that the libraries go to")] = Path("kernwright-builds"),
     only: Annotated[str, typer.Option(help="a glob over the libraries' names, as 'norm_scale_shift_*'")] = "*",
+    machine: Annotated[
+        str | None, typer.Option(help="x86_64 or aarch64, where they are for another kind of machine than this")
+    ] = None,
 ) -> None:
-    """Builds the kernels of all ops into a folder. Where KERNWRIGHT_BUILDS names it, nothing needs to be built: the
-    machine must be of the same kind (x86_64, aarch64), with the same release of Kernwright and of apache-tvm-ffi."""
+    """Builds the kernels of all ops into a folder. Where KERNWRIGHT_BUILDS names it, nothing needs to be built on
+    machines of this kind, with the same release of Kernwright and of apache-tvm-ffi. For another kind of machine there
+    must be a compiler here: Debian's g++-x86-64-linux-gnu or g++-aarch64-linux-gnu."""
     from kernwright.cli.console import out as console
     from kernwright.errors import KernwrightError
     from kernwright.runtime.ahead import build_ahead
-    from kernwright.runtime.library import BUILDS_VARIABLE, Target
+    from kernwright.runtime.library import BUILDS_VARIABLE
+    from kernwright.runtime.target import Target
 
-    targets = [Target.named(name) for name in arch]
+    targets = [Target.named(name, machine) for name in arch]
 
     def told(path: Path) -> None:
         console.print(path.name, highlight=False)

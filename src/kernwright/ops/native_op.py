@@ -18,9 +18,10 @@ from kernwright.ops.definition import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Implementation, Launch, Requirement
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
 from kernwright.runtime.outputs import Promise, from_launch
 from kernwright.runtime.requirements import on_cuda
+from kernwright.runtime.target import Target
 
 TYPES = {torch.float32: "kFloat32", torch.float16: "kFloat16", torch.bfloat16: "kBFloat16"}
 WORDS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}

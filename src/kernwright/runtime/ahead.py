@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernwright.ops import FAMILIES
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 Made = TypeVar("Made")
 

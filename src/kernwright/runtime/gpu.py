@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from kernwright.runtime.library import Target
+from kernwright.runtime.target import Target
 
 
 @cache

@@ -11,57 +11,23 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import platform
-import re
-import shutil
-import subprocess
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.errors import EnvironmentProblem
+from kernwright.runtime.target import Target
+from kernwright.runtime.toolchain import crossing_flags, environment_for, runtime_flags, stand_ins
 from kernwright.tasks.digest import digest_of
 
 BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
-ARCHITECTURE_VARIABLE = "TVM_FFI_CUDA_ARCH_LIST"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
 CUDA_FLAGS = ("-Xptxas=-O3",)
-CUDA_HOME = Path("/usr/local/cuda")
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a library runs on: an NVIDIA architecture as `sm_90`, or `cpu`, which is this machine's processor."""
-
-    name: str
-
-    @classmethod
-    def named(cls, name: str) -> Target:
-        if name != "cpu" and not re.fullmatch(r"sm_\d{2,3}", name):
-            raise KernwrightError(f"{name!r} is no architecture", "name one as sm_75, sm_80, sm_90 or sm_100, or cpu")
-        return cls(name)
-
-    @property
-    def is_cuda(self) -> bool:
-        return self.name.startswith("sm_")
-
-    @property
-    def machine(self) -> str:
-        """Host code runs on machines of one kind; CPU kernels use all that this very processor can do."""
-        return platform.machine() if self.is_cuda else f"{platform.machine()} {_processor_features()}"
-
-    @property
-    def missing(self) -> str | None:
-        """The tool that a build for it would need and that is not here."""
-        if compiler() is None:
-            return "there is no C++ compiler"
-        return "there is no nvcc" if self.is_cuda and nvcc() is None else None
 
 
 @dataclass(frozen=True)
@@ -95,7 +61,17 @@ class Library:
 
     def need(self, target: Target) -> Path:
         """Finds it, or builds it into the user's cache."""
-        return self.find(target) or self.build(target, cache_folder())
+        if found := self.find(target):
+            return found
+        if unfit := next(
+            (path for folder in _ahead() for path in folder.glob(f"{self.name}-{target.name}-*.so")), None
+        ):
+            warnings.warn(
+                f"{unfit} does not fit and is built anew: it is of other sources, for another kind of machine than "
+                f"{target.host}, or of another apache-tvm-ffi (kernwright build --machine {target.host})",
+                stacklevel=2,
+            )
+        return self.build(target, cache_folder())
 
     def build(self, target: Target, folder: Path) -> Path:
         """Builds it into a folder, whatever lies there."""
@@ -134,16 +110,20 @@ class Library:
         macros = [f"-D{name}={value}" for name, value in self.macros]
         files = {ending: [str(f) for f in self.sources if f.suffix == ending] for ending in (".cc", ".cu")}
         host = HOST_FLAGS if target.is_cuda else CPU_FLAGS
+        crossing: list[str] = []
+        linking = runtime_flags() if target.is_cuda else ["-fopenmp"]
+        if target.is_elsewhere:
+            crossing, linking = crossing_flags(target), stand_ins(target, folder / "stand-ins")
         try:
-            with _architecture(target):
+            with environment_for(target):
                 return str(
                     tvm_ffi.cpp.build(
                         name=self.name,
                         cpp_files=files[".cc"],
                         cuda_files=files[".cu"] or None,
                         extra_cflags=[*host, *macros],
-                        extra_cuda_cflags=[*CUDA_FLAGS, *macros],
-                        extra_ldflags=_runtime_flags() if target.is_cuda else ["-fopenmp"],
+                        extra_cuda_cflags=[*CUDA_FLAGS, *macros, *crossing],
+                        extra_ldflags=linking,
                         extra_include_paths=sorted({str(source.parent) for source in self.sources}),
                         build_directory=str(folder),
                         backend="cuda" if target.is_cuda else None,
@@ -176,9 +156,12 @@ def cache_folder() -> Path:
     return Path(cache, "kernwright", "builds").absolute()
 
 
+def _ahead() -> list[Path]:
+    return [Path(folder) for folder in os.environ.get(BUILDS_VARIABLE, "").split(os.pathsep) if folder]
+
+
 def _folders() -> Sequence[Path]:
-    ahead = os.environ.get(BUILDS_VARIABLE, "")
-    return [*(Path(folder) for folder in ahead.split(os.pathsep) if folder), cache_folder()]
+    return [*_ahead(), cache_folder()]
 
 
 @cache
@@ -200,82 +183,3 @@ def _digest(library: Library, target: Target) -> str:
 
 def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@cache
-def _processor_features() -> str:
-    """What -march=native looks at, in short. Without a list of features the processor's name must do."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return hashlib.sha256(platform.processor().encode()).hexdigest()[:16]
-    wanted = ("flags", "features", "cpu part", "cpu implementer", "model name")
-    seen = sorted({line for line in lines if line.lower().startswith(wanted)})
-    return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
-
-
-@cache
-def compiler() -> str | None:
-    return shutil.which(os.environ.get("CXX", "c++"))
-
-
-@cache
-def nvcc() -> str | None:
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), str(CUDA_HOME)]
-    found = (shutil.which("nvcc", path=str(Path(home, "bin"))) for home in homes if home)
-    return shutil.which("nvcc") or next((path for path in found if path), None)
-
-
-@cache
-def _runtime_flags() -> list[str]:
-    """Where CUDA's runtime lies, by nvcc's own account: it may be a script, and its neighbours not the toolkit's."""
-    told = subprocess.run([str(nvcc()), "--dryrun", "none.cu"], capture_output=True, text=True, check=False)
-    tops = [line.removeprefix("#$ TOP=") for line in told.stderr.splitlines() if line.startswith("#$ TOP=")]
-    folders = [str(found.parent) for top in tops for found in sorted(Path(top).glob("**/lib*/libcudart.so"))]
-    return [flag for folder in folders for flag in (f"-L{folder}", f"-Wl,-rpath,{folder}")]
-
-
-class _Architectures:
-    """tvm-ffi takes the architecture from the environment alone, which all threads share: builds for one may run side
-    by side, those for another wait until they are over."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Condition()
-        self._builds = 0
-        self._value: str | None = None
-        self._before: str | None = None
-
-    def begin(self, value: str) -> None:
-        with self._turn:
-            self._turn.wait_for(lambda: self._builds == 0 or self._value == value)
-            if self._builds == 0:
-                self._before, self._value = os.environ.get(ARCHITECTURE_VARIABLE), value
-                os.environ[ARCHITECTURE_VARIABLE] = value
-            self._builds += 1
-
-    def end(self) -> None:
-        with self._turn:
-            self._builds -= 1
-            if self._builds:
-                return
-            if self._before is None:
-                os.environ.pop(ARCHITECTURE_VARIABLE, None)
-            else:
-                os.environ[ARCHITECTURE_VARIABLE] = self._before
-            self._turn.notify_all()
-
-
-_architectures = _Architectures()
-
-
-@contextmanager
-def _architecture(target: Target) -> Iterator[None]:
-    if not target.is_cuda:
-        yield
-        return
-    digits = target.name.removeprefix("sm_")
-    _architectures.begin(f"{digits[:-1]}.{digits[-1]}")
-    try:
-        yield
-    finally:
-        _architectures.end()

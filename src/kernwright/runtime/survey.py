@@ -18,7 +18,8 @@ from kernwright.errors import KernwrightError
 from kernwright.ops import FAMILIES
 from kernwright.runtime.ahead import libraries, side_by_side
 from kernwright.runtime.catalog import dispatcher
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 
 def surveyed(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:

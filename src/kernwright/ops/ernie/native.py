@@ -16,8 +16,9 @@ from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Launch
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
 from kernwright.runtime.outputs import Promise, from_launch
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 _SOURCES = (

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import CUDA_HEADERS
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 _FILES = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")

@@ -16,8 +16,9 @@ from kernwright.ops.native_op import TYPES, WORDS
 from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
 from kernwright.runtime.outputs import Promise, from_launch
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 _FILES = ("cuda_host.cc", "cuda_kernel.cu", "flat.cuh", "flat.h", "arguments.h", "problem.h", "variant.h")

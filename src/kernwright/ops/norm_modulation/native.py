@@ -14,9 +14,10 @@ from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
 from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Implementation, Launch, Requirement
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
 from kernwright.runtime.outputs import Promise, from_launch
 from kernwright.runtime.requirements import on_cpu
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import TOKEN_HEADERS
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 _SOURCES = (

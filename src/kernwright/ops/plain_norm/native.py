@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.norm_modulation import native as kernels
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 _OWN = tuple(_HERE / name for name in ("norm_host.cc", "narrow_rows.cu", "narrow_rows.h", "rows.h"))

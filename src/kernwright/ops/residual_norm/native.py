@@ -9,7 +9,8 @@ from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.ops.norm_modulation import native as kernels
 from kernwright.ops.plain_norm import native as rows
-from kernwright.runtime.library import Library, Target
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
 HEADERS = (_HERE / "sums.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
