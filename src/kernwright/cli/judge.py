@@ -28,7 +28,9 @@ def judge(
     quick: Annotated[bool, typer.Option("--quick", help="correctness and a coarse time; never evidence")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the verdict here")] = None,
     aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,
-    ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+    ] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
 ) -> None:

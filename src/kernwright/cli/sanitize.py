@@ -18,7 +18,9 @@ def sanitize(
     ] = None,
     rows: Annotated[str | None, typer.Option(help="globs over row ids; the smoke rows by default")] = "smoke",
     device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
-    ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+    ] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
     deadline: Annotated[float, typer.Option(help="seconds that one tool may take")] = 600.0,
 ) -> None:

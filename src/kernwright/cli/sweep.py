@@ -33,7 +33,9 @@ def sweep(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
-    ledger: Annotated[Path | None, typer.Option(help="the ledger's folder")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+    ] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
 ) -> None:
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+CALLED: dict[Role, str] = {"baseline": "the baseline", "again": "the baseline's twin", "candidate": "the candidate"}
 SideName = str  # its role, and a number where it is not the first of its role
 
 

@@ -16,7 +16,7 @@ from kernwright.judge.cases import cases_for
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import expected_outputs
 from kernwright.judge.device import DeviceFull
-from kernwright.judge.pair import SideName, contenders_of, sides_of
+from kernwright.judge.pair import CALLED, SideName, contenders_of, sides_of
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.row_state import RowState
 from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
@@ -261,7 +261,7 @@ class RowTurn:
                 self._drop(fault)
                 reason = None
             for pair in concerned if reason else ():
-                pair.on(self.row).unavailable["device"] = f"{pair.pair.roles[side]}: {reason}"
+                pair.on(self.row).unavailable["device"] = f"{CALLED[pair.pair.roles[side]]}: {reason}"
             able = [pair for pair in able if pair in self._left and "device" not in pair.on(self.row).unavailable]
         return able
 
