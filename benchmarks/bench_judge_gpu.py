@@ -81,7 +81,12 @@ def _verdicts(ledger: Path, task: Path, candidate: str | None = None) -> list[di
 
 def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
     """Rows of those that are evidence."""
-    return [row for body in _verdicts(ledger, task) if body["evidence"] for row in body["rows"]]
+    return [
+        row | {"judged": body["provenance"]["started"]}
+        for body in _verdicts(ledger, task)
+        if body["evidence"]
+        for row in body["rows"]
+    ]
 
 
 def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
@@ -125,6 +130,7 @@ def aa(
     wrong = [row for row in found if row["verdict"] in ("faster", "slower")]
     figures = {
         "row-verdicts": len(found),
+        "of judgements of a row, whose verdicts share a baseline": len({(row["id"], row["judged"]) for row in found}),
         "called faster or slower": len(wrong),
         "share": _share(found, "faster", "slower"),
         "which": dict(Counter(row["id"] for row in wrong)),

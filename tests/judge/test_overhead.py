@@ -39,7 +39,7 @@ class ClockedSession:
         self.asked.append(len(order))
         beyond = self.beyond_ns.pop(0)
         if beyond is None:
-            raise OutputsMoved
+            raise OutputsMoved(block_of(0), None)
         return block_of(self.call_ns * len(order) + beyond), None
 
     def event_ns(self) -> int:

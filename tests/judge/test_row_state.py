@@ -233,8 +233,8 @@ def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state
     state.samples, state.sizes = list(noisy), restless(3.0)
     state.look(FIVE_ROUNDS)
     assert state.pending
-    assert {(s.slots, s.stream_calls, s.longer) for s in state.sizes.values()} == {(100, 90, 3.0)}, "as memory allows"
-    calm = [replace(sample, round=2, longer=3.0) for sample in quads("stream", 100, 97)]
+    assert {(s.slots, s.stream_calls, s.longer) for s in state.sizes.values()} == {(100, 90, 2.5)}, "as memory allows"
+    calm = [replace(sample, round=2, longer=state.longer) for sample in quads("stream", 100, 97)]
     state.samples += calm[:4]
     state.look(FIVE_ROUNDS)
     assert state.pending, "of so few long ones there is no interval, and with the short ones nothing is clear"
@@ -245,17 +245,20 @@ def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state
 
 
 @pytest.mark.parametrize(
-    ("calm", "policy", "why"),
+    ("sizes", "policy"),
     [
-        (1.2, TimingPolicy(), "hardly calmer"),
-        (4.0, TimingPolicy(max_rounds=3), "the one round that is left has too few quads for an interval"),
+        (BlockSizes(40, 30, 100, 1.2), TimingPolicy()),
+        (BlockSizes(40, 30, 50, 4.0), TimingPolicy()),
+        (BlockSizes(40, 30, 100, 4.0), TimingPolicy(max_rounds=3)),
+        (BlockSizes(40, 30, 100, 4.0), TimingPolicy(decides="wall")),
     ],
-    ids=["hardly calmer", "too late"],
+    ids=["hardly calmer", "no memory for longer ones", "too few quads to come", "a call by itself has no longer block"],
 )
-def test_nobody_starts_over_in_vain(state: RowState, calm: float, policy: TimingPolicy, why: str) -> None:
-    state.samples, state.sizes = quads("stream", 100, 97, noise=0.1), restless(calm)
+def test_nobody_starts_over_in_vain(state: RowState, sizes: BlockSizes, policy: TimingPolicy) -> None:
+    state.samples = quads(policy.decides, 100, 97, noise=0.1)
+    state.sizes = dict.fromkeys(("baseline", "again", "candidate"), sizes)
     state.look(policy)
-    assert state.pending and state.sizes == restless(calm), why
+    assert state.pending and set(state.sizes.values()) == {sizes}
 
 
 def test_who_is_decided_at_the_first_look_does_not_start_over(state: RowState) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
+from kernwright.judge.block import Block
 from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.contract import ErrorFigures
-from kernwright.judge.timing import MOST_AUDITED, RowTiming, SideFault
+from kernwright.judge.pair import Pair
+from kernwright.judge.session import OutputsMoved
+from kernwright.judge.timing import MOST_AUDITED, MOST_MOVES, WANDERING, RowTiming, SideFault, WrongOutput
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.tasks.task import load_task
 
@@ -55,3 +60,96 @@ def test_an_audit_looks_like_a_timed_block_from_inside(tiny_folder: Path) -> Non
     assert set(session.called) == set(session.held)
     for name in op.activations:
         assert len({session.held[slot][name].numpy().tobytes() for slot in session.called}) == len(session.called)
+
+
+CALLS = 10
+
+
+class Mover:
+    """A session whose blocks leave outputs elsewhere than before, as often as it likes; and what its blocks took."""
+
+    slots = CALLS
+    loop_takes_all_slots = outputs_may_move = tells_events = protocol_drifts = False
+
+    def __init__(self, moves: int, took_us: Sequence[int] = (), right: bool = True) -> None:
+        self.moves, self.right = moves, right
+        self.took_us = list(took_us)
+
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        ns = 1000 * len(order) * (self.took_us.pop(0) if self.took_us else 100)
+        block, left = Block(ns, ns, 0, 0, ()), SimpleNamespace(calls=len(order), right=self.right)
+        if self.moves:
+            self.moves -= 1
+            raise OutputsMoved(block, left)
+        return block, left
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        return [Block(0, 0, 0, 0, ())] * repeats
+
+    def __getattr__(self, name: str) -> Any:
+        return MagicMock()
+
+
+class Checked:
+    """Contents that know right from wrong."""
+
+    def place(self, *_: Any) -> None: ...
+
+    def problem(self, left: Any, first: int = 0, tolerances: Any = None) -> str | None:
+        return None if left.right else "y is wrong"
+
+
+def timing_of(tiny_folder: Path, **sessions: Any) -> RowTiming:
+    task = load_task(tiny_folder)
+    (row,) = task.select("axpy_small")
+    pool: Any = SimpleNamespace(contents=lambda *_: Checked())
+    timing = RowTiming(
+        task.op_of(row), row, sessions, pool, random.Random(1), {}, {}, trusted=frozenset({"baseline", "again"})
+    )
+    timing.begin("stream", list(sessions))
+    return timing
+
+
+def test_who_moves_outputs_after_a_slow_block_has_the_slow_one(tiny_folder: Path) -> None:
+    """Whether a block counts would be the side's to choose, when it has seen how it went."""
+    sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(2, took_us=[300, 200, 80, 70])}
+    quad = timing_of(tiny_folder, **sides).quad("stream", 0)
+    first, second = quad.ns_per_call["candidate"]
+    assert (first, second) == pytest.approx((300_000, 70_000)), "the slowest of three tries, then one that counts"
+    assert quad.moved == {"candidate": 2}
+    assert quad.of(Pair()).moved == 2
+
+
+def test_a_trusted_side_has_its_last_try(tiny_folder: Path) -> None:
+    sides = {"baseline": Mover(1, took_us=[300, 80, 80]), "again": Mover(0), "candidate": Mover(0)}
+    quad = timing_of(tiny_folder, **sides).quad("stream", 0)
+    assert quad.ns_per_call["baseline"][0] == pytest.approx(80_000)
+
+
+def test_a_block_that_does_not_count_must_be_right_too(tiny_folder: Path) -> None:
+    sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(1, right=False)}
+    with pytest.raises(SideFault, match="y is wrong") as fault:
+        timing_of(tiny_folder, **sides).quad("stream", 0)
+    assert fault.value.side == "candidate" and isinstance(fault.value.cause, WrongOutput)
+
+
+def test_each_side_may_move_its_outputs_so_often_and_no_more(tiny_folder: Path) -> None:
+    timing = timing_of(tiny_folder, baseline=Mover(8), again=Mover(8), candidate=Mover(MOST_MOVES))
+    timing.quad("stream", 0)
+    timing.sessions["candidate"].moves = 1  # type: ignore[attr-defined]
+    with pytest.raises(SideFault, match=WANDERING) as fault:
+        timing.quad("stream", 0)
+    assert fault.value.side == "candidate"
+    timing.sessions["candidate"].moves = 1  # type: ignore[attr-defined]
+    timing.begin("stream", list(timing.sessions))
+    timing.quad("stream", 1)
+
+
+def test_an_audit_is_one_wherever_outputs_lie(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second try the side would know for an audit, and behave."""
+    sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(1)}
+    timing = timing_of(tiny_folder, **sides)
+    timing.pool.draw = lambda *_: {}  # type: ignore[attr-defined]
+    monkeypatch.setattr("kernwright.judge.timing.case_problems", lambda *_: ["y is odd"])
+    with pytest.raises(SideFault, match="in a run of calls: y is odd"):
+        timing.audit(load_task(tiny_folder), "stream", "candidate")

@@ -68,6 +68,7 @@ Matches = list[tuple[str, str]]
 @pytest.fixture
 def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
 
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [

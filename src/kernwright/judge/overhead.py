@@ -30,11 +30,12 @@ class Overhead:
 
     @classmethod
     def of(cls, session: Session, metric: Metric, calls: int) -> Overhead:
-        """Of blocks of so many calls, or of the exchanges of `wall`."""
+        """Of blocks of so many calls, or of the exchanges of `wall`. Empty ones last: when full ones have shown where
+        outputs lie, there may be more to read back."""
+        with_events = metric != "wall" and session.tells_events
+        tried = [_full_block(session, metric, calls) for _ in range(FULL_BLOCKS if with_events else 0)]
+        found = [pair for pair in tried if pair is not None]
         empty = statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
-        if metric == "wall" or not session.tells_events:
-            return cls(empty)
-        found = [pair for _ in range(FULL_BLOCKS) if (pair := _full_block(session, metric, calls)) is not None]
         if not found:
             return cls(empty)
         beyond = statistics.median(elapsed - events for elapsed, events in found)

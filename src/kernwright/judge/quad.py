@@ -20,7 +20,8 @@ class Sample:
     busy: bool
     ns_per_call: dict[Role, tuple[float, float]]
     secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
-    longer: float = 1.0  # times as long as the policy asks for, its blocks were
+    moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
+    longer: float = 1.0  # times as long as at first, its blocks were
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -43,9 +44,9 @@ class Quad:
     kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
     ns_per_call: dict[SideName, tuple[float, float]]
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
-    longer: float = 1.0
+    moved: dict[SideName, int] = field(default_factory=dict)
 
-    def of(self, pair: Pair) -> Sample:
+    def of(self, pair: Pair, longer: float = 1.0) -> Sample:
         """As if nobody else had been there."""
         roles = pair.roles
         return Sample(
@@ -56,5 +57,6 @@ class Quad:
             not self.kept_waiting.isdisjoint(roles),
             {roles[side]: ns for side, ns in self.ns_per_call.items() if side in roles},
             {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
-            self.longer,
+            sum(self.moved.get(side, 0) for side in roles),
+            longer,
         )

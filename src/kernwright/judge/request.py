@@ -66,7 +66,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     """Several pairs of one task in one judgement: requests that differ in baseline and contender alone. None for one
     that could not be judged; where none could, the reason is raised.
 
-    Everything that can be refused is refused before a worker starts; then the device is held to the end.
+    Everything that can be refused is refused before a worker starts. The device is held to the end.
     """
     request = requests[0]
     if any(_but_for_the_pair(other) != _but_for_the_pair(request) for other in requests):
@@ -78,8 +78,6 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     op = candidate.file.op if candidate else None
     chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     cast = Cast(task, matches, candidate, chosen, device)
-    device.make_room_for(len(cast.parties))
-    refuse_rows_too_large(cast.rows, device)
     policy = task.policy.quick() if request.quick else task.policy
     seed = secrets.randbits(63) if request.seed is None else request.seed
     provenances = cast.provenances(seed, policy, request.device)
@@ -91,6 +89,8 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         vigil_over(device),
         contextlib.ExitStack() as runs,
     ):
+        device.make_room_for(len(cast.parties))  # now that nobody else is judging there
+        refuse_rows_too_large(cast.rows, device)
         device.begin(cast.rows, scratch / "judge")
         device.deadline_s = request.deadline_s
         hidden = hide_judge()

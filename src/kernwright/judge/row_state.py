@@ -128,20 +128,27 @@ class RowState:
         elif not decided and self._is_hopeless(policy):
             self.decided = True
             self.reasons.append(f"too noisy here for {policy.max_rounds} rounds to decide")
-        elif not decided and self._may_start_over(policy):
-            self.sizes = {role: size.calmed() for role, size in self.sizes.items()}
+        elif not decided and (calmer := self._calmer_sizes(policy)) is not None:
+            self.sizes = calmer
 
     def _has_waited(self, policy: TimingPolicy) -> bool:
         """Whether `wall` was looked at and then measured further."""
         return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
 
-    def _may_start_over(self, policy: TimingPolicy) -> bool:
-        """At the first look, where longer blocks would be much calmer and the rounds to come can do without what was
-        measured so far."""
+    @property
+    def longer(self) -> float:
+        """Times as long as at first, its blocks are: the side's that has gained the least."""
+        return min((size.longer for size in self.sizes.values()), default=1.0)
+
+    def _calmer_sizes(self, policy: TimingPolicy) -> dict[Role, BlockSizes] | None:
+        """At the first look, where longer blocks are much calmer and the rounds to come can do without what was
+        measured so far. Of `wall` a block has as many calls as ever."""
         left = policy.max_rounds * policy.quads_per_round - len(self.quads(policy.decides))
         is_first = all(sample.round < policy.first_look for sample in self.samples)
-        calm = max((size.calm for size in self.sizes.values()), default=1.0)
-        return is_first and calm >= CALMER and left >= least_quads(policy.level)
+        if policy.decides == "wall" or not is_first or not self.sizes or left < least_quads(policy.level):
+            return None
+        sizes = {role: size.calmed() for role, size in self.sizes.items()}
+        return sizes if min(size.longer for size in sizes.values()) >= CALMER else None
 
     def _is_hopeless(self, policy: TimingPolicy) -> bool:
         """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
@@ -149,7 +156,7 @@ class RowState:
         quads, most = len(self.quads(policy.decides)), policy.quads_per_round * policy.max_rounds
         if not policy.quads_per_round * policy.first_look < quads < most:
             return False  # the first look is too early: one stray quad of so few tells nothing of the rest
-        if any(size.longer > 1 for size in self.sizes.values()):
+        if self.longer > 1:
             return False  # it has started over, and what is known of it is mostly from before
         # The quads so far, again and again up to as many as there can be: of few the interval is the whole range, one
         # stray quad included, which of many it is not.

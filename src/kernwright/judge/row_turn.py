@@ -230,7 +230,6 @@ class RowTurn:
             device.open_session,
             device.shares_contents,
             {side: size.stream_calls for side, size in self._sizes.items()},
-            max(size.longer for size in self._sizes.values()),
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:
@@ -288,7 +287,8 @@ class RowTurn:
                 self.setting.interrupt.heed()
                 quad = timing.quad(metric, self.number)
                 for pair in present:
-                    pair.on(self.row).samples.append(quad.of(pair.pair))
+                    state = pair.on(self.row)
+                    state.samples.append(quad.of(pair.pair, state.longer if metric == policy.decides else 1.0))
                 taken += 1
 
         self._without_fallen(measure)

@@ -42,9 +42,15 @@ class DeviceBusy(Exception):
 
 
 class OutputsMoved(Exception):
-    """A block left outputs where they were not expected. Where they are is known now; the block does not count."""
+    """A block left outputs where they were not expected. Where they are is known now, and what they are: the block does
+    not count, but it must be right all the same."""
 
     side: Any = None
+    first: int = 0  # the number of its first call, of those that contents were placed for
+
+    def __init__(self, block: Block, left: Any) -> None:
+        self.block, self.left = block, left
+        super().__init__("outputs lie elsewhere than before")
 
 
 def bytes_per_slot(row: Workload, style: Style) -> int:
@@ -208,7 +214,12 @@ class Session:
         for number, slot in enumerate(slots):
             contents.place(self, [slot], number)
             self.ready()
-            yield number, *self.run([slot])
+            try:
+                block, left = self.run([slot])
+            except OutputsMoved as moved:
+                moved.first = number
+                raise
+            yield number, block, left
 
     def run_nothing(self, repeats: int) -> list[Block]:
         """Blocks without a call: what the protocol itself takes."""

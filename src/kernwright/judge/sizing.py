@@ -35,23 +35,19 @@ class BlockSizes:
     stream_calls: int
     most: int = 2**62  # slots that there is memory for
     calm: float = 1.0  # times as long, and this machine's unrest would hardly move a block
-    longer: float = 1.0  # times as long as the policy asks for, these are
+    longer: float = 1.0  # times as long as they were at first, these are
 
     def at_least(self, other: BlockSizes | None) -> BlockSizes:
+        """For whoever shares the side."""
         if other is None:
             return self
-        return BlockSizes(
-            max(self.slots, other.slots),
-            max(self.stream_calls, other.stream_calls),
-            max(self.most, other.most),
-            max(self.calm, other.calm),
-            max(self.longer, other.longer),
-        )
+        return BlockSizes(max(self.slots, other.slots), max(self.stream_calls, other.stream_calls))
 
     def calmed(self) -> BlockSizes:
         """As long as this machine's unrest asks for, and memory allows."""
         slots, calls = (max(own, min(self.most, round(self.calm * own))) for own in (self.slots, self.stream_calls))
-        return replace(self, slots=slots, stream_calls=calls, calm=1.0, longer=self.calm)
+        longer = min(slots / self.slots, calls / self.stream_calls)
+        return replace(self, slots=slots, stream_calls=calls, calm=1.0, longer=longer)
 
 
 def block_sizes(
@@ -185,7 +181,12 @@ def _block_ns(
     else:
         session.fill(order[0], pool.draw(session.op, session.row))
     session.ready()
-    block, left = session.run(order, with_python=metric != "device")
+    try:
+        block, left = session.run(order, with_python=metric != "device")
+    except OutputsMoved as moved:
+        if contents is not None:  # who is wrong could have a block not counted
+            verify(session, moved.block, contents.problem(moved.left))
+        raise
     if contents is not None:
         verify(session, block, contents.problem(left))
     return block.elapsed_ns

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernwright.judge.block import Block
@@ -27,7 +28,7 @@ from kernwright.tasks.workload import Workload
 
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
 MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
-MOST_MOVES = 12  # times that outputs may lie elsewhere than before; the judge looks further each time
+MOST_MOVES = 12  # times that a side's outputs may lie elsewhere than before, of a metric's quads in a round
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
@@ -71,13 +72,14 @@ class RowTiming:
     open_session: SessionOpener = Session
     shares_contents: bool = False
     stream_calls: Mapping[SideName, int] = field(default_factory=dict)  # most of a `stream` block; else all slots
-    longer: float = 1.0  # times as long as the policy asks for, blocks are
     overhead: Overhead = field(default_factory=Overhead)
     sides: list[SideName] = field(default_factory=list)  # that quads are of
+    _moves: Counter[SideName] = field(default_factory=Counter)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
         self.sides = list(sides)
+        self._moves.clear()
         for side in self.sides:
             session = self.sessions[side]
             session.begin(metric)
@@ -112,6 +114,7 @@ class RowTiming:
         self.chance.shuffle(sides)
         if metric == "wall" and self.sessions[self._twin].protocol_drifts:
             self._measure_overhead(metric)
+        before = Counter(self._moves)
         first, redone_first = self._quiet_half(metric, sides)
         second, redone_second = self._quiet_half(metric, sides[::-1])
         return Quad(
@@ -122,7 +125,7 @@ class RowTiming:
             first.waited | second.waited,
             {side: (first.ns_per_call[side], second.ns_per_call[side]) for side in sides},
             {side: (first.secured_ns[side], second.secured_ns[side]) for side in sides},
-            1.0 if metric == "wall" else self.longer,  # of `wall` there are as many calls as ever
+            dict(self._moves - before),
         )
 
     def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[Half, int]:
@@ -130,18 +133,31 @@ class RowTiming:
 
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
         took. All sides are run again, on new contents: what was seen once proves nothing a second time.
+
+        They are run again too where a side's outputs lie elsewhere than before. Where they lie is the side's to choose:
+        so that nobody gains by choosing after a slow block, the slowest of its tries is what an untrusted side has.
         """
-        redone = moves = 0
+        redone = 0
+        slowest: dict[SideName, float] = {}
         while True:
             try:
                 half = self._half(metric, sides)
-                if not half.waited or redone >= MOST_REDONE:
-                    return half, redone
-                redone += 1
             except OutputsMoved as moved:
-                if (moves := moves + 1) > MOST_MOVES:
-                    raise SideFault(moved.side, WorkerFailed(WANDERING)) from None
-                self._measure_overhead(metric)  # there is more to read back now, for every side
+                self._note_move(moved.side)
+                took = self.overhead.taken_off(moved.block.elapsed_ns) / max(1, moved.left.calls)
+                slowest[moved.side] = max(took, slowest.get(moved.side, 0.0))
+                self._measure_overhead(metric)  # there may be more to read back now, for every side
+                continue
+            if not half.waited or redone >= MOST_REDONE:
+                for side in slowest.keys() - self.trusted:
+                    half.ns_per_call[side] = max(slowest[side], half.ns_per_call[side])
+                return half, redone
+            redone += 1
+
+    def _note_move(self, side: SideName) -> None:
+        self._moves[side] += 1
+        if self._moves[side] > MOST_MOVES:
+            raise SideFault(side, WorkerFailed(WANDERING)) from None
 
     def _half(self, metric: Metric, sides: list[SideName]) -> Half:
         """One block of every side. Where one could look at another's memory, a side that is not trusted has contents of
@@ -189,18 +205,29 @@ class RowTiming:
         slots = self.chance.sample(range(session.slots), calls)
         try:
             if metric == "wall":
-                return self._one_by_one(session, contents, slots, self._held_to(side))
+                with self._right_wherever(side, contents):
+                    return self._one_by_one(session, contents, slots, self._held_to(side))
             contents.place(session, slots)
             session.arm()
             session.ready()
-            block, left = session.run(slots, with_python=metric == "stream")
+            with self._right_wherever(side, contents):
+                block, left = session.run(slots, with_python=metric == "stream")
             verify(session, block, contents.problem(left, tolerances=self._held_to(side)))
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
+        return block
+
+    @contextlib.contextmanager
+    def _right_wherever(self, side: SideName, contents: Contents) -> Iterator[None]:
+        """A block does not count where its outputs lie elsewhere than before. But it must be right: who is wrong could
+        have it not counted."""
+        try:
+            yield
         except OutputsMoved as moved:
             moved.side = side
+            problem = contents.problem(moved.left, moved.first, self._held_to(side))
+            verify(self.sessions[side], moved.block, problem)
             raise
-        return block
 
     def _held_to(self, side: SideName) -> Tolerances | None:
         """A baseline may round in its own way, within the task's tolerance; a candidate keeps the contract."""
@@ -236,8 +263,11 @@ class RowTiming:
             call: Case(self.row, self.chance.choice(distributions_of(self.op)))
             for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
         }
+        before = self._moves[side]
         self._audit(task, side, session, order, kinds)
         session.begin(metric)
+        if self._moves[side] > before:
+            self._measure_overhead(metric)  # there may be more to read back now, for every side
 
     def audit_neighbour(self, task: Task, case: Case, side: SideName) -> None:
         """A run of calls at another size, on a worker that has seen all of the timed ones."""
@@ -256,32 +286,31 @@ class RowTiming:
         slots that hold the same a side would know that it is audited."""
         standard: Standard = "tolerance" if side in self.trusted else self.op.contract
         others = [slot for call, slot in enumerate(order) if call not in cases]
-        for _ in range(MOST_MOVES + 1):
-            contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
-            ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
+        contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
+        ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
+        try:
+            session.prepare()
+            if ordinary is not None:
+                ordinary.place(session, others)
+            for call, content in contents.items():
+                session.fill(order[call], content)
+            session.arm()
+            session.ready()
             try:
-                session.prepare()
-                if ordinary is not None:
-                    ordinary.place(session, others)
-                for call, content in contents.items():
-                    session.fill(order[call], content)
-                session.arm()
-                session.ready()
                 block, left = session.run(order)
-                problems = [
-                    problem
-                    for call, case in cases.items()
-                    for problem in case_problems(
-                        task, case, contents[call], session.outputs_of(left, call), self.pool, standard
-                    )
-                ]
-                verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
-                return
-            except OutputsMoved:
-                continue
-            except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-                raise SideFault(side, fault) from fault
-        raise SideFault(side, WorkerFailed(WANDERING))
+            except OutputsMoved as moved:  # nobody takes its time; a second try it would know for an audit
+                block, left = moved.block, moved.left
+                self._note_move(side)
+            problems = [
+                problem
+                for call, case in cases.items()
+                for problem in case_problems(
+                    task, case, contents[call], session.outputs_of(left, call), self.pool, standard
+                )
+            ]
+            verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+            raise SideFault(side, fault) from fault
 
     def _prepare(self, side: SideName) -> None:
         try:

@@ -185,6 +185,7 @@ class Worker:
         if not with_python:
             if order:
                 assert self.loop is not None
+            if self.loop is not None:  # for no call too: what its launch takes is the protocol's
                 kept += self.loop(order)
         else:
             with self.place.calls():  # for no call too: what a block of none takes is what the protocol takes

@@ -10,6 +10,7 @@ import pytest
 
 from kernwright.judge.cuda import device as module
 from kernwright.judge.cuda.device import CudaDevice
+from kernwright.judge.device import DeviceFull
 
 GIB = 2**30
 H200 = 138 * GIB  # of its memory, what a judge finds free
@@ -51,3 +52,13 @@ def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path
     assert largest_accepted(gpu).bytes_min == 3.625 * GIB  # of those that people run the largest has 3.37
     gpu.begin((row(3.3 * GIB),), tmp_path)
     assert gpu.block_bytes(row(3.3 * GIB)) == gpu.arena_bytes
+
+
+def test_memory_that_went_meanwhile_is_said_to_be_too_little(
+    gpu: CudaDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.make_room_for(3)
+    gpu.name = "cuda:0"
+    monkeypatch.setattr(CudaDevice, "free_bytes", lambda self: 24 * GIB)
+    with pytest.raises(DeviceFull, match=r"24\.0 GiB are free on cuda:0"):
+        gpu.begin((row(1.7 * GIB),), tmp_path)

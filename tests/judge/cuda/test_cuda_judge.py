@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,22 +83,31 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
 
 
 def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp: Path) -> None:
-    """They are nodes of it: its launch, which is no call's time, lies before them."""
+    """They are nodes of it: its launch, which is no call's time, lies before them. Of a few short calls it would be a
+    quarter of what they show."""
     device, task = find_device("cuda"), find_task("norm_scale_shift")
-    (row,) = task.select(ROW)
+    (row,) = task.select("plain_s19_d3072_row-bf16")
     device.begin((row,), tmp_path / "judge")
     crew = Crew({"baseline": baseline_side(find_baseline(task, "eager"), task, tmp_path / "side")}, 1, device)
-    try:
-        session = crew.open("baseline", task.op_of(row), row, 8)
+
+    def shown_ns(calls: int) -> float:
+        session = crew.open("baseline", task.op_of(row), row, calls)
         assert session.open_loop() is None
         session.begin("device")
         warm_up(session, device.pool(row, 1), "device")
-        session.prepare()
-        session.ready()
-        block, _ = session.run(range(8), with_python=False)
-        least_ns = 8e9 * device.fastest_seconds(row.bytes_min, 1, 8 * row.bytes_min)
-        assert least_ns < session.event_ns() < block.running_ns
+        found = []
+        for _ in range(5):
+            session.prepare()
+            session.ready()
+            block, _ = session.run(range(calls), with_python=False)
+            found.append(session.event_ns())
+            assert 0 < found[-1] < block.running_ns
+        assert len(session.run_nothing(3)) == 3, "a graph of no calls is launched too"
         session.close()
+        return statistics.median(found) / calls
+
+    try:
+        assert shown_ns(16) < 1.16 * shown_ns(400)
     finally:
         crew.dismiss()
 

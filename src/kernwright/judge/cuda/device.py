@@ -20,6 +20,7 @@ from kernwright.judge.cuda.contents import CudaContentPool
 from kernwright.judge.cuda.nvml import Nvml
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, build_pool
 from kernwright.judge.cuda.session import CudaSession
+from kernwright.judge.device import DeviceFull
 from kernwright.judge.vigil import Vigil
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
@@ -204,6 +205,11 @@ class CudaDevice:
                 for_sides // self._sides - self.arena_bytes,
             )
         )
+        if self._region_bytes < largest:
+            raise DeviceFull(
+                f"{free / 2**30:.1f} GiB are free on {self.name}: too few for the outputs of {self._sides} sides",
+                "free the GPU's memory, or choose smaller rows with --rows",
+            )
         self._pool_library = build_pool(folder)
 
     def furnish(self, worker: WorkerProcess) -> None:

@@ -124,12 +124,24 @@ class CudaPlace:
                 self._no_graphs[op] = why
             raise NoLoop(why) from None
 
+        nothing = self._graph_of_nothing()
+
         def replay(order: Sequence[int]) -> list[Any]:
+            if not order:
+                nothing.replay()
+                return []
             graph.replay()
             self._calls_events = events
             return [outputs[index] for index in order]
 
         return replay
+
+    def _graph_of_nothing(self) -> torch.cuda.CUDAGraph:
+        """What a graph's launch takes, whatever is in it."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._spark.zero_()
+        return graph
 
     def _abandon(self, graph: Any) -> None:
         """After a capture that failed. Up to 2.11 torch takes it to go on for good, and aborts when the next pool ends;

@@ -15,7 +15,7 @@ from torch import Tensor
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory
 from kernwright.judge.cuda.lane import Lane
-from kernwright.judge.cuda.window import Span, holds, longer, union, window_of
+from kernwright.judge.cuda.window import Span, claimed, holds, longer, window_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
@@ -136,7 +136,7 @@ class Keeper:
         and `room` bytes more."""
         if holds(self.window(region), outputs):
             return True
-        region.seen[self.metric] = seen = union(region.seen.get(self.metric), outputs)
+        seen = region.seen[self.metric] = claimed(region.seen.get(self.metric), outputs, region.memory.size)
         known = self._lengths.get(self.metric, 0)
         self._lengths[self.metric] = min(longer(known, seen, room), region.memory.size)
         return False

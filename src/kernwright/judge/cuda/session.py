@@ -163,11 +163,17 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        if not self.keeper.reaches(self._left_span, self.region, self._keepsakes.room):
-            raise OutputsMoved  # the window lies elsewhere now: the next block's outputs are copied in time
+        is_late = not self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
+        if is_late:
+            self.keeper.secure(
+                self.region
+            )  # the window lies elsewhere now: the next block's outputs are copied in time
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
-        return block, LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
+        left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
+        if is_late:
+            raise OutputsMoved(block, left)
+        return block, left
 
     def _changed(self) -> dict[str, Tensor]:
         return {name: self.arena.stacked(name).clone() for name in self._changed_inputs}

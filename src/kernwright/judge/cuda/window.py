@@ -5,7 +5,7 @@ from __future__ import annotations
 
 Span = tuple[int, int]  # from the first byte to the one behind the last
 PAGE = 2**21  # windows begin and end at whole ones
-GROWTH = 1.5  # times as long as before, at least: outputs that wander must not take a block for each step
+GROWTH = 1.5  # times as much as was seen so far: outputs that wander must not take a block for each step, up or down
 
 
 def holds(window: Span, outputs: Span) -> bool:
@@ -16,16 +16,18 @@ def is_empty(span: Span) -> bool:
     return span[0] >= span[1]
 
 
-def union(seen: Span | None, outputs: Span) -> Span:
-    return outputs if seen is None else (min(seen[0], outputs[0]), max(seen[1], outputs[1]))
+def claimed(seen: Span | None, outputs: Span, size: int) -> Span:
+    """What was seen of a side's outputs, and more in the direction that they have moved in."""
+    if seen is None:
+        return outputs
+    low, high = min(seen[0], outputs[0]), max(seen[1], outputs[1])
+    more = int((GROWTH - 1) * (high - low))
+    return (max(0, low - more) if low < seen[0] else low, min(size, high + more) if high > seen[1] else high)
 
 
 def longer(length: int, seen: Span, room: int) -> int:
     """The length that all sides' windows get so that one of them holds what was seen there, and `room` bytes more."""
-    wanted = _up(seen[1] + room) - _down(seen[0])
-    if wanted <= length:
-        return length
-    return max(wanted, _up(int(GROWTH * length)))
+    return max(length, _up(seen[1] + room) - _down(seen[0]))
 
 
 def window_of(seen: Span | None, length: int, size: int) -> Span:
