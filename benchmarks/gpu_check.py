@@ -112,6 +112,12 @@ def check(options: argparse.Namespace) -> int:
     sys.path[:0] = [str(place) for place in places]
     env = environment(places)
     found = look_around(env, end - start, options.allow_cpu)
+    if (kernels := found["kernels"]) and kernels["built"] < kernels["all"]:
+        print(
+            f"{kernels['built']} of {kernels['all']} libraries of kernels are built. The tests build the others, which "
+            "takes minutes; remedy: bring them along (kernwright build --machine, KERNWRIGHT_BUILDS)",
+            flush=True,
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     for stale in (ARCHIVE, SUMMARY, "tests.log", "judged tests.log", "benchmark.log"):
         (options.out / stale).unlink(missing_ok=True)
@@ -124,7 +130,7 @@ def check(options: argparse.Namespace) -> int:
         outcomes.append(run_benchmark(options.benchmark, env, work, options.out, end - time.monotonic()))
     summary = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": found["device"],
-        "libraries": found["libraries"], **own_version(),
+        "libraries": found["libraries"], "kernels": found["kernels"], **own_version(),
         "steps": [asdict(outcome) for outcome in outcomes], "tests": counts, "figures": read_figures(work),
         "seconds": time.monotonic() - start, "minutes allowed": options.minutes,
     }  # fmt: skip

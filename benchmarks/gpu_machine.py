@@ -19,7 +19,7 @@ PROBE = """
 import importlib.util, json
 needed = ("torch", "numpy", "scipy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
 missing = [name for name in needed if importlib.util.find_spec(name) is None]
-device, libraries = None, {}
+device, libraries, kernels = None, {}, None
 if not missing:
     from kernwright.judge.provenance import library_versions
     libraries = library_versions()
@@ -36,7 +36,13 @@ if "torch" not in missing:
             device["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
         except Exception as error:
             device["driver"] = f"unknown: {error}"
-print(json.dumps({"missing": missing, "device": device, "libraries": libraries}))
+if not missing and device is not None:
+    from kernwright.runtime.ahead import libraries as native
+    from kernwright.runtime.target import Target
+    target = Target("sm_{}{}".format(*device["capability"]))
+    all_of_them = native(target)
+    kernels = {"all": len(all_of_them), "built": sum(own.find(target) is not None for own in all_of_them)}
+print(json.dumps({"missing": missing, "device": device, "libraries": libraries, "kernels": kernels}))
 """
 
 
