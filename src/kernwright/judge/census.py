@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kernwright.judge.contents import Pool
 from kernwright.judge.pair import SideName
@@ -21,15 +21,17 @@ def take_census(
     rows: Sequence[Workload],
     pairs: Sequence[PairState],
     pool_for: Callable[[Workload], Pool],
+    trusted: Collection[SideName],
 ) -> None:
-    """To be called when these workers have nothing left to time. Baselines' twins launch what they do."""
+    """To be called when these workers have nothing left to time. Baselines' twins launch what they do. Which streams it
+    is on matters of sides that are not trusted."""
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):
         for row in rows:
             waiting = [pair for pair in pairs if side in pair.pair.roles and pair.waits_for(row)]
             if not waiting:
                 continue
             try:
-                kernels = _kernels(crew, side, task, row, pool_for(row))
+                kernels = _kernels(crew, side, task, row, pool_for(row), side not in trusted)
             except (SideFault, WorkerFailed, WorkerCheated) as fault:
                 for pair in waiting:
                     pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
@@ -38,11 +40,11 @@ def take_census(
                 pair.on(row).kernels[pair.pair.roles[side]] = kernels
 
 
-def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool) -> list[Kernel]:
+def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool, streams: bool) -> list[Kernel]:
     session = crew.open(side, task.op_of(row), row, 1)
     try:
         session.fill(0, pool.draw(session.op, session.row))
-        return session.census()
+        return session.census(streams)
     finally:
         session.close()
 

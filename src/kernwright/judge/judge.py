@@ -232,7 +232,7 @@ class Judgement:
                     crew.respawn(contender)  # nothing of it is there when the next one has its turn
 
     def _take_census(self, crew: Crew, pairs: Sequence[PairState]) -> None:
-        take_census(crew, self.task, self.rows, pairs, self.setting.pool)
+        take_census(crew, self.task, self.rows, pairs, self.setting.pool, self.setting.trusted)
         for pair in pairs:
             refuse_other_kernels(pair)
 

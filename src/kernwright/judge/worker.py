@@ -166,7 +166,8 @@ class Worker:
         return {"ok": True}
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]])
+        op = str(self.side.get("op"))
+        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]], op, message["streams"])
         return found
 
     def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:

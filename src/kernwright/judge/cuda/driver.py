@@ -75,7 +75,7 @@ def _library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _call(name: str, *arguments: Any) -> None:
+def call(name: str, *arguments: Any) -> None:
     status = getattr(_library(), name)(*arguments)
     if status:
         text = ctypes.c_char_p()
@@ -85,9 +85,9 @@ def _call(name: str, *arguments: Any) -> None:
 
 def attribute(device: int, number: int) -> int:
     value, handle = c_int(), c_int()
-    _call("cuInit", 0)
-    _call("cuDeviceGet", byref(handle), device)
-    _call("cuDeviceGetAttribute", byref(value), c_int(number), handle)
+    call("cuInit", 0)
+    call("cuDeviceGet", byref(handle), device)
+    call("cuDeviceGetAttribute", byref(value), c_int(number), handle)
     return value.value
 
 
@@ -97,10 +97,10 @@ def wait_awake(device: int) -> None:
     To be called before torch uses the device.
     """
     handle = c_int()
-    _call("cuInit", 0)
-    _call("cuDeviceGet", byref(handle), device)
+    call("cuInit", 0)
+    call("cuDeviceGet", byref(handle), device)
     try:
-        _call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
+        call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
     except CudaDriverError as error:
         if error.name != "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE":  # somebody used it before: then it stays as it is
             raise
@@ -108,7 +108,7 @@ def wait_awake(device: int) -> None:
 
 def reset_persisting_l2() -> None:
     """Lines that somebody pinned in the cache become ordinary ones again."""
-    _call("cuCtxResetPersistingL2Cache")
+    call("cuCtxResetPersistingL2Cache")
 
 
 class RowsToHost:
@@ -129,7 +129,7 @@ class RowsToHost:
     def start(self, device: int) -> None:
         """It is not waited for."""
         self._copy.from_device = device
-        _call("cuMemcpy2DAsync_v2", byref(self._copy), c_void_p(0))
+        call("cuMemcpy2DAsync_v2", byref(self._copy), c_void_p(0))
 
 
 def rounded(size: int) -> int:
@@ -147,33 +147,33 @@ class LentMemory:
         self._handle: c_uint64 | None = handle
         self.address = 0
         base = c_uint64()
-        _call("cuMemAddressReserve", byref(base), c_size_t(size), c_size_t(0), c_uint64(0), c_uint64(0))
+        call("cuMemAddressReserve", byref(base), c_size_t(size), c_size_t(0), c_uint64(0), c_uint64(0))
         try:
-            _call("cuMemMap", base, c_size_t(size), c_size_t(0), handle, c_uint64(0))
+            call("cuMemMap", base, c_size_t(size), c_size_t(0), handle, c_uint64(0))
         except CudaDriverError:
-            _call("cuMemAddressFree", base, c_size_t(size))
+            call("cuMemAddressFree", base, c_size_t(size))
             raise
         self.address = base.value
         access = _Access(_Location(DEVICE, device), READ_WRITE)
-        _call("cuMemSetAccess", base, c_size_t(size), byref(access), c_size_t(1))
+        call("cuMemSetAccess", base, c_size_t(size), byref(access), c_size_t(1))
 
     @classmethod
     def create(cls, size: int, device: int) -> LentMemory:
         size = rounded(size)
         properties = _Properties(type=PINNED, requested=POSIX_DESCRIPTOR, location=_Location(DEVICE, device))
         handle, descriptor = c_uint64(), c_int()
-        _call("cuMemCreate", byref(handle), c_size_t(size), byref(properties), c_uint64(0))
+        call("cuMemCreate", byref(handle), c_size_t(size), byref(properties), c_uint64(0))
         try:
-            _call("cuMemExportToShareableHandle", byref(descriptor), handle, c_int(POSIX_DESCRIPTOR), c_uint64(0))
+            call("cuMemExportToShareableHandle", byref(descriptor), handle, c_int(POSIX_DESCRIPTOR), c_uint64(0))
             return cls(handle, size, device, descriptor.value)
         except CudaDriverError:
-            _call("cuMemRelease", handle)
+            call("cuMemRelease", handle)
             raise
 
     @classmethod
     def open(cls, descriptor: int, size: int, device: int) -> LentMemory:
         handle = c_uint64()
-        _call("cuMemImportFromShareableHandle", byref(handle), c_void_p(descriptor), c_int(POSIX_DESCRIPTOR))
+        call("cuMemImportFromShareableHandle", byref(handle), c_void_p(descriptor), c_int(POSIX_DESCRIPTOR))
         os.close(descriptor)
         return cls(handle, rounded(size), device, None)
 
@@ -187,7 +187,7 @@ class LentMemory:
             return
         if self.descriptor is not None:
             os.close(self.descriptor)
-        _call("cuMemUnmap", c_uint64(self.address), c_size_t(self.size))
-        _call("cuMemAddressFree", c_uint64(self.address), c_size_t(self.size))
-        _call("cuMemRelease", self._handle)
+        call("cuMemUnmap", c_uint64(self.address), c_size_t(self.size))
+        call("cuMemAddressFree", c_uint64(self.address), c_size_t(self.size))
+        call("cuMemRelease", self._handle)
         self._handle = None
