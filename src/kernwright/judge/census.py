@@ -23,8 +23,8 @@ def take_census(
     pool_for: Callable[[Workload], Pool],
     trusted: Collection[SideName],
 ) -> None:
-    """To be called when these workers have nothing left to time. Baselines' twins launch what they do. Which streams it
-    is on matters of sides that are not trusted."""
+    """To be called when these workers have nothing left to time. Baselines' twins launch what they do. Sides that are
+    not trusted are profiled: in a graph's capture a call may do something else."""
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):
         for row in rows:
             waiting = [pair for pair in pairs if side in pair.pair.roles and pair.waits_for(row)]
@@ -40,11 +40,11 @@ def take_census(
                 pair.on(row).kernels[pair.pair.roles[side]] = kernels
 
 
-def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool, streams: bool) -> list[Kernel]:
+def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool, profiled: bool) -> list[Kernel]:
     session = crew.open(side, task.op_of(row), row, 1)
     try:
         session.fill(0, pool.draw(session.op, session.row))
-        return session.census(streams)
+        return session.census(profiled)
     finally:
         session.close()
 

@@ -52,7 +52,7 @@ class Place(Protocol):
 
     def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop: ...
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, streams: bool) -> dict[str, Any]:
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
         """The kernels of one call, in a pass of its own that nobody times."""
         ...
 
@@ -90,7 +90,7 @@ class CpuPlace:
     def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop:
         return loop_without_python(side, call, [list(slot) for slot in slots])
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, streams: bool) -> dict[str, Any]:
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
         return {"kernels": []}
 
 

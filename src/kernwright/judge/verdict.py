@@ -40,7 +40,7 @@ class Kernel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(max_length=300)
-    stream: int = Field(description="0 where it was seen in a graph, which has none")
+    stream: int = Field(description="or, in a graph, the chain of nodes that wait for each other")
     count: int
 
 

@@ -167,7 +167,7 @@ class Worker:
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         op = str(self.side.get("op"))
-        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]], op, message["streams"])
+        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]], op, message["profiled"])
         return found
 
     def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:

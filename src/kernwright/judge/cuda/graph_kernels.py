@@ -1,16 +1,17 @@
 """Graph kernels: what a captured call launches, by the driver's own account of its graph.
 
-A profiler takes seconds to start in every process. It alone knows which stream a kernel ran on; names and counts are in
-the graph, whose nodes are there as soon as the call is captured.
+A profiler takes seconds to start in every process. A graph is there as soon as the call is captured. It has no streams,
+but what was launched on one stream waits for what was launched there before: such a chain is numbered as one.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Iterator
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from collections.abc import Iterator, Sequence
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
+from graphlib import TopologicalSorter
 from typing import Any
 
 from kernwright.judge.cuda import driver
@@ -32,31 +33,59 @@ class _KernelNode(ctypes.Structure):
     )
 
 
-def kernels_of(graph: int) -> Counter[str]:
-    """By name. `graph`: the driver's handle of one that was captured."""
-    return Counter(_names(c_void_p(graph)))
+def kernels_of(graph: int) -> Counter[tuple[str, int]]:
+    """By name and chain. `graph`: the driver's handle of one that was captured."""
+    return Counter(_named(c_void_p(graph)))
 
 
-def _names(graph: c_void_p) -> Iterator[str]:
-    for node in _nodes(graph):
-        kind = c_int()
-        driver.call("cuGraphNodeGetType", node, byref(kind))
+def _named(graph: c_void_p) -> Iterator[tuple[str, int]]:
+    nodes = _nodes(graph)
+    chains = chains_of(nodes, _edges(graph))
+    for node in nodes:
+        handle, kind = c_void_p(node), c_int()
+        driver.call("cuGraphNodeGetType", handle, byref(kind))
         if kind.value == KERNEL:
-            yield demangled(_kernel_name(node))
+            yield demangled(_kernel_name(handle)), chains[node]
         elif kind.value == GRAPH:
             inner = c_void_p()
-            driver.call("cuGraphChildGraphNodeGetGraph", node, byref(inner))
-            yield from _names(inner)
+            driver.call("cuGraphChildGraphNodeGetGraph", handle, byref(inner))
+            yield from ((name, chains[node]) for name, _ in _named(inner))
         elif kind.value in NAMES:
-            yield NAMES[kind.value]
+            yield NAMES[kind.value], chains[node]
 
 
-def _nodes(graph: c_void_p) -> list[c_void_p]:
+def chains_of(nodes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """A node goes on with the chain of one that it waits for, unless another has done so; else it begins one."""
+    before: dict[int, list[int]] = {node: [] for node in nodes}
+    for first, then in edges:
+        before[then].append(first)
+    chains: dict[int, int] = {}
+    continued: set[int] = set()
+    for node in TopologicalSorter(before).static_order():
+        own = next((first for first in before[node] if first not in continued), None)
+        if own is None:
+            chains[node] = 1 + max(chains.values(), default=-1)
+        else:
+            continued.add(own)
+            chains[node] = chains[own]
+    return chains
+
+
+def _nodes(graph: c_void_p) -> list[int]:
     count = c_size_t()
     driver.call("cuGraphGetNodes", graph, None, byref(count))
     nodes = (c_void_p * count.value)()
     driver.call("cuGraphGetNodes", graph, nodes, byref(count))
-    return [c_void_p(node) for node in nodes]
+    return [int(node) for node in nodes if node]
+
+
+def _edges(graph: c_void_p) -> list[tuple[int, int]]:
+    """Their data, of launches ahead of their turn, is taken and not looked at: without it the driver refuses."""
+    count = c_size_t()
+    driver.call("cuGraphGetEdges_v2", graph, None, None, None, byref(count))
+    first, then = (c_void_p * count.value)(), (c_void_p * count.value)()
+    driver.call("cuGraphGetEdges_v2", graph, first, then, (c_uint64 * count.value)(), byref(count))
+    return [(int(a or 0), int(b or 0)) for a, b in zip(first, then, strict=True)]
 
 
 def _kernel_name(node: c_void_p) -> bytes:

@@ -156,18 +156,17 @@ class CudaPlace:
         self._lost.append((graph, self._pool))
         self._renew_pool()
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, streams: bool) -> dict[str, Any]:
-        """What a call launches. Where nobody asks for streams, and the op's calls can be captured, from a graph."""
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
+        """What a call launches; by its graph, where the op's calls can be captured and nobody asks for a profiler."""
         with self.calls():
             call(slot)
         torch.cuda.synchronize()
-        if not streams and op in self._captured:
+        if not profiled and op in self._captured:
             with contextlib.suppress(RuntimeError, CudaDriverError, AttributeError):  # before 12.3 it has no names
-                found = self._kernels_in_graph(call, slot)
-                return {"kernels": [{"name": name[:200], "stream": 0, "count": count} for name, count in found.items()]}
-        return self._profiled(call, slot)
+                return _listed(self._kernels_in_graph(call, slot))
+        return _listed(self._profiled(call, slot))
 
-    def _kernels_in_graph(self, call: Any, slot: Sequence[Any]) -> Counter[str]:
+    def _kernels_in_graph(self, call: Any, slot: Sequence[Any]) -> Counter[tuple[str, int]]:
         from kernwright.judge.cuda.graph_kernels import kernels_of
 
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -182,15 +181,19 @@ class CudaPlace:
             raise
         return kernels_of(graph.raw_cuda_graph())
 
-    def _profiled(self, call: Any, slot: Sequence[Any]) -> dict[str, Any]:
+    def _profiled(self, call: Any, slot: Sequence[Any]) -> Counter[tuple[str, int]]:
         from torch.profiler import ProfilerActivity, profile
 
         with self.calls(), profile(activities=[ProfilerActivity.CUDA]) as seen:
             call(slot)
             torch.cuda.synchronize()
-        kernels: Counter[tuple[str, int]] = Counter()
-        for event in seen.profiler.kineto_results.events():
-            if event.device_type() == torch._C._autograd.DeviceType.CUDA:
-                kernels[event.name()[:200], event.device_resource_id()] += 1
-        listed = [{"name": name, "stream": stream, "count": count} for (name, stream), count in kernels.items()]
-        return {"kernels": listed[:MOST_KERNELS]}
+        return Counter(
+            (event.name(), event.device_resource_id())
+            for event in seen.profiler.kineto_results.events()
+            if event.device_type() == torch._C._autograd.DeviceType.CUDA
+        )
+
+
+def _listed(kernels: Counter[tuple[str, int]]) -> dict[str, Any]:
+    listed = [{"name": name[:200], "stream": stream, "count": count} for (name, stream), count in kernels.items()]
+    return {"kernels": listed[:MOST_KERNELS]}

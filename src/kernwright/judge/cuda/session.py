@@ -104,9 +104,9 @@ class CudaSession(Session):
         self._settle()
         return super().check_call(slot, deadline_s)
 
-    def census(self, streams: bool = True, slot: int = 0) -> list[Kernel]:
+    def census(self, profiled: bool = True, slot: int = 0) -> list[Kernel]:
         self._settle()
-        return super().census(streams, slot)
+        return super().census(profiled, slot)
 
     def _settle(self) -> None:
         """What the judge has written is there before the worker goes on; on a busy device it may still be queued."""
