@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 from collections import Counter
 from collections.abc import Sequence
@@ -126,7 +127,7 @@ class CudaPlace:
             raise NoLoop(why) from None
 
         self._captured.add(op)
-        nothing = self._graph_of_nothing()
+        nothing = self._graph_of_nothing
 
         def replay(order: Sequence[int]) -> list[Any]:
             if not order:
@@ -138,6 +139,7 @@ class CudaPlace:
 
         return replay
 
+    @functools.cached_property
     def _graph_of_nothing(self) -> torch.cuda.CUDAGraph:
         """What a graph's launch takes, whatever is in it."""
         graph = torch.cuda.CUDAGraph()
