@@ -200,8 +200,7 @@ def two_of(task: Task, row: Workload) -> Iterator[Crew]:
 
     device = find_device("cuda")
     names: tuple[SideName, ...] = ("baseline", "again")
-    usual = device.worker_processor()
-    with scratch_folder() as scratch, apart_from(usual), vigil_over(device):
+    with scratch_folder() as scratch, apart_from(device.worker_processor()), vigil_over(device):
         device.begin((row,), scratch / "judge")
         sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
         crew = Crew(sides, 1, device)

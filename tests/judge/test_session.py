@@ -294,6 +294,16 @@ def test_an_output_stays_as_long_as_its_caller_holds_it(bench: Bench, function: 
         run_blocks(bench.open(function))
 
 
+def test_what_a_trusted_side_holds_is_not_copied_but_still_its_callers(bench: Bench) -> None:
+    session = bench.open("scribbles")
+    session.watches_held = False
+    run_blocks(session)
+    session = bench.open("ring")
+    session.watches_held = False
+    with pytest.raises(WrongBehaviour, match="handed out again"):
+        run_blocks(session)
+
+
 @pytest.mark.parametrize("function", ["right", "unheld"])
 def test_memory_that_nobody_holds_may_be_handed_out_again(bench: Bench, function: str) -> None:
     run_blocks(bench.open(function))

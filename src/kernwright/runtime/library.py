@@ -63,12 +63,10 @@ class Library:
         """Finds it, or builds it into the user's cache."""
         if found := self.find(target):
             return found
-        if unfit := next(
-            (path for folder in _ahead() for path in folder.glob(f"{self.name}-{target.name}-*.so")), None
-        ):
-            warnings.warn(
-                f"{unfit} does not fit and is built anew: it is of other sources, for another kind of machine than "
-                f"{target.host}, or of another apache-tvm-ffi (kernwright build --machine {target.host})",
+        if folder := next((own for own in _ahead() if any(own.glob(f"{self.name}-{target.name}-*.so"))), None):
+            warnings.warn(  # the same words for all of them: they are said once
+                f"what {folder} holds for {target.name} does not fit and is built anew: it is of other sources, for "
+                f"another kind of machine than {target.host}, or of another tvm-ffi (kernwright build --machine)",
                 stacklevel=2,
             )
         return self.build(target, cache_folder())

@@ -93,8 +93,8 @@ class CudaPlace:
     def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them.
 
-        Its events are nodes of it: around them lies what a graph's launch takes, 60 us on an H200 whose context was
-        away, and that is no call's time.
+        Its events are nodes of it: around them lies what a graph's launch takes, about 60 us on an H200 whose
+        context was away, and that is no call's time.
         """
         op = str(side.get("op"))
         if op in self._no_graphs:
