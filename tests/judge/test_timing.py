@@ -13,15 +13,17 @@ import pytest
 import torch
 
 from kernwright.judge.block import Block
+from kernwright.judge.cases import distributions_of
 from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.contract import ErrorFigures
+from kernwright.judge.inputs import DISTRIBUTIONS
 from kernwright.judge.pair import Pair
 from kernwright.judge.session import OutputsMoved
-from kernwright.judge.timing import MOST_AUDITED, MOST_MOVES, WANDERING, RowTiming, SideFault, WrongOutput
+from kernwright.judge.timing import MOST_MOVES, WANDERING, RowTiming, SideFault, WrongOutput
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.tasks.task import load_task
 
-SLOTS = 3 * MOST_AUDITED
+SLOTS = 3 * len(DISTRIBUTIONS)
 
 
 class Watched:
@@ -56,10 +58,31 @@ def test_an_audit_looks_like_a_timed_block_from_inside(tiny_folder: Path) -> Non
     timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), eager, {})
     with pytest.raises(SideFault, match="seen enough"):
         timing.audit(task, "stream", "candidate")
-    assert len(session.called) > MOST_AUDITED
+    assert len(session.called) > len(DISTRIBUTIONS)
     assert set(session.called) == set(session.held)
     for name in op.activations:
         assert len({session.held[slot][name].numpy().tobytes() for slot in session.called}) == len(session.called)
+
+
+@pytest.mark.parametrize("calls", [3, SLOTS])
+def test_each_kind_of_inputs_comes_once_in_an_audit(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    task = load_task(tiny_folder)
+    (row,) = task.select("axpy_small")
+    op = task.op_of(row)
+    session: Any = Watched(row)
+    session.slots = calls
+    pool = ContentPool.for_row(row, torch.Generator().manual_seed(1))
+    drawn: list[str] = []
+    monkeypatch.setattr(pool, "draw", lambda op, row, kind: drawn.append(kind) or {})
+    monkeypatch.setattr(pool, "contents", lambda *_: MagicMock())
+    timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), {}, {})
+    for _ in range(8):  # by lot they would come twice somewhere
+        with pytest.raises(SideFault, match="seen enough"):
+            timing.audit(task, "stream", "candidate")
+        assert len(drawn) == len(set(drawn)) == min(len(session.called), len(distributions_of(op)))
+        drawn.clear()
 
 
 CALLS = 10

@@ -31,7 +31,6 @@ MOST_REDONE = 3  # times that a half is run again because the machine was busy w
 MOST_MOVES = 12  # times that a side's outputs may lie elsewhere than before, of a metric's quads in a round
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
-MOST_AUDITED = 8  # calls of an audit's block that get inputs which no timed block has
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
 
 
@@ -254,17 +253,20 @@ class RowTiming:
     def audit(self, task: Task, metric: Metric, side: SideName) -> None:
         """A block of a contender that looks like a timed one and is none: inputs of every kind, the full contract.
 
-        Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here.
+        Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here: each
+        kind comes once, as far as the block has calls. Drawn by lot, the kinds that show it stayed away at times, and
+        two blank inputs are equal.
         """
         session = self.sessions[side]
         session.begin("stream")
         order = self.chance.sample(range(session.slots), self._calls("stream")[side])
-        kinds = {
-            call: Case(self.row, self.chance.choice(distributions_of(self.op)))
-            for call in self.chance.sample(range(len(order)), min(len(order), MOST_AUDITED))
+        kinds = distributions_of(self.op)
+        calls = self.chance.sample(range(len(order)), min(len(order), len(kinds)))
+        cases = {
+            call: Case(self.row, kind) for call, kind in zip(calls, self.chance.sample(kinds, len(calls)), strict=True)
         }
         before = self._moves[side]
-        self._audit(task, side, session, order, kinds)
+        self._audit(task, side, session, order, cases)
         session.begin(metric)
         if self._moves[side] > before:
             self._measure_overhead(metric)  # there may be more to read back now, for every side
