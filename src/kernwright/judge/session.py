@@ -117,7 +117,7 @@ class Session:
         return self.arena.layout.count
 
     @property
-    def _changed_inputs(self) -> list[str]:
+    def changed_inputs(self) -> list[str]:
         return [name for name in self.op.inplace if name in self.arena.layout.plan]
 
     def fill(self, slot: int, contents: Inputs) -> None:
@@ -236,7 +236,7 @@ class Session:
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python)
         outputs = self.snapshot(order, block.pointers)
         self.look_for_damage(order)
-        if self._changed_inputs:
+        if self.changed_inputs:
             for slot in order:
                 self._contents.pop(slot, None)  # changed by its call, as it should be: the next look must not mind
         return block, outputs
@@ -250,7 +250,7 @@ class Session:
         """Copies of what the block left, in the order of its calls."""
         returned = self._written(order) if self.style == "writes" else self._returned(order, pointers)
         for slot, outputs in zip(order, returned, strict=True):
-            outputs |= {name: self.arena.tensor(slot, name).clone() for name in self._changed_inputs}
+            outputs |= {name: self.arena.tensor(slot, name).clone() for name in self.changed_inputs}
         return returned
 
     def _written(self, order: Sequence[int]) -> list[Outputs]:

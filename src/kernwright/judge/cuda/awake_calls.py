@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from kernwright.judge.block import Block
 from kernwright.judge.cuda.lane import Pieces
+from kernwright.judge.worker_faults import WorkerCheated
 
 if TYPE_CHECKING:
     from kernwright.judge.cuda.session import CudaSession
@@ -27,7 +29,7 @@ class AwakeCalls:
 
     def call(self, slot: int | None, image: Tensor, place: Tensor) -> None:
         lane = self.session.keeper.lane
-        pieces, glance = self.session.aimed(slot or 0)
+        pieces, glance = self._aimed(slot or 0)
         self.blocks.append(self.block([] if slot is None else [slot], lambda: lane.bring(image, place), glance))
         self.glances.append((pieces, lane.seen(pieces)))
 
@@ -51,3 +53,31 @@ class AwakeCalls:
         """The typical call's time, and the processor time of all of them: only now that it stands still is it known."""
         awake_ns, used_ns = self.span
         return replace(Block.typical(self.blocks), running_ns=awake_ns, processor_ns=used_ns)
+
+    def _aimed(self, slot: int) -> tuple[list[Pieces], Callable[[Sequence[int]], None]]:
+        """A look at pieces of what a call leaves, ready to be taken. Where no call was made it looks at as much
+        elsewhere: the same time for all."""
+        session, arena, lane = self.session, self.session.arena, self.session.keeper.lane
+        sizes = [spec.span_bytes for spec in session.output_specs.values()]
+        changed = [arena.layout.place(slot, name) for name in session.changed_inputs]
+        pieces = lane.aim([*sizes, *(placed.tensor.span_bytes for placed in changed)])
+        in_arena = [arena.bytes.data_ptr() + placed.offset for placed in changed]
+        start = session.region.bytes.data_ptr()
+
+        def glance(pointers: Sequence[int]) -> None:
+            offsets = session.region.offsets(pointers, sizes) if pointers else [0] * len(sizes)
+            lane.glance([*(start + offset for offset in offsets), *in_arena])
+
+        return pieces, glance
+
+    def refuse_late_work(self, slots: Sequence[int], places: Sequence[int]) -> None:
+        """To be called with all outputs in the keeper, where they begin at `places`: what a glance saw must be what is
+        there now."""
+        session, arena = self.session, self.session.arena
+        outputs = len(session.output_specs)
+        for call, (pieces, seen) in enumerate(self.glances):
+            starts = [(session.keeper.memory, place) for place in places[call * outputs : (call + 1) * outputs]]
+            starts += [(arena.bytes, arena.layout.place(slots[call], name).offset) for name in session.changed_inputs]
+            for piece, early, (memory, start) in zip(pieces, seen, starts, strict=False):
+                if piece.width and not torch.equal(piece.within(memory, start).cpu(), early):
+                    raise WorkerCheated("outputs changed after the call had said that it was done")

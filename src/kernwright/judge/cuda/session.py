@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from kernwright.judge.block import Block
 from kernwright.judge.contents import Contents
 from kernwright.judge.cuda.awake_calls import AwakeCalls
 from kernwright.judge.cuda.driver import reset_persisting_l2
-from kernwright.judge.cuda.lane import Pieces
 from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, lend, view_of
 from kernwright.judge.cuda.window import Span
@@ -39,7 +38,6 @@ from kernwright.judge.session import (
     same_bytes,
 )
 from kernwright.judge.verdict import Kernel
-from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
@@ -164,10 +162,8 @@ class CudaSession(Session):
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
         is_late = not self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
-        if is_late:
-            self.keeper.secure(
-                self.region
-            )  # the window lies elsewhere now: the next block's outputs are copied in time
+        if is_late:  # the window lies elsewhere now: the next block's outputs are copied in time
+            self.keeper.secure(self.region)
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
         left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
@@ -176,7 +172,7 @@ class CudaSession(Session):
         return block, left
 
     def _changed(self) -> dict[str, Tensor]:
-        return {name: self.arena.stacked(name).clone() for name in self._changed_inputs}
+        return {name: self.arena.stacked(name).clone() for name in self.changed_inputs}
 
     def _offsets(self, order: Sequence[int], pointers: Sequence[int]) -> list[int]:
         """Where calls left their outputs in the region; refused where two lie in the same memory."""
@@ -233,7 +229,7 @@ class CudaSession(Session):
         self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
         self.keeper.secure(self.region)
         places = self.keeper.places(offsets)
-        self._refuse_late_work(slots, places, awake.glances)
+        awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
         yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, self._changed(), slots)
 
@@ -273,36 +269,8 @@ class CudaSession(Session):
         pitch = self.arena.layout.pitch
         return self.arena.bytes[slot * pitch : (slot + 1) * pitch]
 
-    def aimed(self, slot: int) -> tuple[list[Pieces], Callable[[Sequence[int]], None]]:
-        """A look at pieces of what a call leaves, ready to be taken. Where no call was made it looks at as much
-        elsewhere: the same time for all."""
-        sizes = [spec.span_bytes for spec in self.output_specs.values()]
-        changed = [self.arena.layout.place(slot, name) for name in self._changed_inputs]
-        pieces = self.keeper.lane.aim([*sizes, *(placed.tensor.span_bytes for placed in changed)])
-        region = self.region.bytes.data_ptr()
-        arena = self.arena.bytes.data_ptr()
-        in_arena = [arena + placed.offset for placed in changed]
-
-        def glance(pointers: Sequence[int]) -> None:
-            offsets = self.region.offsets(pointers, sizes) if pointers else [0] * len(sizes)
-            self.keeper.lane.glance([*(region + offset for offset in offsets), *in_arena])
-
-        return pieces, glance
-
-    def _refuse_late_work(
-        self, slots: Sequence[int], places: Sequence[int], glances: Sequence[tuple[list[Pieces], list[Tensor]]]
-    ) -> None:
-        """To be called with all outputs in the keeper: what a glance saw must be what is there now."""
-        outputs = len(self.output_specs)
-        for call, (pieces, seen) in enumerate(glances):
-            starts = [(self.keeper.memory, place) for place in places[call * outputs : (call + 1) * outputs]]
-            starts += [(self.arena.bytes, self.arena.layout.place(slots[call], n).offset) for n in self._changed_inputs]
-            for piece, early, (memory, start) in zip(pieces, seen, starts, strict=False):
-                if piece.width and not torch.equal(piece.within(memory, start).cpu(), early):
-                    raise WorkerCheated("outputs changed after the call had said that it was done")
-
     def outputs_of(self, left: Any, call: int) -> Outputs:
-        return {name: left.value(name, call) for name in (*self.output_specs, *self._changed_inputs)}
+        return {name: left.value(name, call) for name in (*self.output_specs, *self.changed_inputs)}
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
         """Outputs lie in the region or are refused; inputs lie elsewhere."""
