@@ -47,6 +47,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import find_device
 from kernwright.judge.processors import apart_from
+from kernwright.judge.provenance import judge_digest
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
@@ -82,7 +83,7 @@ def _verdicts(ledger: Path, task: Path, candidate: str | None = None) -> list[di
 def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
     """Rows of those that are evidence."""
     return [
-        row | {"judged": body["provenance"]["started"]}
+        row | {"judged": body["provenance"]["started"], "judge": body["provenance"].get("judge", "")}
         for body in _verdicts(ledger, task)
         if body["evidence"]
         for row in body["rows"]
@@ -130,6 +131,7 @@ def aa(
     wrong = [row for row in found if row["verdict"] in ("faster", "slower")]
     figures = {
         "row-verdicts": len(found),
+        "of these by today's judge": sum(row["judge"] == judge_digest() for row in found),
         "of judgements of a row, whose verdicts share a baseline": len({(row["id"], row["judged"]) for row in found}),
         "called faster or slower": len(wrong),
         "share": _share(found, "faster", "slower"),

@@ -20,6 +20,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
 from kernwright.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
+from kernwright.judge.provenance import judge_digest
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.row_state import UNTIMED
 from kernwright.judge.session import Session
@@ -134,6 +135,7 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["seed"] == 7
     assert where["policy"]["quads_per_round"] == 7
     assert where["started"] <= where["finished"]
+    assert where["judge"] == judge_digest()
     assert set(where["seconds"]) == {"workers", "correctness", "timing"} and min(where["seconds"].values()) > 0
     walls = where["isolation"]["workers"]
     assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
+from kernwright.judge.provenance import Provenance, command_line, judge_digest, library_versions, source_hashes
 from kernwright.tasks.candidate import load_candidate
 from kernwright.tasks.task import load_task
 
@@ -37,6 +37,22 @@ def test_every_file_and_every_op_is_hashed(
     assert hashes["op axpy"] == task.ops["axpy"].digest
     assert set(hashes) == {"op axpy", "op accumulate", "op negate", "kernel.py", "candidate.toml"}
     assert set(source_hashes(task, None)) == {"op axpy", "op accumulate", "op negate"}
+
+
+def test_the_judges_digest_is_of_all_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of nothing but its code: a reworded comment makes no other judge of it."""
+
+    def digest_with(path: str, text: str) -> str:
+        (tmp_path / path).write_text(text)
+        judge_digest.cache_clear()
+        return judge_digest()
+
+    (tmp_path / "cuda").mkdir()
+    monkeypatch.setattr("kernwright.judge.provenance.__file__", str(tmp_path / "provenance.py"))
+    first = digest_with("cuda/lane.py", "# of an output\nPIECES = 64\n")
+    assert digest_with("cuda/lane.py", "# of every output\nPIECES = 64\n") == first
+    assert digest_with("cuda/lane.py", "PIECES = 1\n") != first
+    judge_digest.cache_clear()
 
 
 def test_the_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from kernwright.judge.compiled import Compiled
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName, pairs_of
 from kernwright.judge.party import Party
-from kernwright.judge.provenance import Provenance, command_line, library_versions, source_hashes
+from kernwright.judge.provenance import Provenance, command_line, judge_digest, library_versions, source_hashes
 from kernwright.judge.provision import Provision, implemented, provision, target_of
 from kernwright.judge.sides import Side, baseline_side, candidate_side, shipped_side
 from kernwright.tasks.candidate import Candidate
@@ -81,6 +81,7 @@ class Cast:
         own_ops = list(dict.fromkeys(row.op for row in self.chosen))
         return [
             Provenance(
+                judge=judge_digest(),
                 command=command_line(),
                 seed=seed,
                 host=platform.node(),

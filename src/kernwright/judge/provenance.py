@@ -7,6 +7,7 @@ import importlib.metadata
 import platform
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright import __version__
 from kernwright.tasks.candidate import Candidate
+from kernwright.tasks.digest import digest_of, source_text
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 
@@ -26,6 +28,7 @@ class Provenance(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kernwright: str = __version__
+    judge: str = Field(default="", description="digest of the judge's own code; none in records of before it was taken")
     command: str
     seed: int
     host: str
@@ -74,6 +77,13 @@ def source_hashes(task: Task, candidate: Candidate | Shipped | None) -> dict[str
     ops = {f"op {name}": op.digest for name, op in task.ops.items()}
     files = candidate.sources if candidate else {}
     return ops | {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+@cache
+def judge_digest() -> str:
+    """Of the code that judges: figures of one judge say nothing of another's."""
+    folder = Path(__file__).parent
+    return digest_of({path.relative_to(folder).as_posix(): source_text(path) for path in folder.rglob("*.py")})
 
 
 def command_line() -> str:
