@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernwright.judge.block import Block
-from kernwright.judge.overhead import EMPTY_BLOCKS, FULL_BLOCKS, Overhead
+from kernwright.judge.overhead import EMPTY_BLOCKS, EMPTY_EXCHANGES, FULL_BLOCKS, Overhead
 from kernwright.judge.session import OutputsMoved
 from kernwright.tasks.policy import Metric
 
@@ -25,14 +25,17 @@ class ClockedSession:
 
     beyond_ns: list[int | None] = field(default_factory=list)
     tells_events: bool = True
+    protocol_drifts: bool = False
     call_ns: int = CALL_NS
     asked: list[int] = field(default_factory=list)
+    empties: list[int] = field(default_factory=list)
 
     def prepare(self) -> None: ...
 
     def ready(self) -> None: ...
 
     def run_nothing(self, repeats: int) -> list[Block]:
+        self.empties.append(repeats)
         return [block_of(EMPTY_NS)] * repeats
 
     def run(self, order: range, *, with_python: bool) -> tuple[Block, Any]:
@@ -56,6 +59,17 @@ def test_what_full_blocks_take_beyond_their_events_is_taken_off() -> None:
     assert found == Overhead(EMPTY_NS, 100_000), "the middle one: a hiccup does not count"
     assert session.asked == [CALLS] * FULL_BLOCKS
     assert EMPTY_BLOCKS % 2 and FULL_BLOCKS % 2, "there is a middle one"
+
+
+def test_exchanges_that_drift_are_shown_by_many() -> None:
+    """But blocks of other metrics, and exchanges with a stop in them, are long and alike."""
+    session = ClockedSession([EMPTY_NS] * FULL_BLOCKS, protocol_drifts=True)
+    overhead(session, "wall")
+    overhead(session, "stream")
+    session.protocol_drifts = False
+    overhead(session, "wall")
+    assert session.empties == [EMPTY_EXCHANGES, EMPTY_BLOCKS, EMPTY_BLOCKS]
+    assert EMPTY_EXCHANGES % 2, "there is a middle one"
 
 
 def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:

@@ -10,11 +10,13 @@ import json
 import socket
 import struct
 import time
+from array import array
 from typing import Any
 
 HEADER = struct.Struct("<IB")
 JSON, RUN, DONE = ord("J"), ord("R"), ord("D")
 MOST_BYTES = 16 * 2**20
+DESCRIPTOR = array("i")
 
 
 class ChannelClosed(Exception):
@@ -49,22 +51,26 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed from error
 
-    def await_first_byte(self, deadline_s: float) -> None:
-        """Without going to sleep: being woken takes longer, and less evenly, than what is timed here."""
+    def await_frame(self, deadline_s: float, most: int = 0) -> tuple[int, bytes, list[int]]:
+        """The next frame, and up to `most` descriptors that came with it, without going to sleep: being woken takes
+        longer, and less evenly, than what is timed here. As few calls of the kernel as can be, for the same reason."""
         end = time.monotonic() + deadline_s
-        self.connection.setblocking(False)
-        try:
-            while time.monotonic() < end:
-                try:
-                    self.connection.recv(1, socket.MSG_PEEK)
-                    return  # a byte, or the end of the stream: either way there is something to receive
-                except BlockingIOError:
-                    continue
-                except ConnectionResetError as error:
-                    raise ChannelClosed from error
-            raise TimeoutError
-        finally:
-            self.connection.setblocking(True)
+        self.connection.settimeout(None)  # or Python waits by itself, and asleep
+        while True:
+            try:
+                first, beside, _, _ = self.connection.recvmsg(HEADER.size, _room(most), socket.MSG_DONTWAIT)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise TimeoutError from None
+            except ConnectionResetError as error:
+                raise ChannelClosed from error
+        if not first:
+            raise ChannelClosed
+        length, tag = HEADER.unpack(first + self._at_once(HEADER.size - len(first), end))
+        if length > MOST_BYTES:
+            raise ChannelGarbled(f"a frame of {length} bytes")
+        return tag, self._at_once(length, end), _descriptors(beside)
 
     def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
         """Blocks until a frame is here; TimeoutError when the deadline passes first."""
@@ -95,6 +101,16 @@ class Channel:
         length, tag = HEADER.unpack(header)
         return tag, self._exactly(length), descriptors
 
+    def _at_once(self, count: int, end: float) -> bytes:
+        """What is there already, without a look at the clock; and what is not, before `end`."""
+        try:
+            part = self.connection.recv(count, socket.MSG_DONTWAIT) if count else b""
+        except BlockingIOError:
+            part = b""
+        except ConnectionResetError as error:
+            raise ChannelClosed from error
+        return part + self._exactly(count - len(part), end)
+
     def _exactly(self, count: int, end: float | None = None) -> bytes:
         """All of count bytes before `end`, however small the pieces they come in."""
         parts = []
@@ -112,6 +128,19 @@ class Channel:
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
+
+
+def _room(descriptors: int) -> int:
+    """For none: what comes unasked for is closed by the kernel."""
+    return socket.CMSG_SPACE(descriptors * DESCRIPTOR.itemsize) if descriptors else 0
+
+
+def _descriptors(beside: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array(DESCRIPTOR.typecode)
+    for level, kind, data in beside:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
 
 
 def as_object(payload: bytes) -> dict[str, Any]:

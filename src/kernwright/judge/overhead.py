@@ -17,6 +17,7 @@ from kernwright.judge.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
 
 EMPTY_BLOCKS, FULL_BLOCKS = 5, 3  # of which the middle one counts
+EMPTY_EXCHANGES = 21  # short ones, which vary by a good part of what they take: what few show is wrong for all sides alike
 SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
 MOST_OVER_EMPTY = 1.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
 
@@ -35,7 +36,8 @@ class Overhead:
         with_events = metric != "wall" and session.tells_events
         tried = [_full_block(session, metric, calls) for _ in range(FULL_BLOCKS if with_events else 0)]
         found = [pair for pair in tried if pair is not None]
-        empty = statistics.median(block.elapsed_ns for block in session.run_nothing(EMPTY_BLOCKS))
+        repeats = EMPTY_EXCHANGES if metric == "wall" and session.protocol_drifts else EMPTY_BLOCKS
+        empty = statistics.median(block.elapsed_ns for block in session.run_nothing(repeats))
         if not found:
             return cls(empty)
         beyond = statistics.median(elapsed - events for elapsed, events in found)

@@ -39,7 +39,7 @@ class Place(Protocol):
         ...
 
     def begin(self) -> None:
-        """First thing in a timed block."""
+        """First thing in a timed block, but where the worker has been awake since the last one."""
         ...
 
     def finish(self) -> None:

@@ -23,6 +23,7 @@ from kernwright.judge.walls import Walls
 
 MOST_ERROR_TEXT = 4000
 MOST_AWAKE_S = 2.0
+MOST_DESCRIPTORS = 4
 
 
 class Worker:
@@ -41,9 +42,7 @@ class Worker:
         self.slots: list[list[Any]] = []
         self.kept: list[Any] = []
         self.held: list[Any] = []  # of earlier blocks, as the judge chose
-        self.awake = (
-            False  # whether to wait for the next block without going to sleep: waking up takes longer than a call
-        )
+        self.awake = False  # while it waits for the next block: waking up takes longer than many a call
         from torch import Tensor
 
         self.tensor_type = Tensor
@@ -64,10 +63,7 @@ class Worker:
             "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
-            if self.awake:
-                with contextlib.suppress(TimeoutError):
-                    self.channel.await_first_byte(MOST_AWAKE_S)
-            tag, payload, descriptors = self.channel.receive_json_with_descriptors()
+            tag, payload, descriptors = self.next_request()
             try:
                 if tag == RUN:
                     self.run(payload)
@@ -82,6 +78,12 @@ class Worker:
                     "kind": type(error).__name__,
                 }
             self.channel.send_json(answer or {"ok": True})
+
+    def next_request(self) -> tuple[int, bytes, list[int]]:
+        if self.awake:
+            with contextlib.suppress(TimeoutError):
+                return self.channel.await_frame(MOST_AWAKE_S, most=MOST_DESCRIPTORS)
+        return self.channel.receive_json_with_descriptors(MOST_DESCRIPTORS)
 
     def load(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         from kernwright.judge.entry import load
@@ -180,9 +182,10 @@ class Worker:
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
         flags, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
-        with_python, self.awake = flags & 1, bool(flags & 2)
+        with_python, was_awake, self.awake = flags & 1, self.awake, bool(flags & 2)
         first = len(kept)
-        self.place.begin()
+        if not was_awake:
+            self.place.begin()
         if not with_python:
             if order:
                 assert self.loop is not None

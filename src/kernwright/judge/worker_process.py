@@ -191,10 +191,10 @@ class WorkerProcess:
             self.channel.send(RUN, payload)  # first: a worker that goes on and finds no order goes to sleep again
             self._resume()
             if self.spins:
-                self.channel.await_first_byte(deadline_s)
+                tag, answer, _ = self.channel.await_frame(deadline_s)
             else:
                 self._look_for_helpers()
-            tag, answer = self.channel.receive(deadline_s)
+                tag, answer = self.channel.receive(deadline_s)
         except TimeoutError:
             self.kill()
             raise WorkerFailed(f"hung: no answer within {deadline_s:.0f} s") from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernwright.judge.cuda.driver import RowsToHost
+from kernwright.judge.cuda.driver import RowsToHost, settle, start_to_device
 
 PIECES, PIECE_BYTES = 64, 64
 MOST_LOOKED_AT = 16  # tensors of a call
@@ -66,8 +66,8 @@ class Lane:
         return images
 
     def bring(self, image: Tensor, slot: Tensor) -> None:
-        slot.copy_(image, non_blocking=True)
-        torch.cuda.synchronize(self.device)
+        start_to_device(image.data_ptr(), slot.data_ptr(), image.numel())
+        settle()
 
     def aim(self, sizes: Sequence[int]) -> list[Pieces]:
         """Chooses what to look at in tensors of these sizes; nothing but their addresses is left to say."""
@@ -83,7 +83,7 @@ class Lane:
         """To be called before the clock stops: what is not there by now was not done in time."""
         for number, first, copy in self._copies:
             copy.start(addresses[number] + first)
-        torch.cuda.synchronize(self.device)
+        settle()
 
     def seen(self, pieces: Sequence[Pieces]) -> list[Tensor]:
         """What the last glance saw."""
