@@ -106,7 +106,7 @@ def show_end_of_log(log: Path) -> None:
 
 def check(options: argparse.Namespace) -> int:
     start = time.monotonic()
-    reserve = min(30.0, 6.0 * options.minutes)  # for ending the last step and writing the archive
+    reserve = min(20.0, 6.0 * options.minutes)  # for ending the last step and writing the archive
     end = start + 60.0 * options.minutes - reserve
     places = search_path(options.bundle)
     sys.path[:0] = [str(place) for place in places]

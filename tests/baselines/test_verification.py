@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -69,6 +70,13 @@ def findings(
         return {found.row: found for found in verify(NAME, find_task(str(norms)), "all", "cpu", quiet)}
 
     return run
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_who_is_not_timed_may_compile_on_every_processor(findings: Callable[[str], dict[str, RowFinding]]) -> None:
+    """Of many that verify at once, each would otherwise wait for the compilers of all the others."""
+    found = findings(f"import os\n    assert len(os.sched_getaffinity(0)) > 1\n    {RIGHT}")
+    assert found["narrow"].finding == "agrees", found["narrow"]
 
 
 def test_every_row_agrees_or_is_declined_with_its_reason(findings: Callable[[str], dict[str, RowFinding]]) -> None:

@@ -21,7 +21,7 @@ from kernwright.judge.headline import headline_of
 from kernwright.judge.pair import Role
 from kernwright.judge.quad import Sample
 from kernwright.judge.row_state import RowState
-from kernwright.judge.sizing import call_seconds, slots_for
+from kernwright.judge.sizing import CoarseTimes, slots_for
 from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
 from kernwright.judge.worker_faults import WorkerCheated
 from kernwright.tasks.policy import Metric, TimingPolicy
@@ -329,10 +329,20 @@ class NoPool:
 def test_a_busy_machine_makes_no_call_look_free() -> None:
     """It would ask for hundreds of slots of a large row, and the judge would spend its time on their contents."""
     session = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    assert call_seconds(session, NoPool()) == pytest.approx(1e-3)  # type: ignore[arg-type]
+    assert CoarseTimes(NoPool()).of_call(session) == pytest.approx(1e-3)  # type: ignore[arg-type]
 
 
 def test_a_coarse_time_is_that_of_one_call_where_many_are_made() -> None:
     session = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     session.outputs_may_move = True  # as on a GPU, where one call would drown in the switch between contexts
-    assert call_seconds(session, NoPool()) == pytest.approx(1e-3)  # type: ignore[arg-type]
+    assert CoarseTimes(NoPool()).of_call(session) == pytest.approx(1e-3)  # type: ignore[arg-type]
+
+
+def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
+    """It would have more calls a block than its baseline has."""
+    times = CoarseTimes(NoPool())  # type: ignore[arg-type]
+    baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
+    dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
+    dawdler.run_nothing = lambda repeats: [Block(1_000_000, 1_000_000, 0, 0, ())] * repeats  # type: ignore[method-assign]
+    assert times.of_call(baseline) == pytest.approx(1e-3)  # type: ignore[arg-type]
+    assert times.of_call(dawdler) == pytest.approx(1e-3)  # type: ignore[arg-type]

@@ -167,13 +167,19 @@ class NotLoaded(WorkerFailed):
 class Crew:
     """The workers of one round: baselines, their twins, contenders. Any of them can be replaced when it falls over.
 
-    `needed`: the sides that somebody still waits for; all of them by default.
+    `needed`: the sides that somebody still waits for; all of them by default. Workers that nobody times need not be
+    `pinned`: other judges' stand on the same processor, and each of their compilers would wait for all the others.
     """
 
     def __init__(
-        self, sides: dict[SideName, Side], threads: int, device: Device, needed: Collection[SideName] | None = None
+        self,
+        sides: dict[SideName, Side],
+        threads: int,
+        device: Device,
+        needed: Collection[SideName] | None = None,
+        pinned: bool = True,
     ) -> None:
-        self.sides, self.threads, self.device = sides, threads, device
+        self.sides, self.threads, self.device, self.pinned = sides, threads, device, pinned
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
         # The same for all, and in every round: one process that forks them, and no side has in it what another lacks.
@@ -201,7 +207,7 @@ class Crew:
                 name,
                 side.scratch,
                 self.threads,
-                self.device.worker_processor(),
+                self.device.worker_processor() if self.pinned else None,
                 environment,
                 (*side.reads, *self.device.reads()),
                 device=self.device.name,

@@ -24,6 +24,7 @@ ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both cou
 UNREST_BLOCKS = 9  # of no calls, whose spread shows how restless the machine is
 UNREST_SHARE = 0.005  # of a block, that it may move a block by: 10 us on a quiet host with a GPU, 50 on others
 MOST_LONGER = 4.0  # times the length that the policy asks for
+COARSE_BLOCKS = 3  # to size blocks by, of which the best one counts
 MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
 
 
@@ -65,22 +66,24 @@ def block_sizes(
     `device` can need more of them.
 
     A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
-    every block takes once, such as finding its caches cold, then weighs less on it.
+    every block takes once, such as finding its caches cold, then weighs less on it. Nor has it a say in what a block of
+    no calls takes: one that dawdles there would seem fast too.
     """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
+    times = CoarseTimes(pool)
     unrest_s: float | None = None
     device = crew.device
-    for side in dict.fromkeys(side for pair in pairs for side in (pair.baseline, pair.candidate)):
+    for side in dict.fromkeys([*(pair.baseline for pair in pairs), *(pair.candidate for pair in pairs)]):
         session = crew.open(side, op, row, device.probe_slots(row))
         contract = None if side in trusted else eager
         try:
             if side in published:
                 first_call(session, pool)
-            seconds["stream"][side] = call_seconds(session, pool, "stream", contract)
-            if unrest_s is None:  # a baseline's, which comes first: no candidate has a say in how long blocks are
+            seconds["stream"][side] = times.of_call(session, "stream", contract)
+            if unrest_s is None:  # a baseline's, as they come first: no candidate has a say in how long blocks are
                 unrest_s = spread([block.elapsed_ns for block in session.run_nothing(UNREST_BLOCKS)]) / 1e9
             if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"][side] = call_seconds(session, pool, "device", contract)
+                seconds["device"][side] = times.of_call(session, "device", contract)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
             raise SideFault(side, cause) from cause
         finally:
@@ -146,26 +149,32 @@ def slots_for(call_s: float, block_ms: float, most: int) -> int:
     return max(2, min(math.ceil(block_ms / 1e3 / max(call_s, 1e-7)), most))
 
 
-def call_seconds(
-    session: Session, pool: Pool, metric: Metric = "stream", contract: EagerErrors | None = None, repeats: int = 3
-) -> float:
-    """A coarse time of one call, to size blocks. Warms the side up. `contract`: what its outputs are held to, where
-    they are looked at.
+class CoarseTimes:
+    """Of calls, to size blocks by. What a block of no calls takes is asked of the first side that there is, which is a
+    baseline.
 
-    The best of some blocks less the best of as many empty ones: on a busy machine a typical empty block may take longer
-    than the best call, and a call that seems to take no time at all asks for as many slots as there can be.
+    The best of some blocks counts, with calls and without: on a busy machine a typical empty block may take longer than
+    the best call, and a call that seems to take no time at all asks for as many slots as there can be.
     """
-    session.begin(metric)
-    warm_up(session, pool, metric)
-    best = math.inf
-    for attempt in range(repeats):
-        order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
-        with contextlib.suppress(OutputsMoved):
-            best = min(best, _block_ns(session, pool, metric, order, contract))
-    if math.isinf(best):
-        raise WorkerFailed(WANDERING)
-    empty = min(block.elapsed_ns for block in session.run_nothing(repeats))
-    return max(best - empty, len(order) * 1e3) / len(order) / 1e9
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._empty_ns: dict[Metric, float] = {}
+
+    def of_call(self, session: Session, metric: Metric = "stream", contract: EagerErrors | None = None) -> float:
+        """Seconds. Warms the side up. `contract`: what its outputs are held to, where they are looked at."""
+        session.begin(metric)
+        warm_up(session, self.pool, metric)
+        best = math.inf
+        for attempt in range(COARSE_BLOCKS):
+            order = range(session.slots) if session.outputs_may_move else [attempt % session.slots]
+            with contextlib.suppress(OutputsMoved):
+                best = min(best, _block_ns(session, self.pool, metric, order, contract))
+        if math.isinf(best):
+            raise WorkerFailed(WANDERING)
+        if metric not in self._empty_ns:
+            self._empty_ns[metric] = min(block.elapsed_ns for block in session.run_nothing(COARSE_BLOCKS))
+        return max(best - self._empty_ns[metric], len(order) * 1e3) / len(order) / 1e9
 
 
 def _block_ns(

@@ -72,7 +72,7 @@ class Verification:
         with device_lock(self.device.name, wait_s), scratch_folder() as scratch, machine_trouble():
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
             side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
-            crew = Crew({"baseline": side}, self.threads, self.device)
+            crew = Crew({"baseline": side}, self.threads, self.device, pinned=False)
             try:
                 for row in accepted:
                     yield self._verified(crew, row)

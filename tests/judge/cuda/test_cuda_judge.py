@@ -107,7 +107,8 @@ def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp:
         return statistics.median(found) / calls
 
     try:
-        assert shown_ns(16) < 1.16 * shown_ns(400)
+        many = shown_ns(400)  # first, so that clocks are up and kernels loaded
+        assert shown_ns(16) < 1.16 * many
     finally:
         crew.dismiss()
 

@@ -39,9 +39,8 @@ def kernels_of(graph: int) -> Counter[tuple[str, int]]:
 
 
 def _named(graph: c_void_p) -> Iterator[tuple[str, int]]:
-    nodes = _nodes(graph)
-    chains = chains_of(nodes, _edges(graph))
-    for node in nodes:
+    chains = chains_of(_nodes(graph), _edges(graph))
+    for node in chains:
         handle, kind = c_void_p(node), c_int()
         driver.call("cuGraphNodeGetType", handle, byref(kind))
         if kind.value == KERNEL:
@@ -55,7 +54,8 @@ def _named(graph: c_void_p) -> Iterator[tuple[str, int]]:
 
 
 def chains_of(nodes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """A node goes on with the chain of one that it waits for, unless another has done so; else it begins one."""
+    """A node goes on with the chain of one that it waits for, unless another has done so; else it begins one. In an
+    order in which each comes after those that it waits for."""
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for first, then in edges:
         before[then].append(first)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.judge.cuda.driver import CudaDriverError, LentMemory, wait_awake
+from kernwright.judge.cuda.driver import LentMemory, wait_awake
 from kernwright.judge.entry import RowCall
 from kernwright.judge.loops import Loop, NoLoop
 
@@ -164,7 +164,7 @@ class CudaPlace:
             call(slot)
         torch.cuda.synchronize()
         if not profiled and op in self._captured:
-            with contextlib.suppress(RuntimeError, CudaDriverError, AttributeError):  # before 12.3 it has no names
+            with contextlib.suppress(Exception):  # a driver before 12.3 has no names, and who knows: a profiler can
                 return _listed(self._kernels_in_graph(call, slot))
         return _listed(self._profiled(call, slot))
 

@@ -166,6 +166,7 @@ class CudaSession(Session):
             self.keeper.secure(self.region)
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
+            self._placed = None  # the next contents are drawn before this session lets go of anything else
         left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
         if is_late:
             raise OutputsMoved(block, left)
@@ -231,6 +232,7 @@ class CudaSession(Session):
         places = self.keeper.places(offsets)
         awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
+        self._placed = None
         yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, self._changed(), slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:
