@@ -17,6 +17,7 @@ interrupted run goes on where it stopped. Nothing here asserts: it measures, pri
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import statistics
 import sys
@@ -30,7 +31,7 @@ from typing import Annotated, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import typer
-from block_noise import calls_by_themselves, clock_against_events, spreads
+from block_noise import calls_by_themselves, clock_against_events, noise_of, spreads
 from figures import note, page
 from naps import (
     AFTER_NAP_NS,
@@ -233,7 +234,9 @@ def alone(folder: Out = DEFAULT_OUT, blocks: int = 20, calls: int = 11) -> None:
     task = find_task(str(write_task(folder, "device")))
     (row,) = task.select(f"nap_{TWENTY_US}ns")
     with two_of(task, row) as crew:
-        _note(folder, "alone", calls_by_themselves(crew, crew.device, task.op_of(row), row, blocks=blocks, calls=calls))
+        parts = calls_by_themselves(crew, crew.device, task.op_of(row), row, blocks=blocks, calls=calls)
+    (folder / "alone.json").write_text(json.dumps(parts))  # call by call: the figures hide what comes in two kinds
+    _note(folder, "alone", noise_of(parts))
 
 
 @app.command()

@@ -92,12 +92,14 @@ class TimedCalls(AwakeCalls):
         return [block.elapsed_ns - bringing - looking for block, bringing, looking in parts]
 
 
-def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> dict[str, float]:
-    """Blocks of `wall`, every other one without calls, in turn by two workers: how far calls of one block lie from each
-    other, and how far one block's middle call lies from the next block's."""
+Parts = dict[str, list[list[int]]]  # nanoseconds by what they were spent on, block by block, call by call
+
+
+def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
+    """Blocks of `wall`, every other one without calls, in turn by two workers."""
     sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
     contents = device.pool(row, 1).draw(op, row)
-    parts: dict[str, list[list[int]]] = {}
+    parts: Parts = {}
     for session in sessions.values():
         assert isinstance(session, CudaSession)
         session.begin("wall")
@@ -123,6 +125,11 @@ def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, block
                 parts.setdefault(kind + name, []).append(values)
     for session in sessions.values():
         session.close()
+    return parts
+
+
+def noise_of(parts: Parts) -> dict[str, float]:
+    """How far calls of one block lie from each other, and how far one block's middle call lies from the next one's."""
     figures: dict[str, float] = {}
     for name, per_block in parts.items():
         middles = [statistics.median(values) for values in per_block]
