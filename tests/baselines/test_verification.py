@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from kernwright.baselines.store import Store
 from kernwright.cli.main import app
+from kernwright.judge.compiled import Compiled
+from kernwright.judge.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verification import Finding, RowFinding, verify
 from kernwright.report.table import findings_table
@@ -77,6 +79,22 @@ def test_who_is_not_timed_may_compile_on_every_processor(findings: Callable[[str
     """Of many that verify at once, each would otherwise wait for the compilers of all the others."""
     found = findings(f"import os\n    assert len(os.sched_getaffinity(0)) > 1\n    {RIGHT}")
     assert found["narrow"].finding == "agrees", found["narrow"]
+
+
+def test_what_it_compiles_serves_whoever_judges_it_later(
+    findings: Callable[[str], dict[str, RowFinding]],
+    norms: Path,
+    tmp_path: Path,
+    quiet: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "store"))
+    laid_out: list[int] = []
+    lay_out = Compiled.lay_out
+    monkeypatch.setattr(Compiled, "lay_out", lambda self: (lay_out(self), laid_out.append(self.found)))
+    findings(RIGHT)
+    assert list(verify(NAME, find_task(str(norms)), "all", "cpu", quiet))
+    assert laid_out[0] == 0 < laid_out[1], "the package's bytecode, where there is no GPU"
 
 
 def test_every_row_agrees_or_is_declined_with_its_reason(findings: Callable[[str], dict[str, RowFinding]]) -> None:

@@ -179,14 +179,14 @@ def test_what_a_side_fell_over_is_found_by_nobody(tmp_path: Path, store: Compile
 def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch) -> None:
     baseline = Baseline(name="compile", kind="compile", package="torch", version="2")
     parties = [Party.of_baseline(baseline), Party("kernwright", "d", None, Shipped(())), Party("candidate", "d", None)]
-    found = [Compiled.of(party, ["axpy"], tmp_path, {}, {}) for party in parties]
+    found = [Compiled.of(party, "tiny", tmp_path, {}, {}) for party in parties]
     assert [compiled is not None for compiled in found] == [True, True, False]
-    keys = {Compiled.of(parties[0], ["axpy"], tmp_path, {"driver": d}, {"torch": t}).key for d in "12" for t in "12"}  # type: ignore[union-attr]
+    keys = {Compiled.of(parties[0], "tiny", tmp_path, {"driver": d}, {"torch": t}).key for d in "12" for t in "12"}  # type: ignore[union-attr]
     assert len(keys) == 4
-    on_gpu = [Compiled.of(party, ["axpy"], tmp_path, {"kind": "cuda"}, {}) for party in parties]
+    on_gpu = [Compiled.of(party, "tiny", tmp_path, {"kind": "cuda"}, {}) for party in parties]
     assert [compiled is not None for compiled in on_gpu] == [False, True, False]
     monkeypatch.setenv(VARIABLE, "off")
-    assert Compiled.of(parties[0], ["axpy"], tmp_path, {}, {}) is None
+    assert Compiled.of(parties[0], "tiny", tmp_path, {}, {}) is None
 
 
 @pytest.mark.slow

@@ -52,6 +52,18 @@ def test_a_second_judge_is_refused_and_told_who_holds_the_device() -> None:
         holder.stdout.close()  # type: ignore[union-attr]
 
 
+def test_who_times_nothing_shares_it_but_with_no_judge() -> None:
+    with (
+        device_lock("cpu", shared=True),
+        device_lock("cpu", shared=True),
+        pytest.raises(EnvironmentProblem, match="is using cpu"),
+        device_lock("cpu"),
+    ):
+        pass
+    with device_lock("cpu"), pytest.raises(EnvironmentProblem, match="is using cpu"), device_lock("cpu", shared=True):
+        pass
+
+
 def test_a_killed_holder_leaves_the_device_free(own_locks: Path) -> None:
     holder = hold("cpu")
     os.kill(holder.pid, signal.SIGKILL)

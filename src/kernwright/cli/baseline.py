@@ -89,6 +89,7 @@ def verify(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    processes: Annotated[int, typer.Option(min=1, help="baselines and tasks that are verified at once")] = 1,
 ) -> None:
     """Runs every row through the baseline's worker, against the reference. Exit status 1: one failed, or differs."""
     import dataclasses
@@ -97,18 +98,29 @@ def verify(
     from kernwright.baselines.lock import read_lock
     from kernwright.cli.console import Bar, out
     from kernwright.judge.verification import verify
+    from kernwright.judge.verifiers import Errand, Unverified, Verifiers
     from kernwright.report.table import findings_table
     from kernwright.tasks.catalog import find_task, list_tasks
 
+    tasks = [find_task(each) for each in task or list_tasks()]
+    if task is None and rows:  # asked of all tasks, a pattern means those that have such rows
+        tasks = [loaded for loaded in tasks if loaded.has(rows)]
+    errands = [Errand(name, loaded) for loaded in tasks for name in names or read_lock().names()]
     findings: list[RowFinding] = []
+    trouble: Unverified | None = None
     with Bar() as bar:
-        for each in task or list_tasks():
-            loaded = find_task(each)
-            if task is None and rows and not loaded.has(rows):
-                continue  # asked of all tasks, a pattern means those that have such rows
-            for name in names or read_lock().names():
-                findings += verify(name, loaded, rows, device, bar, wait)
+        if processes > 1 and len(errands) > 1:
+            try:
+                findings += Verifiers(rows, device, processes, wait).run(errands, bar)
+            except Unverified as some:  # what the others found is shown first
+                trouble = some
+            findings.sort(key=lambda found: (found.task, found.baseline))
+        else:
+            for errand in errands:
+                findings += verify(errand.baseline, errand.task, rows, device, bar, wait)
     out.print(findings_table(findings, counted=device != "cpu"))
     if json_file is not None:
         json_file.write_text(json.dumps([dataclasses.asdict(f) for f in findings], indent=1) + "\n", encoding="utf-8")
+    if trouble is not None:
+        raise trouble
     raise typer.Exit(1 if any(finding.finding in ("failed", "differs") for finding in findings) else 0)

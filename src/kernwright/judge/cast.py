@@ -102,7 +102,7 @@ class Cast:
         sides = {name: self._side(name, scratch / name, device) for name in self.parties}
         for name, side in sides.items():
             side.compiled = Compiled.of(
-                self.parties[name], (row.op for row in self.rows), side.scratch, known.hardware, known.libraries
+                self.parties[name], self.task.name, side.scratch, known.hardware, known.libraries
             )
         return sides
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,18 @@ class Compiled:
 
     @classmethod
     def of(
-        cls, party: Party, ops: Iterable[str], scratch: Path, hardware: Mapping[str, Any], libraries: Mapping[str, str]
+        cls, party: Party, task: str, scratch: Path, hardware: Mapping[str, Any], libraries: Mapping[str, str]
     ) -> Compiled | None:
         """None for a candidate, or where it is switched off. Every compiler looks by itself at all that its work
-        depends on; the key keeps apart what no one worker needs together, and says in the record what was used."""
+        depends on; the key keeps apart what no one worker needs together, and says in the record what was used. It is
+        the same for all rows of a task: what was compiled for some serves whoever judges them beside others."""
         store = CompiledStore.here()
         if store is None or not (party.trusted or party.shipped) or _must_be_made_again(party, hardware):
             return None
         facts = {
             "side": party.name,
             "digest": party.digest,
-            "ops": sorted(set(ops)),
+            "task": task,
             "hardware": {name: str(hardware.get(name)) for name in HARDWARE},
             "libraries": dict(libraries),
         }

@@ -1,4 +1,7 @@
-"""One judge at a time per device, by a lock that the kernel releases when its holder dies."""
+"""One judge at a time per device, by a lock that the kernel releases when its holder dies.
+
+Who times nothing shares it with others that time nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kernwright.errors import EnvironmentProblem
 
 
 @contextlib.contextmanager
-def device_lock(device: str, wait_s: float = 0.0) -> Iterator[None]:
+def device_lock(device: str, wait_s: float = 0.0, shared: bool = False) -> Iterator[None]:
     """Holds the device for the length of a judgement. All users of the machine share the lock file."""
     path = Path(os.environ.get("KERNWRIGHT_LOCKS", "/tmp")) / f"kernwright-{device.replace(':', '-')}.lock"
     try:
@@ -25,7 +28,7 @@ def device_lock(device: str, wait_s: float = 0.0) -> Iterator[None]:
     with contextlib.suppress(PermissionError):  # another user's file: its owner has opened it to all
         os.fchmod(descriptor, 0o666)  # whatever the umask: all users share it
     try:
-        _acquire(descriptor, device, path, wait_s)
+        _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, device, path, wait_s)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -33,11 +36,11 @@ def device_lock(device: str, wait_s: float = 0.0) -> Iterator[None]:
         os.close(descriptor)  # the file stays: removing it would let two judges lock two files of one name
 
 
-def _acquire(descriptor: int, device: str, path: Path, wait_s: float) -> None:
+def _acquire(descriptor: int, kind: int, device: str, path: Path, wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:

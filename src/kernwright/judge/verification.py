@@ -12,12 +12,14 @@ from typing import Literal
 
 from kernwright.judge.case_runner import CaseRunner
 from kernwright.judge.chance import CONTENT_BITS
+from kernwright.judge.compiled import Compiled
 from kernwright.judge.contents import Pool
 from kernwright.judge.correctness import check_row
 from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress, refuse_rows_too_large
 from kernwright.judge.lock import device_lock
 from kernwright.judge.party import Party
+from kernwright.judge.provenance import library_versions
 from kernwright.judge.request import machine_trouble
 from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.session import WrongBehaviour
@@ -69,9 +71,12 @@ class Verification:
         refuse_rows_too_large(accepted, self.device)
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
         ops = self.party.ops(self.task, accepted, self.device.capability)
-        with device_lock(self.device.name, wait_s), scratch_folder() as scratch, machine_trouble():
+        with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
             side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
+            side.compiled = Compiled.of(
+                self.party, self.task.name, side.scratch, self.device.describe(), library_versions()
+            )
             crew = Crew({"baseline": side}, self.threads, self.device, pinned=False)
             try:
                 for row in accepted:
@@ -79,6 +84,7 @@ class Verification:
                     progress.step(row.id)
             finally:
                 crew.dismiss()
+            crew.keep_compiled(twins=())  # for a sweep to come
 
     def _verified(self, crew: Crew, row: Workload) -> RowFinding:
         try:

@@ -1,0 +1,120 @@
+"""Verifiers: many verifications at once, in a process each. What they check is not timed, so that nobody need be alone.
+
+Most of what one takes on a GPU is a package's compilers at work, on one processor of many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernwright.errors import KernwrightError
+from kernwright.judge.judge import Progress
+from kernwright.judge.verification import RowFinding
+from kernwright.tasks.task import Task
+
+MOST_SAID = 600  # characters of what a verifier's last words were
+
+
+class Unverified(KernwrightError):
+    """A verifier that came to no findings, and what it said."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One baseline on one task."""
+
+    baseline: str
+    task: Task
+
+    @property
+    def label(self) -> str:
+        return f"{self.baseline} on {self.task.name}"
+
+
+@dataclass
+class Verifiers:
+    """Up to so many processes of this same program, on one device."""
+
+    rows: str | None
+    device: str
+    processes: int
+    wait_s: float = 0.0
+    _running: set[subprocess.Popen[str]] = field(default_factory=set)
+
+    def run(self, errands: Sequence[Errand], progress: Progress) -> Iterator[RowFinding]:
+        """Those that found no memory, or failed otherwise, beside others have another try when these are done, one
+        after the other. What cannot be verified then is raised at the end."""
+        progress.phase(f"verifying, {self.processes} at once", len(errands))
+        again: list[Errand] = []
+        with ThreadPoolExecutor(self.processes) as pool:
+            promised = {pool.submit(self._verify, errand): errand for errand in errands}
+            try:
+                for done in as_completed(promised):
+                    try:
+                        yield from done.result()
+                        progress.step(promised[done].label)
+                    except Unverified:
+                        again.append(promised[done])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._end()
+                raise
+        troubles: list[Unverified] = []
+        for errand in again:
+            try:
+                yield from self._verify(errand)
+            except Unverified as trouble:
+                troubles.append(trouble)
+            progress.step(errand.label)
+        if troubles:
+            raise Unverified("\n".join(trouble.cause for trouble in troubles), troubles[0].remedy)
+
+    def _verify(self, errand: Errand) -> list[RowFinding]:
+        with tempfile.TemporaryDirectory(prefix="kernwright-verified-") as folder:
+            findings = Path(folder, "findings.json")
+            process = subprocess.Popen(
+                self._command(errand, findings), env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )  # fmt: skip
+            self._running.add(process)
+            try:
+                _, said = process.communicate()
+            finally:
+                self._running.discard(process)
+            try:
+                return [RowFinding(**(found | {"kernels": tuple(found["kernels"])})) for found in _read(findings)]
+            except FileNotFoundError:
+                cause = said.strip()[-MOST_SAID:] or f"ended with status {process.returncode}"
+                raise Unverified(f"{errand.label}: {cause}", "leave it out, or mend what it says") from None
+
+    def _command(self, errand: Errand, findings: Path) -> list[str]:
+        command = [sys.executable, "-m", "kernwright", "baseline", "verify", errand.baseline]
+        command += ["--task", str(errand.task.folder), "--device", self.device, "--json", str(findings)]
+        command += ["--wait", str(self.wait_s)]
+        return [*command, "--rows", self.rows] if self.rows else command
+
+    def _environment(self) -> dict[str, str]:
+        """Each would take all processors for what it computes by itself."""
+        share = str(max(1, len(os.sched_getaffinity(0)) // self.processes))
+        return os.environ | {"OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share}
+
+    def _end(self) -> None:
+        for process in list(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+
+
+def _read(findings: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(findings.read_text(encoding="utf-8"))
+    return found

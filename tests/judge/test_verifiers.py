@@ -1,0 +1,108 @@
+"""Many verifications at once: real processes, on tiny tasks."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kernwright.cli.main import app
+from kernwright.judge.verifiers import Errand, Unverified, Verifiers
+from kernwright.tasks.task import Task, load_task
+
+pytestmark = pytest.mark.slow
+
+ADAPTERS = """
+import time
+
+
+def hangs(op):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, write_task: Callable[..., Path], task_texts: Any) -> list[Task]:
+    found = []
+    for name in ("one", "two"):
+        folder = write_task(tmp_path / name, toml=task_texts["toml"].replace('"tiny"', f'"{name}"'))
+        (folder / "baselines.py").write_text(ADAPTERS)
+        found.append(load_task(folder))
+    return found
+
+
+class Steps:
+    """Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def phase(self, what: str, steps: int) -> None:
+        self.seen.append(f"{what}: {steps}")
+
+    def step(self, note: str) -> None:
+        self.seen.append(note)
+
+
+def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
+    tasks: list[Task], private_tmp: Path, tmp_path: Path
+) -> None:
+    words = ["baseline", "verify", "eager", "nobodys", "--task", str(tasks[0].folder)]
+    some = CliRunner().invoke(app, [*words, "--processes", "2", "--json", str(tmp_path / "some.json")])
+    assert isinstance(some.exception, Unverified)
+    assert "nobodys on one: " in str(some.exception) and "has no baseline 'nobodys'" in str(some.exception)
+    found = json.loads((tmp_path / "some.json").read_text())
+    assert [own["row"] for own in found] == [row.id for row in tasks[0].select("smoke")]
+    assert {(own["baseline"], own["finding"]) for own in found} == {("eager", "agrees")}
+
+
+def test_what_fails_beside_others_has_another_try_alone(
+    tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where there was no memory for so many at once."""
+    asked: list[str] = []
+    command = Verifiers._command
+
+    def stumbling(self: Verifiers, errand: Errand, findings: Path) -> list[str]:
+        asked.append(errand.label)
+        return ["false"] if asked.count(errand.label) == 1 else command(self, errand, findings)
+
+    monkeypatch.setattr(Verifiers, "_command", stumbling)
+    steps = Steps()
+    found = list(Verifiers("smoke", "cpu", 2).run([Errand("eager", task) for task in tasks], steps))
+    assert {(own.task, own.row) for own in found} == {(t.name, row.id) for t in tasks for row in t.select("smoke")}
+    assert steps.seen == ["verifying, 2 at once: 2", *steps.seen[1:]]
+    assert sorted(steps.seen[1:]) == ["eager on one", "eager on two"]
+    assert sorted(asked) == ["eager on one", "eager on one", "eager on two", "eager on two"]
+
+
+def test_ctrl_c_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+    folders = [word for task in tasks for word in ("--task", str(task.folder))]
+    command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
+    parent = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    end = time.monotonic() + 60.0
+    while len(verifiers := children_of(parent.pid)) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert len(verifiers) == 2
+    time.sleep(1.0)
+    parent.send_signal(signal.SIGINT)
+    assert parent.wait(60.0) != 0
+    assert not [pid for pid in verifiers if Path(f"/proc/{pid}").exists()]
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(word) for word in task.read_text().split()]
+    return found
