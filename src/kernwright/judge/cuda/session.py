@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from kernwright.judge.cuda.rows import Rows  # which imports Triton
 
 MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
-MOST_ALONE = 11  # calls of a `wall` block, of which the middle one counts: the first ones find everything cold
+MOST_ALONE = 21  # calls of a `wall` block, of which the middle one counts: the first ones find everything cold
 LEAST_ALONE = 5
-MOST_IMAGES = 2**26  # bytes of the inputs of such a block's calls, which the host keeps
+MOST_IMAGES = 2**25  # bytes of the inputs of such a block's calls, which the host keeps
 MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
