@@ -38,6 +38,16 @@ def honest(x, w, *, alpha=2.0):
     return alpha * x + w
 
 
+def begins(x, w, *, alpha=2.0):
+    """How many blocks have begun as those of a worker that stood still do."""
+    from kernwright.judge.place import CpuPlace
+
+    if not hasattr(begins, "count"):
+        begins.count = 0
+        CpuPlace.begin = lambda self: setattr(begins, "count", begins.count + 1)
+    return torch.full_like(x, begins.count)
+
+
 def crash(x, w, *, alpha=2.0):
     ctypes.string_at(0)
 
@@ -383,6 +393,31 @@ def test_a_worker_that_stays_awake_stands_still_when_it_is_told_to(bench: Bench)
     assert all(torch.equal(o["y"], 2.0 * bench.content["x"] + bench.content["w"]) for o in outputs)
     assert len(worker.run_block([0], 1, 30.0).pointers) == 1  # as any other worker afterwards
     assert state_of(worker.pid) == "T"
+    session.close()
+
+
+def test_only_a_block_of_a_worker_that_stood_still_begins_as_such(bench: Bench) -> None:
+    """Between calls by themselves nothing is launched for it; after them, whatever was asked meanwhile, it is again."""
+    session = bench.open("begins")
+    worker = session.worker
+    found = []
+
+    def begun(stays_awake: bool = False, calls: int = 1) -> None:
+        block = worker.run_block([0] * calls, 1, 30.0, stays_awake=stays_awake)
+        found.extend(int(outputs["y"][0, 0]) for outputs in session.snapshot([0] * calls, block.pointers))
+
+    begun()
+    begun()
+    begun(stays_awake=True, calls=0)
+    begun(stays_awake=True)
+    begun(stays_awake=True)
+    worker.stand_still()
+    session.prepare()
+    begun()
+    begun(stays_awake=True, calls=0)
+    begun(stays_awake=True)
+    worker.stand_still()
+    assert found == [0, 1, 2, 2, 3, 4]
     session.close()
 
 

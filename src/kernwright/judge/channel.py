@@ -15,6 +15,7 @@ from typing import Any
 
 HEADER = struct.Struct("<IB")
 JSON, RUN, DONE = ord("J"), ord("R"), ord("D")
+WITH_PYTHON, STAYS_AWAKE, IS_AWAKE = 1, 2, 4  # of a request to run: what kind of block it is
 MOST_BYTES = 16 * 2**20
 DESCRIPTOR = array("i")
 

@@ -16,7 +16,16 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, as_object
+from kernwright.judge.channel import (
+    DONE,
+    IS_AWAKE,
+    RUN,
+    STAYS_AWAKE,
+    WITH_PYTHON,
+    Channel,
+    ChannelClosed,
+    as_object,
+)
 from kernwright.judge.confine import confine, die_with, hold_processor, move_to
 from kernwright.judge.processors import processors_near
 from kernwright.judge.walls import Walls
@@ -182,11 +191,11 @@ class Worker:
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
         flags, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
-        with_python, was_awake, self.awake = flags & 1, self.awake, bool(flags & 2)
+        self.awake = bool(flags & STAYS_AWAKE)
         first = len(kept)
-        if not was_awake:
+        if not flags & IS_AWAKE:
             self.place.begin()
-        if not with_python:
+        if not flags & WITH_PYTHON:
             if order:
                 assert self.loop is not None
             if self.loop is not None:  # for no call too: what its launch takes is the protocol's

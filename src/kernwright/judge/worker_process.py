@@ -23,7 +23,17 @@ from typing import Any
 
 from kernwright.judge import procfs
 from kernwright.judge.block import Block
-from kernwright.judge.channel import DONE, RUN, Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.channel import (
+    DONE,
+    IS_AWAKE,
+    RUN,
+    STAYS_AWAKE,
+    WITH_PYTHON,
+    Channel,
+    ChannelClosed,
+    ChannelGarbled,
+    as_object,
+)
 from kernwright.judge.processors import SPARE_PROCESSORS
 from kernwright.judge.vigil import Vigil
 from kernwright.judge.walls import Walls
@@ -155,7 +165,8 @@ class WorkerProcess:
         does not show that its work is over. A worker that stays awake is not stopped: it waits for the next block with
         its eyes open, until `stand_still`; so its inputs are brought when the clock runs.
         """
-        payload = struct.pack(f"<{len(order) + 1}H", with_python | stays_awake << 1, *order)
+        flags = with_python * WITH_PYTHON | stays_awake * STAYS_AWAKE | (not self._stopped) * IS_AWAKE
+        payload = struct.pack(f"<{len(order) + 1}H", flags, *order)
         self._refuse_movement()
         used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
         start = _clock_ns()
