@@ -136,7 +136,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["policy"]["quads_per_round"] == 7
     assert where["started"] <= where["finished"]
     assert where["judge"] == judge_digest()
-    assert set(where["seconds"]) == {"workers", "correctness", "timing"} and min(where["seconds"].values()) > 0
+    assert (
+        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
+        and min(where["seconds"].values()) > 0
+    )
     walls = where["isolation"]["workers"]
     assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True
     assert isinstance(walls["missing"], list) and all(": " in wall for wall in walls["missing"])

@@ -83,6 +83,16 @@ def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
     assert field.geomean([task], "never", "stream") is None
 
 
+def test_what_judging_took_counts_once_for_pairs_that_were_judged_together(swept: Path, task: Task) -> None:
+    field = gathered(swept, task)
+    runs = {(run.provenance["started"], run.provenance["finished"]): run for run in field.runs()}
+    assert len(runs) < len({run.candidate for run in field.runs()}), "some were judged together"
+    spent = field.seconds_spent()
+    assert spent["timing"] == pytest.approx(sum(run.provenance["seconds"]["timing"] for run in runs.values()))
+    (line,) = (line for line in field.page("x").splitlines() if line.startswith("Judging took"))
+    assert f"timing {spent['timing'] / 60:.1f}" in line
+
+
 def test_the_page_shows_times_ratios_and_reasons(swept: Path, task: Task) -> None:
     text = gathered(swept, task).page("kernwright results")
     (line,) = (line for line in text.splitlines() if line.startswith("| r64 |"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kernwright.judge.cases import Case
 from kernwright.judge.device import Device
 from kernwright.judge.inputs import Inputs
@@ -15,18 +17,26 @@ CALL_DEADLINE_S = 120.0
 
 
 class CaseRunner:
+    """`first_calls_s`: what the first calls at each size took, in which a side compiles."""
+
     def __init__(self, device: Device, worker: WorkerProcess, op: Op, style: Style) -> None:
         self.device, self.worker, self.op, self.style = device, worker, op, style
+        self.first_calls_s = 0.0
         self._session: Session | None = None
 
     def __call__(self, case: Case, inputs: Inputs) -> Outputs:
-        if self._session is None or self._session.row is not case.row:
+        is_first = self._session is None or self._session.row is not case.row
+        if is_first:
             self.close()
             self._session = self.device.open_session(self.worker, self.op, case.row, self.style, slots=1)
+        assert self._session is not None
         try:
             self._session.prepare()
             self._session.fill(0, inputs)
-            return self._session.check_call(0, CALL_DEADLINE_S)
+            started = time.monotonic()
+            outputs = self._session.check_call(0, CALL_DEADLINE_S)
+            self.first_calls_s += (time.monotonic() - started) * is_first
+            return outputs
         except (WorkerFailed, WrongBehaviour) as cause:
             cause.args = (f"{cause} [{case.label}]",)
             raise

@@ -29,8 +29,9 @@ class Examination:
     provenance: Provenance
     quick: bool
 
-    def examine(self, worker: WorkerProcess, state: RowState, pool: Pool) -> None:
-        """Every case of a row. What is wrong with it is noted there; what ends a worker is the caller's to handle."""
+    def examine(self, worker: WorkerProcess, state: RowState, pool: Pool) -> float:
+        """Every case of a row. What is wrong with it is noted there; what ends a worker is the caller's to handle.
+        Returns the seconds that its first calls took."""
         runner = CaseRunner(self.device, worker, self.task.op_of(state.row), self.style)
         try:
             state.report = check_row(
@@ -50,6 +51,7 @@ class Examination:
             state.reasons += state.report.problems
         elif not state.report.deterministic:
             state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
+        return runner.first_calls_s
 
     def _implementation(self, worker: WorkerProcess, row: Workload) -> Ran:
         """Which of a shipped op's implementations the frozen row is for, and by the worker's own map the libraries that

@@ -97,7 +97,10 @@ class Judgement:
         try:
             yield
         finally:
-            self._seconds[what] = self._seconds.get(what, 0.0) + time.monotonic() - started
+            self._note_seconds(what, time.monotonic() - started)
+
+    def _note_seconds(self, what: str, seconds: float) -> None:
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
 
     def _abandon(self, cause: Exception) -> None:
         for pair in self.pairs:
@@ -192,7 +195,9 @@ class Judgement:
             if not waiting:
                 continue
             try:
-                examination.examine(crew.worker(contender, row.op), waiting[0], self.setting.pool(row))
+                compiling = examination.examine(crew.worker(contender, row.op), waiting[0], self.setting.pool(row))
+                self._note_seconds("first calls", compiling)
+                self._note_seconds("correctness", -compiling)  # which it is a part of
                 waiting[0].decided = row.set == "grid"  # correctness was all that was asked of it
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])

@@ -138,6 +138,20 @@ class Field:
                 differences.append(abs(times[1] / times[0] - 1))
         return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
 
+    def seconds_spent(self) -> dict[str, float]:
+        """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
+        same of it, and count once."""
+        latest = [found[-1].run for found in self.standings.values()]
+        judgements = {
+            (run.task, run.provenance["started"], run.provenance["finished"]): run.provenance.get("seconds", {})
+            for run in latest
+        }
+        spent: dict[str, float] = {}
+        for parts in judgements.values():
+            for part, seconds in parts.items():
+                spent[part] = spent.get(part, 0.0) + seconds
+        return spent
+
     # The page
 
     def page(self, command: str, plots: Mapping[str, str] | None = None) -> str:
@@ -184,6 +198,12 @@ class Field:
                 "",
                 f"Judged twice, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
                 f"{MOST_DIFFERENCE:.0%} in device time.",
+            ]
+        if spent := self.seconds_spent():
+            parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
+            lines += [
+                "",
+                f"Judging took {sum(spent.values()) / 60:.1f} minutes: {parts}. First calls are those that compile.",
             ]
         return lines
 
