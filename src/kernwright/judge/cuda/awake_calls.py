@@ -31,7 +31,8 @@ class AwakeCalls:
         lane = self.session.keeper.lane
         pieces, glance = self._aimed(slot or 0)
         self.blocks.append(self.block([] if slot is None else [slot], lambda: lane.bring(image, place), glance))
-        self.glances.append((pieces, lane.seen(pieces)))
+        if slot is not None:
+            self.glances.append((pieces, lane.seen(pieces)))
 
     def block(
         self,
