@@ -97,6 +97,19 @@ def test_a_gate_that_is_another_number_is_refused() -> None:
         ScaleResidualLayerNormScaleShift(D)(x, x, 2, x, x)
 
 
+def test_rows_of_another_width_are_refused() -> None:
+    """Without a weight nothing else would notice."""
+    x, row, index = torch.zeros(1, 2, D + 1), torch.zeros(1, D + 1), torch.zeros(1, 2, dtype=torch.int32)
+    for own, given in (
+        (RMSNormScaleShift, (x, row, row)),
+        (ScaleResidualLayerNormScaleShift, (x, x, None, row, row)),
+        (LayerNormScaleShiftSelect, (x, *[row] * 6, index)),
+        (ScaleResidualLayerNormScaleShiftSelect, (x, x, row, *[row] * 6, index)),
+    ):
+        with pytest.raises(ValueError, match=rf"x: is \[1, 2, {D + 1}\], the module norms rows of {D}"):
+            own(D)(*given)  # type: ignore[operator]
+
+
 def test_it_trains() -> None:
     fused = LayerNormScaleShift(D, elementwise_affine=True)
     eager = Eager(nn.LayerNorm(D, eps=1e-6))

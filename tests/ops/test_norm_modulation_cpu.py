@@ -139,3 +139,23 @@ def test_the_second_call_takes_the_short_way_and_agrees() -> None:
     with pytest.warns(UserWarning, match="x has a last axis with gaps"):
         apart = torch.randn(1, 2, 16)[..., ::2]
         ops.norm_scale_shift(apart, D, D)
+
+
+def test_a_float_that_no_kernel_reads_runs_the_reference_after_a_call_that_was_short_too() -> None:
+    x, row = torch.randn(2, 3, 64), torch.randn(64)
+    narrow = row.abs().to(torch.float8_e4m3fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh = ops.norm_scale_shift(x, row, row, narrow, backend="torch")
+        ops.norm_scale_shift(x, row, row, row)
+        assert torch.equal(ops.norm_scale_shift(x, row, row, narrow), fresh)
+    with pytest.raises(ValueError, match=r"^weight: is no floating-point tensor"):
+        ops.norm_scale_shift(x, row, row, row.int())
+
+
+def test_windows_over_one_memory_are_normed_like_any_tokens() -> None:
+    """What torch makes like them has gaps in its last axis, and no kernel writes such a result."""
+    windows, row = torch.randn(127).unfold(0, 64, 1)[:8], torch.randn(64)
+    expected = ops.norm_scale_shift(windows, row, row, backend="torch")
+    for _ in range(2):  # the second by the short way, as far as it goes
+        torch.testing.assert_close(ops.norm_scale_shift(windows, row, row, backend="cpu"), expected)

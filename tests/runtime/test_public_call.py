@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
 
+import kernwright
 from kernwright import ops
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
 from kernwright.runtime.long_way import LongWay
+from kernwright.runtime.outputs import rows_like
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)
@@ -145,3 +148,100 @@ def test_in_place_goes_through_vmap() -> None:
 
     own = torch.arange(48.0).view(2, 3, 8)
     torch.testing.assert_close(torch.vmap(normed)(own), normed(own))
+
+
+WINDOWS = torch.randn(127).unfold(0, 64, 1)[:8]  # rows that lie on top of each other, without gaps in the last axis
+
+
+@pytest.mark.parametrize("asked", ["torch", None])
+def test_results_of_windows_have_no_gaps(asked: Any) -> None:
+    """What torch makes like them lies by columns, and kernels write rows."""
+    row = torch.randn(64)
+    assert torch.empty_like(WINDOWS).stride(-1) != 1
+    y = ops.norm_scale_shift(WINDOWS, row, row, backend=asked)
+    expected = ops.norm_scale_shift(WINDOWS.contiguous(), row, row, backend="torch")
+    torch.testing.assert_close(y, expected)
+    assert rows_like(WINDOWS).stride() == (64, 1) and rows_like(X).stride() == X.stride()
+    turned = torch.empty(4, 3, 8).transpose(0, 1)
+    assert rows_like(turned, torch.float64).stride() == turned.stride(), "as x lies, wherever that has no gaps"
+
+
+def test_what_lies_elsewhere_is_named_after_a_call_that_went_the_short_way(launches: Launches) -> None:
+    def launch(*given: Any) -> bool:
+        raise RuntimeError("Cannot pack tensors on meta")
+
+    launches(launch)
+    with pytest.raises(ValueError, match=r"^residual: is on meta, x is on cpu"):
+        ops.add_norm(X, X.to("meta"))
+    with pytest.raises(ValueError, match=r"^out: y is on meta"):
+        ops.add_norm(X, X, out=(X.to("meta"), X.clone()))
+    with pytest.raises(RuntimeError, match="Cannot pack"):
+        ops.add_norm(X, X)  # its own, and not to be hidden
+
+
+def test_a_tensor_that_sees_to_ops_by_itself_may_stand_in_any_place(launches: Launches) -> None:
+    launches(lambda *given: False)
+    wrapped = TwoTensor(torch.ones(8), torch.ones(8))
+    found = ops.scale_shift(X, wrapped, ROW)
+    assert isinstance(found, TwoTensor)
+    torch.testing.assert_close(found.a, ops.scale_shift(X, torch.ones(8), ROW, backend="torch"))
+
+
+@pytest.mark.parametrize("way", ["short", "dispatcher"])
+def test_outputs_in_one_memory_are_refused(way: str, launches: Launches) -> None:
+    launches(lambda *given: True)
+    asked: Any = "torch" if way == "dispatcher" else None
+    y = torch.empty_like(X)
+    with torch.no_grad(), pytest.raises(ValueError, match=r"^out: residual_out lies in the memory of y, too"):
+        ops.add_norm(X, X, backend=asked, out=(y, y.view(X.shape)))
+
+
+def test_an_output_that_overlaps_is_refused_but_not_one_beside_or_in_place() -> None:
+    both, row = torch.randn(7, 8), torch.randn(8)
+    x, shifted = both[:6], both[1:]
+    with pytest.raises(ValueError, match=r"^out: y overlaps x"):
+        ops.scale_shift(x, row, row, backend="torch", out=shifted)
+    expected = ops.scale_shift(x, row, row, backend="torch")
+    wide = torch.zeros(6, 16)
+    wide[:, :8] = x
+    ops.scale_shift(wide[:, :8], row, row, backend="torch", out=wide[:, 8:])
+    assert torch.equal(wide[:, 8:], expected)
+    ops.scale_shift(x, row, row, backend="torch", out=x)
+    assert torch.equal(x, expected)
+
+
+@pytest.mark.parametrize("way", ["short", "dispatcher"])
+def test_an_output_that_needs_a_gradient_is_refused(way: str, launches: Launches) -> None:
+    launches(lambda *given: True)
+    asked: Any = "torch" if way == "dispatcher" else None
+    with pytest.raises(ValueError, match=r"^out: needs a gradient"):
+        ops.scale_shift(X, ROW, ROW, backend=asked, out=torch.zeros_like(X, requires_grad=True))
+
+
+def test_the_negative_bit_is_seen_before_a_kernel_is_chosen() -> None:
+    negative = torch._neg_view(ROW + 2)
+    refused = kernwright.explain("norm_scale_shift", X, negative, ROW).answers[0].refusal
+    assert refused == "scale has torch's negative bit, which its memory does not show"
+    expected = ops.norm_scale_shift(X, -(ROW + 2), ROW, backend="torch")
+    torch.testing.assert_close(ops.norm_scale_shift(X, negative, ROW, backend="torch"), expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=[1e-6]), "eps: is a list, not a number"),
+        (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=None), "eps: is a NoneType, not a number"),
+        (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a text"),
+        (lambda: ops.scale_shift(X, ROW, ROW, out=3), "out: is a int, not a tensor or a list of them"),
+        (lambda: ops.scale_shift(X.to_sparse(), ROW, ROW), "x: is nested or sparse, not a tensor with strides"),
+    ],
+)
+def test_what_is_wrong_is_named_whatever_it_is(call: Any, named: str, launches: Launches) -> None:
+    launches(lambda *given: False)
+    with pytest.raises(ValueError, match=f"^{named}"):
+        call()
+
+
+def test_several_outputs_come_back_as_one_tuple_whoever_runs() -> None:
+    outs = [torch.empty_like(X), torch.empty_like(X)]
+    assert type(ops.add_norm(X, X, backend="torch", out=outs)) is tuple

@@ -41,6 +41,11 @@ class _NormScaleShift(nn.Module):
         has_bias = elementwise_affine and bias and self.norm_type == "layer"
         self.norm = _Affine(hidden_size, elementwise_affine, has_bias, device, dtype)
 
+    def _check_width(self, x: Tensor) -> None:
+        """Without a weight nothing else would notice."""
+        if x.shape[-1] != self.hidden_size:
+            raise ValueError(f"x: is {list(x.shape)}, the module norms rows of {self.hidden_size}")
+
     def extra_repr(self) -> str:
         return f"{self.hidden_size}, eps={self.eps}, elementwise_affine={self.norm.weight is not None}"
 
@@ -48,6 +53,7 @@ class _NormScaleShift(nn.Module):
 class _Plain(_NormScaleShift):
     def forward(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         """norm(x) * (1 + scale) + shift; shift comes first, as models call it"""
+        self._check_width(x)
         return ops.norm_scale_shift(
             x, scale, shift, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
         )
@@ -62,6 +68,7 @@ class _BehindResidual(_NormScaleShift):
             if gate != 1:
                 raise ValueError(f"gate: is the number {gate}; it is a tensor, 1 or None")
             gate = None
+        self._check_width(x)
         return ops.residual_norm_scale_shift(
             x, residual, scale, shift, gate, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
         )
@@ -84,6 +91,7 @@ class LayerNormScaleShiftSelect(_NormScaleShift):
         index: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """In each set shift comes first, as models cut it from their projection; index 0 picks the first set"""
+        self._check_width(x)
         return ops.norm_scale_shift_select(
             x, scale0, shift0, gate0, scale1, shift1, gate1, index, self.norm.weight, self.norm.bias, eps=self.eps
         )
@@ -109,6 +117,7 @@ class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns y, r, and the gate that each token picked"""
         sets = (scale0, shift0, gate0, scale1, shift1, gate1)
+        self._check_width(x)
         return ops.residual_norm_scale_shift_select(
             x, residual, gate, *sets, index, self.norm.weight, self.norm.bias, eps=self.eps
         )

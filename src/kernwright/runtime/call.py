@@ -14,6 +14,8 @@ from torch import Tensor
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
 
 class BadArgument(KernwrightError, ValueError):
     """An argument that no implementation could take. It is found before anything is launched."""
@@ -57,6 +59,14 @@ class Call:
             value = self.arguments[parameter.name]
             if not (isinstance(value, Tensor) or (value is None and parameter.optional)):
                 raise BadArgument(parameter.name, f"is a {type(value).__name__}, not a tensor")
+            if value is not None and (value.layout != torch.strided or value.is_nested):
+                raise BadArgument(parameter.name, "is nested or sparse, not a tensor with strides")
+        for name, default in self.op.scalar_defaults.items():
+            value = self.arguments[name]
+            if isinstance(default, float) and not isinstance(value, NUMBERS):
+                raise BadArgument(name, f"is a {type(value).__name__}, not a number")
+            if isinstance(default, str) and not isinstance(value, str):
+                raise BadArgument(name, f"is a {type(value).__name__}, not a text")
         device = self.first.device
         for name, tensor in self.tensors.items():
             if tensor.device != device:

@@ -20,7 +20,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.implementation import Implementation, Launch
-from kernwright.runtime.outputs import refuse_expanded, written
+from kernwright.runtime.outputs import given_back, refuse_expanded, share_memory, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
@@ -126,7 +126,10 @@ class Dispatcher:
         A call like one before is neither checked nor chosen for again: both take longer than a kernel.
         """
         likeness = _likeness(tensors, scalars, backend or preferred(), contract)
-        chosen = self._chosen.get(likeness)
+        try:
+            chosen = self._chosen.get(likeness)
+        except TypeError:  # a list in a number's place, say, which the check names
+            chosen = None
         if chosen is None:
             names = (parameter.name for parameter in self.op.tensor_parameters)
             call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
@@ -232,19 +235,30 @@ class Dispatcher:
 
     def check_out(self, first: Tensor, tensors: Sequence[Tensor | None], out: Out) -> None:
         """All but dtypes and shapes, which the one that runs holds against its results."""
+        if not isinstance(out, Tensor | tuple | list):
+            raise BadArgument("out", f"is a {type(out).__name__}, not a tensor or a list of them")
         given = _listed(out)
         if len(given) != len(self.op.outputs):
             raise BadArgument("out", f"has {len(given)} tensor(s), {self.op.name} gives {len(self.op.outputs)}")
         if any_trains(tensors):
             raise BadArgument("out", "cannot be written where an input needs a gradient")
+        if any_trains(given):
+            raise BadArgument("out", "needs a gradient, and cannot be written", "pass its detach()")
         for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
             if not isinstance(tensor, Tensor):
                 raise BadArgument("out", f"{name} is a {type(tensor).__name__}, not a tensor")
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
             refuse_expanded("out", tensor, name)
-            if (twin := next((own for own in range(number) if given[own] is tensor), None)) is not None:
-                raise BadArgument("out", f"{name} is the tensor of {self.op.outputs[twin]}, too", "pass one for each")
+            for twin, other in zip(self.op.outputs[:number], given, strict=False):
+                if other is tensor or share_memory(other, tensor):
+                    what = "is the tensor" if other is tensor else "lies in the memory"
+                    raise BadArgument("out", f"{name} {what} of {twin}, too", "pass one for each")
+            for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True):
+                if not isinstance(own, Tensor) or not share_memory(own, tensor):
+                    continue
+                if own.data_ptr() != tensor.data_ptr():  # in its place, element by element, it may lie
+                    raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
 
 
 def _likeness(
@@ -258,7 +272,9 @@ def _likeness(
         any_trains(tensors),
         *scalars.values(),
         *(
-            (value.shape, value.stride(), value.dtype, value.device) if isinstance(value, Tensor) else repr(value)
+            (value.shape, value.stride(), value.dtype, value.device, value.is_neg())
+            if isinstance(value, Tensor)
+            else repr(value)
             for value in tensors
         ),
     )
@@ -295,6 +311,6 @@ def reference_function(op: Op) -> Callable[..., Any]:
         with torch.no_grad():
             for own, given in zip(_listed(result), _listed(out), strict=True):
                 given.copy_(own)
-        return out
+        return given_back(_listed(out))
 
     return reference

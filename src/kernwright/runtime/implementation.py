@@ -38,6 +38,8 @@ class Implementation:
             return f"is {self.contract}, where exact was asked for"
         if self.backend != "torch" and call.needs_gradient:
             return "an input needs a gradient, which only the reference has"
+        if self.backend != "torch" and (name := next((n for n, own in call.tensors.items() if own.is_neg()), None)):
+            return f"{name} has torch's negative bit, which its memory does not show"
         return next((why for requirement in self.requires if (why := requirement(call))), None)
 
     @cached_property

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Dispatcher, Out, any_trains, check_results
-from kernwright.runtime.outputs import Promise
+from kernwright.runtime.outputs import Promise, dispatches_itself, transforms
 from kernwright.runtime.preference import Backend
 from kernwright.runtime.traced import traced
 
 is_compiling = torch.compiler.is_compiling
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
-modes, transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+modes = torch._C._len_torch_dispatch_stack
 
 
 class LongWay:
@@ -37,7 +37,7 @@ class LongWay:
         return self.run(arguments, backend, contract, out)
 
     def run(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
-        if transforms() is not None:
+        if transforms() is not None or any(map(dispatches_itself, arguments[: self._tensors])):
             return self.watched(arguments, backend, contract, out)
         return self.dispatcher.run(*self._parts(arguments), backend, contract, out)
 

@@ -14,10 +14,20 @@ from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.implementation import Launch
 
+is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
 # Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
 Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
 Taken = Callable[[Op, Promise, Sequence[Tensor | None], Any], tuple[Tensor, ...]]
+
+
+def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Tensor:
+    """As the tensor lies, but never with gaps in its last axis, which no kernel writes: what torch makes like windows,
+    whose rows lie on top of each other, has them."""
+    made = torch.empty_like(first, dtype=dtype, device=device)
+    if made.ndim and made.shape[-1] > 1 and made.stride(-1) != 1:
+        return torch.empty(first.shape, dtype=made.dtype, device=made.device)
+    return made
 
 
 def like_first(op: Op) -> Promise:
@@ -26,7 +36,7 @@ def like_first(op: Op) -> Promise:
     def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
         first = tensors[0]
         assert first is not None
-        return tuple(torch.empty_like(first, device=device) for _ in op.outputs)
+        return tuple(rows_like(first, device=device) for _ in op.outputs)
 
     return promise
 
@@ -36,7 +46,7 @@ def shaped_like(
 ) -> Tensor:
     """As the first tensor lies, where the shape is its own."""
     if first.shape == shape:
-        return torch.empty_like(first, dtype=dtype, device=device)
+        return rows_like(first, dtype, device)
     return torch.empty(shape, dtype=dtype or first.dtype, device=device or first.device)
 
 
@@ -58,6 +68,39 @@ def refuse_expanded(name: str, own: Tensor, called: str = "") -> None:
     """Rows that lie on top of each other cannot each be written. `called`: which it is of those that go by the name."""
     if 0 in own.stride() and any(size > 1 and step == 0 for size, step in zip(own.shape, own.stride(), strict=True)):
         raise BadArgument(name, f"{called}{' ' * bool(called)}is expanded, and cannot be written", "pass its clone()")
+
+
+def dispatches_itself(given: Any) -> bool:
+    """Whether it is a tensor of a class that sees to every op by itself, and may have no memory of its own."""
+    return isinstance(given, Tensor) and type(given).__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
+def has_memory(own: Tensor) -> bool:
+    """That can be asked where it lies."""
+    return not (is_compiling() or transforms() is not None or own.is_meta or dispatches_itself(own))
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
+    """Whether what one writes the other has. Of tensors with gaps nobody knows: one may lie in another's."""
+    if not (has_memory(one) and has_memory(other) and one.numel() and other.numel()):
+        return False
+    if one.data_ptr() == other.data_ptr():
+        return True
+    if not (_has_no_gaps(one) and _has_no_gaps(other)):
+        return False
+    first, second = sorted((one, other), key=lambda own: own.data_ptr())
+    return first.data_ptr() + first.numel() * first.itemsize > second.data_ptr()
+
+
+def _has_no_gaps(own: Tensor) -> bool:
+    """In any order of its axes."""
+    steps = sorted((step, size) for step, size in zip(own.stride(), own.shape, strict=True) if size > 1)
+    filled = 1
+    for step, size in steps:
+        if step != filled:
+            return False
+        filled *= size
+    return True
 
 
 def written(own: Written) -> Written:

@@ -8,7 +8,7 @@ answers whether it took them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -17,8 +17,8 @@ from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Out
-from kernwright.runtime.long_way import LongWay, modes, transforms
-from kernwright.runtime.outputs import written
+from kernwright.runtime.long_way import LongWay, modes
+from kernwright.runtime.outputs import has_memory, written
 from kernwright.runtime.preference import Backend, preferences, preferred
 
 Result = TypeVar("Result")
@@ -40,6 +40,11 @@ def public_call(
     changed = itemgetter(*map(names.index, op.inplace)) if op.inplace else None
     is_one_like_first = results == 1 and made is None
 
+    def given_tensors(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
+        if out is None:
+            return arguments[:tensors]
+        return (*arguments[:tensors], *(out if isinstance(out, (tuple, list)) else (out,)))
+
     def run(arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
         first = arguments[0]
         if is_traced() or type(first) is not Tensor or modes():
@@ -49,7 +54,7 @@ def public_call(
         wanted = backend or (preferences and preferred())
         if contract in contracts and (not wanted or wanted == own):
             try:
-                for tensor in arguments[:tensors] if is_grad_enabled() else ():
+                for tensor in given_tensors(arguments, out) if is_grad_enabled() else ():
                     if tensor is not None and tensor.requires_grad:
                         break  # what trains is the reference's
                 else:
@@ -71,7 +76,7 @@ def public_call(
                             return outs[0] if results == 1 else outs or None
                         del outs
             except MISFITS as misfit:
-                if not goes_on(misfit, first):
+                if not goes_on(misfit, given_tensors(arguments, out)):
                     raise
         return otherwise.run(arguments, backend, contract, out)
 
@@ -79,22 +84,18 @@ def public_call(
 
 
 def as_outputs(out: Any, count: int) -> tuple[Tensor, ...]:
-    """What was given for so many results, each another tensor. Where it is not so, the long way says it."""
+    """What was given for so many results, each in memory of its own. Where it is not so, the long way says it."""
     if count == 1:
         return (out,)
     # A tensor can be unpacked as well, into its parts: that is no list of outputs.
-    if not isinstance(out, (tuple, list)) or len(out) != count or out[0] is out[1]:
-        raise TypeError("out")
-    if count == 3 and (out[2] is out[0] or out[2] is out[1]):
+    if not isinstance(out, (tuple, list)) or len(out) != count or len({own.data_ptr() for own in out}) < count:
         raise TypeError("out")
     return tuple(out)
 
 
-def goes_on(misfit: Exception, first: Tensor) -> bool:
-    """Whether the long way is asked after all. It names an argument that is no tensor."""
-    return not isinstance(misfit, RuntimeError) or is_without_memory(first)
-
-
-def is_without_memory(first: Tensor) -> bool:
-    """What no foreign function can be given: found out by its error, since to ask before every call would cost."""
-    return first.is_meta or transforms() is not None
+def goes_on(misfit: Exception, tensors: Sequence[Any]) -> bool:
+    """Whether the long way is asked after all. It names an argument that is no tensor, or is elsewhere."""
+    if not isinstance(misfit, RuntimeError):
+        return True
+    # What no foreign function can be given is found out by its error, since to ask before every call would cost.
+    return not all(has_memory(own) for own in tensors if isinstance(own, Tensor))

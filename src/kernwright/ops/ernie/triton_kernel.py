@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kernwright.ops.modulation.triton_kernel import modulated
 from kernwright.ops.modulation_layout import aligned
 from kernwright.ops.norm_modulation.triton_kernel import launch
+from kernwright.runtime.outputs import rows_like
 
 
 def ernie_norm_modulate(
     x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6, out: Any = None
 ) -> Tensor:
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     launch(x, None, None, aligned(scale, x.ndim), aligned(shift, x.ndim), weight, None, "rms", eps, y)
     return y
 
@@ -31,12 +31,12 @@ def ernie_residual_norm_modulate(
     residual: Tensor, update: Tensor, gate: Tensor, weight: Tensor, scale: Tensor, shift: Tensor,
     *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    total, y = out or (torch.empty_like(residual), torch.empty_like(residual))
+    total, y = out or (rows_like(residual), rows_like(residual))
     gate, scale, shift = (aligned(own, residual.ndim) for own in (gate, scale, shift))
     launch(update, residual, gate, scale, shift, weight, None, "rms", eps, y, total, rounds=False)
     return total, y
 
 
 def ernie_residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Any = None) -> Tensor:
-    y = torch.empty_like(residual) if out is None else out
+    y = rows_like(residual) if out is None else out
     return modulated(update, aligned(gate, update.ndim), residual, None, y, rounds_once=True)

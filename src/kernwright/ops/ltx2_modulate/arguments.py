@@ -13,7 +13,7 @@ from torch import Tensor
 from kernwright.ops.argument_checks import broadcast_shape, check_floating, check_width, joint_shape
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise, shaped_like
+from kernwright.runtime.outputs import Promise, rows_like, shaped_like
 
 PAIRS = {"rms_modulate": (("scale", "shift"),), "dual_modulate": (("scale0", "shift0"), ("scale1", "shift1"))}
 MODULATIONS = tuple(name for pairs in PAIRS.values() for pair in pairs for name in pair)
@@ -61,7 +61,7 @@ def result_shapes(op: str, tensors: Sequence[Tensor]) -> list[torch.Size]:
 
 
 def results_like(x: Tensor, count: int) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(x, dtype=torch.float32) for _ in range(count))
+    return tuple(rows_like(x, dtype=torch.float32) for _ in range(count))
 
 
 def promise_of(op: Op) -> Promise:

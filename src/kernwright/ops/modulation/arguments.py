@@ -17,7 +17,7 @@ from kernwright.ops.argument_checks import broadcast_shape, check_floating, join
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise, shaped_like, taken
+from kernwright.runtime.outputs import Promise, rows_like, shaped_like, taken
 
 WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
@@ -37,7 +37,7 @@ def check(call: Call) -> None:
 def result_like(op: str, tensors: Sequence[Tensor]) -> Tensor:
     """As the eager chain lays it out: like x, like the residual, or like the larger summand."""
     if op != "broadcast_add":
-        return torch.empty_like(tensors[0])
+        return rows_like(tensors[0])
     a, b = tensors
     larger = a if a.numel() >= b.numel() else b
     return shaped_like(larger, broadcast_shape(a.shape, b.shape), torch.result_type(a, b))

@@ -20,6 +20,7 @@ from kernwright.ops.configurations import Configuration, power_of_two
 from kernwright.ops.modulation.arguments import folded, result_like
 from kernwright.ops.modulation_layout import ModulationLayout, layout
 from kernwright.ops.triton_tokens import steps
+from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.tuning import chosen
 
 OPTIONS = {"enable_fp_fusion": False}
@@ -129,11 +130,11 @@ def modulated(
 def scale_shift(
     x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: float = 1.0, out: Tensor | None = None
 ) -> Tensor:
-    return modulated(x, scale, shift, scale_constant, torch.empty_like(x) if out is None else out)
+    return modulated(x, scale, shift, scale_constant, rows_like(x) if out is None else out)
 
 
 def residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Tensor | None = None) -> Tensor:
-    return modulated(update, gate, residual, None, torch.empty_like(residual) if out is None else out)
+    return modulated(update, gate, residual, None, rows_like(residual) if out is None else out)
 
 
 def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:

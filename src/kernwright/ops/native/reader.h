@@ -22,7 +22,7 @@ inline bool read_type(DLDataType own, Type* type, const char* name) {
   if (own.lanes == 1 && own.code == kDLFloat && own.bits == 32) return *type = Type::kFloat32, true;
   if (own.lanes == 1 && own.code == kDLFloat && own.bits == 16) return *type = Type::kFloat16, true;
   if (own.lanes == 1 && own.code == kDLBfloat && own.bits == 16) return *type = Type::kBFloat16, true;
-  if (own.code != kDLFloat && own.code != kDLBfloat)
+  if (own.code == kDLInt || own.code == kDLUInt || own.code == kDLBool || own.code == kDLComplex)
     TVM_FFI_THROW(ValueError) << name << ": is no floating-point tensor";
   return false;
 }

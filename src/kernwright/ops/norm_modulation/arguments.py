@@ -22,7 +22,7 @@ from kernwright.ops.argument_checks import (
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import aligned, check_modulation
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import Promise, shaped_like
+from kernwright.runtime.outputs import Promise, rows_like, shaped_like
 
 SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 
@@ -81,8 +81,8 @@ def over_places(index: Tensor) -> Tensor:
 def chosen_gate_like(x: Tensor, gate0: Tensor, gate1: Tensor) -> Tensor:
     """A row per token, in the dtype that holds both gates; asked for only where it is another than x's, which costs."""
     if gate0.dtype == gate1.dtype == x.dtype:
-        return torch.empty_like(x)
-    return torch.empty_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
+        return rows_like(x)
+    return rows_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
 
 
 def chosen_gate_shape(index: Tensor, gate0: Tensor, gate1: Tensor) -> torch.Size:
@@ -96,7 +96,7 @@ def select_promise(op: Op) -> Promise:
         x, index, gate0, gate1 = (given[name] for name in ("x", "index", "gate0", "gate1"))
         assert x is not None and index is not None and gate0 is not None and gate1 is not None
         shape, dtype = chosen_gate_shape(index, gate0, gate1), torch.promote_types(gate0.dtype, gate1.dtype)
-        like_x = [torch.empty_like(x, device=device) for _ in op.outputs[:-1]]
+        like_x = [rows_like(x, device=device) for _ in op.outputs[:-1]]
         return *like_x, shaped_like(x, shape, dtype, device)
 
     return promise

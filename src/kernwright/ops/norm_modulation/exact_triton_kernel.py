@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops.triton_tokens import places, read, row_start, rows_of, token_start, tokens_of, wide, write
+from kernwright.runtime.outputs import rows_like
 
 OPTIONS = {"BLOCK": 2048, "num_warps": 4, "enable_fp_fusion": False}
 
@@ -159,7 +160,7 @@ def norm_scale_shift(
     x: Tensor, scale: Tensor, shift: Tensor, weight: None = None, bias: None = None,
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     _launch(x, None, None, scale, shift, eps, y, None)
     return y
 
@@ -168,6 +169,6 @@ def residual_norm_scale_shift(
     x: Tensor, residual: Tensor, scale: Tensor, shift: Tensor, gate: Tensor | None = None, weight: None = None,
     bias: None = None, *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
+    y, total = (rows_like(x), rows_like(x)) if out is None else out
     _launch(x, residual, gate, scale, shift, eps, y, total)
     return y, total

@@ -34,6 +34,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.runtime.outputs import rows_like
 
 
 @triton.jit
@@ -155,7 +156,7 @@ def norm_scale_shift(
     x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor | None = None, bias: Tensor | None = None,
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     launch(x, None, None, scale, shift, weight, bias, norm_type, eps, y)
     return y
 
@@ -165,7 +166,7 @@ def residual_norm_scale_shift(
     weight: Tensor | None = None, bias: Tensor | None = None,
     *, norm_type: str = "layer", eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, total = (torch.empty_like(x), torch.empty_like(x)) if out is None else out
+    y, total = (rows_like(x), rows_like(x)) if out is None else out
     launch(x, residual, gate, scale, shift, weight, bias, norm_type, eps, y, total)
     return y, total
 
@@ -174,7 +175,7 @@ def norm_scale_shift_select(
     x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
     index: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, gate_out = out or (torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
+    y, gate_out = out or (rows_like(x), chosen_gate_like(x, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
     launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
     return y, gate_out
@@ -185,7 +186,7 @@ def residual_norm_scale_shift_select(
     scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None = None,
     bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y, total, gate_out = out or (torch.empty_like(x), torch.empty_like(x), chosen_gate_like(x, gate0, gate1))
+    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_like(x, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
     launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
     return y, total, gate_out

@@ -32,6 +32,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.runtime.outputs import rows_like
 
 
 @triton.jit
@@ -135,7 +136,7 @@ def norm_tanh_mul_add(
     x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor | None = None, bias: Tensor | None = None,
     *, norm_type: str = "rms", eps: float = 1e-5, out: Any = None,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     _launch(x, scale, shift, weight, bias, norm_type, eps, y)
     return y
 
@@ -145,6 +146,6 @@ def norm_tanh_mul_add_norm_scale(
     weight2: Tensor | None = None, bias2: Tensor | None = None,
     *, norm_type: str = "rms", eps: float = 1e-5, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, y2 = out or (torch.empty_like(x), torch.empty_like(x))
+    y, y2 = out or (rows_like(x), rows_like(x))
     _launch(x, scale, shift, weight, bias, norm_type, eps, y, scale2, weight2, bias2, y2)
     return y, y2

@@ -26,6 +26,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.runtime.outputs import rows_like
 
 
 @triton.jit
@@ -70,12 +71,12 @@ def _launch(x: Tensor, weight: Tensor | None, bias: Tensor | None, rms: bool, ep
 def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Tensor | None = None
 ) -> Tensor:
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     _launch(x, weight, bias, False, eps, y)
     return y
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, out: Tensor | None = None) -> Tensor:
-    y = torch.empty_like(x) if out is None else out
+    y = rows_like(x) if out is None else out
     _launch(x, weight, None, True, eps, y)
     return y

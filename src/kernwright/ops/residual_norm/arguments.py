@@ -19,7 +19,7 @@ from kernwright.ops.argument_checks import (
     check_width,
 )
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import refuse_expanded
+from kernwright.runtime.outputs import refuse_expanded, rows_like
 
 
 def check(call: Call) -> None:
@@ -45,7 +45,7 @@ def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tupl
     x, residual = tensors[:2]
     assert x is not None
     total = x.dtype if residual is None else residual.dtype
-    return torch.empty_like(x, device=device), torch.empty_like(x, dtype=total, device=device)
+    return rows_like(x, device=device), rows_like(x, dtype=total, device=device)
 
 
 def wide_zeros(x: Tensor) -> Tensor:
