@@ -40,9 +40,7 @@ def public_call(
     changed = itemgetter(*map(names.index, op.inplace)) if op.inplace else None
     is_one_like_first = results == 1 and made is None
 
-    def given_tensors(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
-        if out is None:
-            return arguments[:tensors]
+    def every(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
         return (*arguments[:tensors], *(out if isinstance(out, (tuple, list)) else (out,)))
 
     def run(arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
@@ -54,7 +52,9 @@ def public_call(
         wanted = backend or (preferences and preferred())
         if contract in contracts and (not wanted or wanted == own):
             try:
-                for tensor in given_tensors(arguments, out) if is_grad_enabled() else ():
+                for tensor in (
+                    () if not is_grad_enabled() else arguments[:tensors] if out is None else every(arguments, out)
+                ):
                     if tensor is not None and tensor.requires_grad:
                         break  # what trains is the reference's
                 else:
@@ -76,7 +76,7 @@ def public_call(
                             return outs[0] if results == 1 else outs or None
                         del outs
             except MISFITS as misfit:
-                if not goes_on(misfit, given_tensors(arguments, out)):
+                if not goes_on(misfit, every(arguments, out)):
                     raise
         return otherwise.run(arguments, backend, contract, out)
 
