@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernwright.judge.cases import Case
 from kernwright.judge.chance import cpu_generator
 from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.correctness import CorrectnessReport, check_row
+from kernwright.judge.inputs import Inputs
 from kernwright.tasks.task import load_task
 
 MIX = Path(__file__).parents[1] / "exploits" / "mix_task"
@@ -43,6 +45,29 @@ def test_another_rounding_of_the_mean_is_no_fault_however_few_the_rows(row: str)
     """With an offset all of a row's error is that of one rounded mean: in one draw of four rows it is mostly luck."""
     accused = [seed for seed in range(20) if report(row, layer_norm, seed).problems]
     assert len(accused) <= 1  # of one draw alone it was every second one, of four rows
+
+
+def test_one_element_that_hardly_misses_is_the_luck_of_a_draw_but_not_many_nor_a_far_one() -> None:
+    task = load_task(MIX)
+    (row,) = task.select("mix")
+    op = task.op_of(row)
+
+    def off(count: int, times: float) -> list[str]:
+        """The eager chain, with elements that lie so many times its largest error from what they should be."""
+
+        def run(case: Case, inputs: Inputs) -> dict[str, Tensor]:
+            (oracle,), (eager,) = op.oracle(inputs, row.scalars), op.call(inputs, row.scalars)
+            y = eager.clone()
+            if case.row is row and case.distribution == "normal":
+                middle = oracle.abs().flatten().sub(0.5).abs().argsort()[:count]  # where a last place is small
+                y.view(-1)[middle] = (oracle.flatten() + times * (eager - oracle).abs().max())[middle].to(y.dtype)
+            return {"y": y}
+
+        return check_row(task, row, run, ContentPool.for_row(row, cpu_generator(3))).problems
+
+    assert off(1, 1.55) == []
+    assert len(off(1, 40.0)) == 1
+    assert len(off(200, 1.9)) == 1
 
 
 def test_a_shortcut_for_all_rows_by_a_look_at_some_is_seen() -> None:

@@ -130,8 +130,23 @@ def test_modulation_stays_near_zero_and_masks_are_yes_or_no(make_row: Callable[.
     drawn = pool(row)
     for distribution in DISTRIBUTIONS:
         contents = drawn.draw(OP, row, distribution)
-        assert 0.3 < float(contents["w"].std()) < 0.7
+        spread = float(contents["w"].std())
+        assert 5 < spread < 10 if distribution == "strong" else 0.3 < spread < 0.7
         assert set(contents["mask"].flatten().tolist()) == {0, 1}
+
+
+def test_strong_modulation_has_blanks(make_row: Callable[..., Any]) -> None:
+    row = workload(make_row)
+    drawn = pool(row)
+    blanks = [float((drawn.draw(OP, row, "strong")["w"] == 0).double().mean()) for _ in range(20)]
+    assert 0.02 < sum(blanks) / len(blanks) < 0.25
+
+
+def test_an_outlier_stands_alone_in_every_row_and_anywhere(make_row: Callable[..., Any]) -> None:
+    x = activation(make_row, "outlier").abs()
+    far = x > 50
+    assert bool((far.sum(-1) <= 1).all()) and float(far.any(-1).double().mean()) > 0.9
+    assert len(set(far.int().argmax(-1).flatten().tolist())) > 5
 
 
 def lookup(x: Tensor, table: Tensor, positions: Tensor) -> Tensor:

@@ -292,6 +292,21 @@ def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecid
         assert outcome == expected
 
 
+def test_a_mean_is_not_the_same_where_its_row_is_not_believed(state: RowState) -> None:
+    """As fast in a run of calls, and far slower in a call by itself."""
+
+    def stream(side: Role, instant: int) -> float:
+        return 100 * ripple(instant)
+
+    alone = measured(lambda side, i: (250 if side == "candidate" else 100) * ripple(i), 6, "wall")
+    for wall, expected in ((alone, "inconclusive"), (measured(stream, 6, "wall"), "same")):
+        state.samples = measured(stream, 12) + wall
+        found = verdict(state)
+        assert found.verdict == expected
+        _, outcome = headline_of([state], [found], POLICY, quick=False)
+        assert outcome == expected
+
+
 class BusyMachine:
     """A session whose blocks take what the machine makes of them: most are held up, each kind now and then is not."""
 

@@ -85,6 +85,55 @@ def test_each_kind_of_inputs_comes_once_in_an_audit(
         drawn.clear()
 
 
+class ByItself(Watched):
+    """A session whose calls by themselves leave what they were given."""
+
+    wall_calls = 2 * len(DISTRIBUTIONS)
+    outputs_may_move = False
+
+    def run_alone(self, contents: Any, slots: Sequence[int]) -> Any:
+        for number, slot in enumerate(slots):
+            contents.place(self, [slot], number)
+            yield number, Block(1, 1, 0, 0, ()), [self.held[slot]]
+
+    def outputs_of(self, left: Any, call: int) -> Any:
+        return left[call]
+
+    def __getattr__(self, name: str) -> Any:
+        return MagicMock()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_call_by_itself_is_audited_with_every_kind_of_inputs(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    task = load_task(tiny_folder)
+    (row,) = task.select("axpy_small")
+    op = task.op_of(row)
+    pool = ContentPool.for_row(row, torch.Generator().manual_seed(1))
+    seen: list[tuple[str, str]] = []
+
+    def problems(task: Any, case: Any, inputs: Any, outputs: Any, pool: Any, standard: str) -> list[str]:
+        assert outputs is inputs, "each call is held against its own contents"
+        seen.append((case.distribution, standard))
+        return ["y is odd"] if case.distribution == "offset" and wrong else []
+
+    monkeypatch.setattr("kernwright.judge.timing.case_problems", problems)
+    session: Any = ByItself(row)
+    own: Any = frozenset({"candidate"} if trusted else ())
+    timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), {}, {}, trusted=own)
+    wrong = False
+    for _ in range(12):
+        timing.audit_alone(task, "candidate")
+    kinds = {kind for kind, _ in seen}
+    assert kinds == set(distributions_of(op)) - ({"strong", "outlier"} if trusted else set())
+    assert {standard for _, standard in seen} == {"tolerance" if trusted else op.contract}
+    wrong = True
+    with pytest.raises(SideFault, match="in a call by itself: y is odd"):
+        for _ in range(12):
+            timing.audit_alone(task, "candidate")
+
+
 CALLS = 10
 
 

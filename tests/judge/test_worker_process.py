@@ -48,6 +48,22 @@ def begins(x, w, *, alpha=2.0):
     return torch.full_like(x, begins.count)
 
 
+def pleads(x, w, *, alpha=2.0):
+    """Fights a thread of its own for its processor, then sleeps as long: ready, and not running, as the kernel counts."""
+    import hashlib, threading
+
+    def work():
+        hashlib.sha256(b"x" * 60_000_000).digest()  # beside the interpreter's lock
+
+    other = threading.Thread(target=work)
+    start = time.monotonic()
+    other.start()
+    work()
+    other.join()
+    time.sleep(time.monotonic() - start)
+    return honest(x, w, alpha=alpha)
+
+
 def crash(x, w, *, alpha=2.0):
     ctypes.string_at(0)
 
@@ -683,6 +699,17 @@ def test_waiting_is_time_without_a_processor() -> None:
     assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
     assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
     assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
+
+
+def test_who_keeps_itself_waiting_is_kept_by_nobody(bench: Bench) -> None:
+    """Blocks in which a side was kept waiting are run again: it could choose which."""
+    session = bench.open("pleads")
+    if session.worker.processor is None:
+        pytest.skip("workers are not pinned here")
+    block = min((session.worker.run_block([0], 1, 60.0) for _ in range(3)), key=lambda own: own.waiting_ns)
+    assert block.running_ns - block.processor_ns > 0.3 * block.running_ns, "it slept"
+    assert block.waiting_ns < 0.1 * block.running_ns
+    session.close()
 
 
 # Starting

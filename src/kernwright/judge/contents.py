@@ -15,12 +15,16 @@ from kernwright.tasks.workload import Workload
 EagerErrors = dict[str, ErrorFigures]
 
 
-class Contents(Protocol):
+class Placed(Protocol):
     """As many as a block makes calls. Which slot each lies in is the caller's secret."""
 
     def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
         """Writes contents into the session's slots, from the numbered one on."""
         ...
+
+
+class Contents(Placed, Protocol):
+    """And what calls on them must leave."""
 
     def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
         """What is wrong with the outputs that calls on these contents left, in the same order.

@@ -68,6 +68,7 @@ class Finding:
 
     figures: ErrorFigures
     problem: str | None
+    beyond: int = 0  # elements that are further from the oracle than the eager chain is anywhere, where that is all
 
 
 def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> Finding:
@@ -75,7 +76,8 @@ def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: To
     error = _error(value, expected.oracle, expected.finite)
     worst = largest(error)  # NaN in the value gives NaN here
     figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
-    return Finding(figures, _problem(value, expected, standard, tolerance, error, figures))
+    problem = _problem(value, expected, standard, tolerance, error, figures)
+    return Finding(figures, problem, int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0)
 
 
 def _error(value: Tensor, oracle: Tensor, finite: Tensor | None) -> Tensor:

@@ -40,7 +40,7 @@ def _doubted(row: RowVerdict, policy: TimingPolicy) -> bool:
         return False
     if result.outcome == "inconclusive":  # the row had nothing to doubt; the mean, whose interval is another, may have
         return isinstance(wall, MetricResult) and shared_between_calls(result, wall) is not None
-    return result.outcome == "faster" and row.verdict != "faster"
+    return result.outcome in GOOD and row.verdict != result.outcome
 
 
 def _metric_headline(

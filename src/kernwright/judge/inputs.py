@@ -16,6 +16,8 @@ Inputs = dict[str, Tensor]
 Distribution = Callable[[Tensor, torch.dtype, Generator], Tensor]
 SELDOM = 1 / 64  # share of rows
 MODULATION_SPREAD = 0.5  # scale, shift, gate and affine tensors of trained models lie well within one of zero
+STRONG_SPREAD = 8.0  # some do not, and a shortcut that holds for the others alone is none
+HARSH = ("strong", "outlier")  # kinds that only who keeps an op's contract must get right
 
 
 def _normal(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
@@ -61,6 +63,14 @@ def _extremes(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor
     return torch.sign(noise) * largest * share
 
 
+def _outlier(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
+    """One element of every row far beyond the others: behind a norm it is the only one that is large."""
+    width = noise.shape[-1]
+    places = torch.randint(0, max(1, width), (*noise.shape[:-1], 1), generator=generator, device=noise.device)
+    factor = 1e3 if dtype == torch.float16 else 1e4
+    return torch.where(torch.arange(width, device=noise.device) == places, noise * factor, noise)
+
+
 def _nonfinite(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
     """A NaN here, an Inf there, most rows clean: they must show where the reference shows them, and nowhere else."""
     planted = noise.clone()
@@ -85,6 +95,8 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "mixed": _mixed,
     "zero_rows": _zero_rows,
     "extremes": _extremes,
+    "strong": _normal,  # with modulations that are large, and none here and there
+    "outlier": _outlier,
     "nonfinite": _nonfinite,
 }
 
@@ -101,7 +113,7 @@ def whole_numbers(op: Op, row: Workload, name: str, generator: Generator, count:
 def draw_inputs(
     op: Op, row: Workload, distribution: str, noise: Callable[[ConcreteTensor], Tensor], generator: Generator
 ) -> Inputs:
-    """Contents for one call: activations follow the distribution, modulation stays near zero."""
+    """Contents for one call: activations follow the distribution, modulation stays near zero but for one of them."""
     contents: Inputs = {}
     for name, tensor in row.concrete_inputs().items():
         dtype = getattr(torch, tensor.torch_dtype_name)
@@ -110,6 +122,10 @@ def draw_inputs(
         elif name in op.activations:
             draw = _faint if distribution == "bare" and name != op.activations[0] else DISTRIBUTIONS[distribution]
             contents[name] = draw(noise(tensor), dtype, generator).to(dtype)
+        elif distribution == "strong":
+            drawn = noise(tensor) * STRONG_SPREAD
+            given = torch.rand(drawn.shape, generator=generator, device=drawn.device) < 0.9
+            contents[name] = (drawn * given).to(dtype)
         else:
             contents[name] = (noise(tensor) * MODULATION_SPREAD).to(dtype)
     return contents

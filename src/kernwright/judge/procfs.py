@@ -37,19 +37,22 @@ def adopted(pid: int) -> list[int]:
         return []
 
 
+def states(pid: int) -> set[bytes]:
+    """Of all its threads: the first one may have ended, and others run on, while the process as such shows as dead."""
+    found = set()
+    for thread in threads(pid):
+        with contextlib.suppress(OSError):
+            found.add(read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[0])
+    return found
+
+
 def is_alive(pid: int) -> bool:
-    try:
-        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
+    return not states(pid) <= {b"Z", b"X"}
 
 
 def stands_still(pid: int) -> bool:
     """Stopped, gone, or held by the kernel: it does nothing by itself now."""
-    try:
-        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in (b"T", b"t", b"D", b"Z", b"X")
-    except OSError:
-        return True
+    return states(pid) <= {b"T", b"t", b"D", b"Z", b"X"}
 
 
 def living_children(pid: int) -> list[int]:
@@ -57,9 +60,10 @@ def living_children(pid: int) -> list[int]:
     return [child for child in children(pid) if is_alive(child)]
 
 
-def run_delay_ns(pid: int) -> int:
-    """Time that the process's first thread was ready to run and had no processor."""
+def scheduled_ns(pid: int) -> tuple[int, int]:
+    """Time that the process's first thread ran, and that it was ready to run and had no processor."""
     try:
-        return int(read(f"/proc/{pid}/task/{pid}/schedstat").split()[1])
+        ran, ready = read(f"/proc/{pid}/task/{pid}/schedstat").split()[:2]
     except OSError:
-        return 0
+        return 0, 0
+    return int(ran), int(ready)

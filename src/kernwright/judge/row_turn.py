@@ -270,7 +270,8 @@ class RowTurn:
         waits = any(pair.on(self.row).awaits_wall for pair in asking)
         quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
         contenders = contenders_of(pair.pair for pair in asking)
-        audits = {side: chance.randrange(quads) for side in contenders} if metric == policy.decides else {}
+        is_audited = metric in (policy.decides, "wall")
+        audits = {side: chance.randrange(quads) for side in contenders} if is_audited else {}
         taken = 0
 
         def measure() -> None:
@@ -282,8 +283,10 @@ class RowTurn:
             while taken < quads:
                 for side in [side for side, place in audits.items() if place == taken]:
                     del audits[side]
-                    if side in timing.sides:
+                    if side in timing.sides and metric == policy.decides:
                         timing.audit(self.setting.task, metric, side)
+                    if side in timing.sides and metric == "wall":
+                        timing.audit_alone(self.setting.task, side)
                 self.setting.interrupt.heed()
                 quad = timing.quad(metric, self.number)
                 for pair in present:

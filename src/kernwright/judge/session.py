@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kernwright.judge.arena import Arena
 from kernwright.judge.block import Block
-from kernwright.judge.contents import Contents
+from kernwright.judge.contents import Placed
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout, lay_out, slot_bytes
@@ -209,7 +209,7 @@ class Session:
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("explained itself as no honest worker does") from None
 
-    def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+    def run_alone(self, contents: Placed, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """`wall`: one call after the other, each on contents that are written when the call before it is over and the
         worker stands still. Gives the number of a first call, the block, and what it left."""
         for number, slot in enumerate(slots):

@@ -76,6 +76,8 @@ def block_sizes(
     for side in dict.fromkeys([*(pair.baseline for pair in pairs), *(pair.candidate for pair in pairs)]):
         session = crew.open(side, op, row, device.probe_slots(row))
         contract = None if side in trusted else eager
+        for other in crew.workers.keys() - trusted:  # nobody is at work beside who is measured here
+            _refuse_company(crew, other)
         try:
             if side in published:
                 first_call(session, pool)
@@ -98,6 +100,13 @@ def block_sizes(
         side: BlockSizes(max(calls, loops.get(side, 0)), calls, most, min(calm, MOST_LONGER))
         for side, calls in streams.items()
     }
+
+
+def _refuse_company(crew: Crew, side: SideName) -> None:
+    try:
+        crew.workers[side].refuse_company()
+    except (WorkerFailed, WorkerCheated) as cause:
+        raise SideFault(side, cause) from cause
 
 
 def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:

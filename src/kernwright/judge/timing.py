@@ -7,12 +7,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kernwright.judge.block import Block
 from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
+from kernwright.judge.inputs import HARSH
 from kernwright.judge.overhead import Overhead
 from kernwright.judge.pair import SideName
 from kernwright.judge.quad import Quad
@@ -32,6 +34,26 @@ MOST_MOVES = 12  # times that a side's outputs may lie elsewhere than before, of
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
+
+
+class OddContents:
+    """What the calls of an audit work on, each of a kind of its own."""
+
+    def __init__(self, cases: Sequence[Case], pool: Pool, op: Op) -> None:
+        self.cases, self.pool = cases, pool
+        self.items = [pool.draw(op, case.row, case.distribution) for case in cases]
+
+    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
+        for number, slot in enumerate(slots, first):
+            session.fill(slot, self.items[number])
+
+    def problem_of(self, task: Task, session: Session, left: Any, first: int, standard: Standard) -> str | None:
+        """What is wrong with what calls left, from the numbered one on."""
+        for call in range(left.calls if hasattr(left, "calls") else len(left)):
+            outputs, number = session.outputs_of(left, call), first + call
+            if problems := case_problems(task, self.cases[number], self.items[number], outputs, self.pool, standard):
+                return problems[0]
+        return None
 
 
 class SideFault(Exception):
@@ -81,6 +103,7 @@ class RowTiming:
         self._moves.clear()
         for side in self.sides:
             session = self.sessions[side]
+            self._refuse_company(side)
             session.begin(metric)
             if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
                 try:
@@ -260,7 +283,7 @@ class RowTiming:
         session = self.sessions[side]
         session.begin("stream")
         order = self.chance.sample(range(session.slots), self._calls("stream")[side])
-        kinds = distributions_of(self.op)
+        kinds = self._kinds(side)
         calls = self.chance.sample(range(len(order)), min(len(order), len(kinds)))
         cases = {
             call: Case(self.row, kind) for call, kind in zip(calls, self.chance.sample(kinds, len(calls)), strict=True)
@@ -270,6 +293,36 @@ class RowTiming:
         session.begin(metric)
         if self._moves[side] > before:
             self._measure_overhead(metric)  # there may be more to read back now, for every side
+
+    def audit_alone(self, task: Task, side: SideName) -> None:
+        """The same of calls by themselves, which hold ordinary inputs too: a block of `wall` that is none."""
+        session = self.sessions[side]
+        calls = self._calls("wall")[side]
+        slots = self.chance.sample(range(session.slots), calls)
+        kinds = self.chance.sample([*self._kinds(side), *["normal"] * calls], calls)
+        odd = OddContents([Case(self.row, kind) for kind in kinds], self.pool, self.op)
+
+        def look(first: int, block: Block, left: Any) -> None:
+            problem = odd.problem_of(task, session, left, first, self._standard(side))
+            verify(session, block, f"in a call by itself: {problem}" if problem else None)
+
+        try:
+            session.prepare()
+            try:
+                for first, block, left in session.run_alone(odd, slots):
+                    look(first, block, left)
+            except OutputsMoved as moved:  # nobody takes its time; a second try it would know for an audit
+                self._note_move(side)
+                look(moved.first, moved.block, moved.left)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
+            raise SideFault(side, fault) from fault
+
+    def _kinds(self, side: SideName) -> list[str]:
+        """Of inputs that it is audited with."""
+        return [kind for kind in distributions_of(self.op) if not (kind in HARSH and side in self.trusted)]
+
+    def _standard(self, side: SideName) -> Standard:
+        return "tolerance" if side in self.trusted else self.op.contract
 
     def audit_neighbour(self, task: Task, case: Case, side: SideName) -> None:
         """A run of calls at another size, on a worker that has seen all of the timed ones."""
@@ -286,7 +339,6 @@ class RowTiming:
     def _audit(self, task: Task, side: SideName, session: Session, order: list[int], cases: dict[int, Case]) -> None:
         """The calls in `cases` get contents of that kind, all others what timed calls get, one of their own. By two
         slots that hold the same a side would know that it is audited."""
-        standard: Standard = "tolerance" if side in self.trusted else self.op.contract
         others = [slot for call, slot in enumerate(order) if call not in cases]
         contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
         ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
@@ -307,7 +359,7 @@ class RowTiming:
                 problem
                 for call, case in cases.items()
                 for problem in case_problems(
-                    task, case, contents[call], session.outputs_of(left, call), self.pool, standard
+                    task, case, contents[call], session.outputs_of(left, call), self.pool, self._standard(side)
                 )
             ]
             verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
@@ -317,8 +369,14 @@ class RowTiming:
     def _prepare(self, side: SideName) -> None:
         try:
             self.sessions[side].prepare()
-            self.sessions[side].worker.refuse_company()
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
+            raise SideFault(side, fault) from fault
+        self._refuse_company(side)
+
+    def _refuse_company(self, side: SideName) -> None:
+        try:
+            self.sessions[side].worker.refuse_company()
+        except (WorkerFailed, WorkerCheated) as fault:
             raise SideFault(side, fault) from fault
 
 

@@ -168,7 +168,7 @@ class WorkerProcess:
         flags = with_python * WITH_PYTHON | stays_awake * STAYS_AWAKE | (not self._stopped) * IS_AWAKE
         payload = struct.pack(f"<{len(order) + 1}H", flags, *order)
         self._refuse_movement()
-        used, waited = self._processor_ns(), procfs.run_delay_ns(self.pid)
+        used, (ran, ready) = self._processor_ns(), procfs.scheduled_ns(self.pid)
         start = _clock_ns()
         if bring is not None:
             bring()
@@ -180,7 +180,9 @@ class WorkerProcess:
         if secure is not None:
             secure(pointers)
         elapsed = _clock_ns() - start
-        used, waited = self._processor_ns() - used, procfs.run_delay_ns(self.pid) - waited
+        used, (ran_now, ready_now) = self._processor_ns() - used, procfs.scheduled_ns(self.pid)
+        by_itself = max(0, used - (ran_now - ran))  # its other threads': who waits for these is kept by nobody else
+        waited = max(0, ready_now - ready - by_itself)
         self._block_s = elapsed / 1e9
         if stays_awake:
             return Block(elapsed, elapsed, 0, waited, pointers)  # of a process that runs, the kernel's count is stale

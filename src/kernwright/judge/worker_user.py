@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from kernwright.judge import procfs
 from kernwright.judge.linux import held_capabilities
 
 # Above every range that distributions and systemd hand out. Each judge has 64 of its own by its process number, so
@@ -125,13 +126,14 @@ def _all_processes() -> list[int]:
 
 
 def owners_of(pid: int, living: bool = False) -> set[int]:
-    """The users that a process acts for; none for an unburied one where the living are asked for."""
+    """The users that a process acts for; none for an unburied one where the living are asked for. One whose first
+    thread alone has ended is among these."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - hundreds of them a worker
             status = file.read()
     except OSError:
         raise ProcessLookupError(pid) from None
-    if living and (state := _STATE.search(status)) and state[1] in b"ZX":
+    if living and (state := _STATE.search(status)) and state[1] in b"ZX" and not procfs.is_alive(pid):
         return set()
     owners = _OWNERS.search(status)
     return {int(word) for word in owners[1].split()} if owners else set()

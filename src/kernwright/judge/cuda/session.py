@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kernwright.judge.arena import CANARY, Arena
 from kernwright.judge.block import Block
-from kernwright.judge.contents import Contents
+from kernwright.judge.contents import Placed
 from kernwright.judge.cuda.awake_calls import AwakeCalls
 from kernwright.judge.cuda.driver import reset_persisting_l2
 from kernwright.judge.cuda.left_outputs import LeftOutputs
@@ -209,7 +209,7 @@ class CudaSession(Session):
         with switches between contexts and a stop in it is measured once, like a block."""
         return self._has_lane
 
-    def run_alone(self, contents: Contents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+    def run_alone(self, contents: Placed, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
         worker waits awake: its processor and the GPU are as they are in a program that calls again and again. Before
         the clock stops, pieces of its outputs are looked at, at places that nobody can foresee; they must be final by
