@@ -49,7 +49,7 @@ def begins(x, w, *, alpha=2.0):
 
 
 def pleads(x, w, *, alpha=2.0):
-    """Fights a thread of its own for its processor, then sleeps as long: ready, and not running, as the kernel counts."""
+    """Fights a thread of its own for its processor, then sleeps as long: ready, and not running."""
     import hashlib, threading
 
     def work():
