@@ -64,6 +64,20 @@ def pleads(x, w, *, alpha=2.0):
     return honest(x, w, alpha=alpha)
 
 
+def headless(x, w, *, alpha=2.0):
+    """A child whose first thread has ended, in a session of its own: a zombie by its state, and at work."""
+    import threading
+
+    if not hasattr(headless, "started"):
+        headless.started = True
+        if os.fork() == 0:
+            os.setsid()
+            threading.Thread(target=time.sleep, args=(60,)).start()
+            ctypes.CDLL(None).syscall({"aarch64": 93}.get(os.uname().machine, 60), 0)
+        time.sleep(0.5)
+    return honest(x, w, alpha=alpha)
+
+
 def crash(x, w, *, alpha=2.0):
     ctypes.string_at(0)
 
@@ -699,6 +713,16 @@ def test_waiting_is_time_without_a_processor() -> None:
     assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
     assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
     assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
+
+
+def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:
+    session = spent.open("headless")
+    block = session.worker.run_block([0], 1, 30.0)
+    with pytest.raises(WorkerCheated, match="kept processes of its own running"):
+        session.worker.refuse_company()
+    with pytest.raises(WorkerCheated, match="kept processes of its own running"):
+        session.worker.refuse_helpers(block)
+    session.close()
 
 
 def test_who_keeps_itself_waiting_is_kept_by_nobody(bench: Bench) -> None:
