@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from token_cases import BF16, FP16, FP32, Drawing, How, hold
+from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, Drawing, How, hold, made_equal
 from torch import Tensor
 
 
@@ -31,6 +32,7 @@ class Case:
     gaps: bool = False  # tokens lie apart, and batches behind each other in another order
     flat: bool = False  # x is [S, D]
     offset: float = 0.5
+    equal: float | None = None  # every element of x
     first: float | None = None  # each token's first element, where it is no common one
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -51,6 +53,8 @@ class Case:
             given["residual"] = own.tokens()
             given["gate"] = None if self.gate is None else own.modulation(self.gate)
         given |= {"scale": own.modulation(self.scale), "shift": own.modulation(self.shift)}
+        if self.equal is not None:
+            made_equal(given, self.equal)
         return given | {"weight": own.affine(self.weight, 1), "bias": own.affine(self.bias, 0)}
 
     @property
@@ -150,7 +154,31 @@ def shape_cases() -> list[Case]:
     return found
 
 
+def equal_cases() -> list[Case]:
+    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    found: list[Case] = []
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
+        more: dict[str, Any] = {"dtype": dtype, "equal": equal, "batch": 1, "tokens": 5, "frames": 1}
+        own: dict[str, Any] = {"scale": ("row", dtype), "shift": ("row", dtype)}
+        mixed = own | {"scale": ("row", FP16 if dtype == BF16 else BF16)}
+        floats: dict[str, Any] = {"scale": ("row", FP32), "shift": ("row", FP32)}
+        # Sums of more than 8192 such numbers are rounded in float16.
+        wide = (12000, 14001, 40000, 65535) if dtype == BF16 else ()
+        for width in (*EQUAL_WIDTHS, 200, 1000, 2624, 2665, *wide):
+            found += both(f"{dtype} {width} x {equal}", width=width, **own, **more)
+        for width in (520, 5001, 7168, *wide):
+            found += both(f"{dtype} {width} x {equal}, mixed rows", width=width, **mixed, **more)
+        for width in (520, 2568, 5120, 7168, *wide):
+            found += both(f"{dtype} {width} x {equal}, float rows", width=width, **floats, **more)
+        floats = {"scale": ("token", FP32), "shift": ("token", FP32)}
+        found += both(f"{dtype} 520 x {equal}, float rows of tokens", width=520, **floats, **more)
+        more |= {"tokens": 151, "scale": ("channel", dtype), "shift": ("channel", dtype)}
+        found.append(Case(f"{dtype} many 120 x {equal}", width=120, **more))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+EQUAL_CASES = {case.name: case for case in equal_cases()}
 CUDA_CASES = CASES | {case.name: case for case in shape_cases()}
 
 

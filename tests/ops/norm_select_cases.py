@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from token_cases import BF16, FP16, FP32, Drawing, How, hold
+from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, Drawing, How, hold, made_equal
 from torch import Tensor
 
 from kernwright.ops.registry import shipped_ops
@@ -34,6 +35,7 @@ class Case:
     residual_gate: How | None = None  # with one it is the residual twin
     gaps: bool = False
     offset: float = 0.5
+    equal: float | None = None  # every element of x
 
     @property
     def op(self) -> str:
@@ -51,6 +53,8 @@ class Case:
         given: dict[str, Tensor | None] = {"x": own.tokens()}
         if self.residual_gate is not None:
             given |= {"residual": own.tokens(), "residual_gate": own.modulation(self.residual_gate)}
+        if self.equal is not None:
+            made_equal(given, self.equal)
         names = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
         for name, dtype in zip(names, self.dtypes, strict=True):
             # A gate is returned as it is laid out: of numbers it would be narrower than x.
@@ -122,7 +126,23 @@ def cuda_cases() -> list[Case]:
     return found
 
 
+def equal_cases() -> list[Case]:
+    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    found: list[Case] = []
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
+        more: dict[str, Any] = {"dtype": dtype, "dtypes": (dtype,) * 6, "equal": equal, "batch": 1, "frames": 1}
+        more |= {"residual_gate": ("token", dtype)}
+        for width in (*EQUAL_WIDTHS, 777, 1288, 3072, 8187):
+            found.append(Case(f"{dtype} {width} x {equal}", width=width, tokens=3, **more))
+        for width in (777, 1544):
+            found.append(Case(f"{dtype} {width} x {equal}, weight", width=width, tokens=3, weight=FP32, **more))
+        if dtype == BF16:  # sums of so many equal numbers of float16 are rounded
+            found.append(Case(f"{dtype} 16392 x {equal}", width=16392, tokens=1, **more))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+EQUAL_CASES = {case.name: case for case in equal_cases()}
 CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 

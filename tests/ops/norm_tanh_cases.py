@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from token_cases import BF16, FP16, FP32, Drawing, How, hold
+from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, Drawing, How, hold, made_equal
 from torch import Tensor
 
 
@@ -30,6 +31,7 @@ class Case:
     gaps: bool = False
     flat: bool = False
     offset: float = 0.5
+    equal: float | None = None  # every element of x
     reach: float = 1.0  # of what goes into the tanh
 
     @property
@@ -52,6 +54,8 @@ class Case:
             "weight": own.affine(self.weight, 1),
             "bias": own.affine(self.bias, 0),
         }
+        if self.equal is not None:
+            made_equal(given, self.equal)
         if self.scale2 is not None:
             given["scale2"] = own.modulation(self.scale2)
             given |= {"weight2": own.affine(self.weight, 1), "bias2": own.affine(self.bias, 0)}
@@ -114,7 +118,24 @@ def cuda_cases() -> list[Case]:
     return found
 
 
+def equal_cases() -> list[Case]:
+    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    found: list[Case] = []
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
+        row = ("row", dtype)
+        more: dict[str, Any] = {"dtype": dtype, "norm_type": "layer", "equal": equal, "batch": 1, "frames": 1}
+        more |= {"scale": row, "scale2": row, "shift": ("token", dtype), "reach": 20.0}
+        for width in (*EQUAL_WIDTHS, 520, 777, 3840, 8187):
+            found.append(Case(f"{dtype} {width} x {equal}", width=width, tokens=3, **more))
+        for width in (520, 777):
+            found.append(Case(f"{dtype} {width} x {equal}, weight", width=width, tokens=3, weight=FP32, **more))
+        if dtype == BF16:  # sums of so many equal numbers of float16 are rounded
+            found.append(Case(f"{dtype} 16392 x {equal}", width=16392, tokens=1, **more))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+EQUAL_CASES = {case.name: case for case in equal_cases()}
 CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 

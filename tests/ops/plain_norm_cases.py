@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from token_cases import EQUAL_VALUES, EQUAL_WIDTHS, made_equal
 from torch import Tensor
 
 from kernwright.judge.contract import Expected, compare
@@ -29,10 +31,15 @@ class Case:
     bias: torch.dtype | None = None
     layout: str = "dense"
     offset: float = 0.5
+    equal: float | None = None  # every element of x
 
     @property
     def op(self) -> str:
         return f"{self.norm}_norm"
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        return {"eps": 1e-6}
 
     def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
         """Drawn on the CPU, so that every device sees the same numbers."""
@@ -60,6 +67,8 @@ class Case:
             x = rows(*self.shape)
         assert x.shape == self.shape
         given: dict[str, Tensor | None] = {"x": x}
+        if self.equal is not None:
+            made_equal(given, self.equal)
         for name, dtype in (("weight", self.weight), ("bias", self.bias)):
             given[name] = None if dtype is None else (draw(width) / 4 + (name == "weight")).to(dtype).to(device)
         return given
@@ -116,7 +125,19 @@ def narrow_cases() -> list[Case]:
     return found
 
 
+def equal_cases() -> list[Case]:
+    """Rows whose elements are all equal. Sums of more than 8192 such float16 numbers are rounded, of bfloat16 not."""
+    found = []
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
+        for width in (*EQUAL_WIDTHS, 1000, 3072, 3073, 7168, *((14001, 40000, 65535) if dtype == BF16 else ())):
+            name = f"{dtype} {width} x {equal}"
+            found.append(Case(name, shape=(2, width), dtype=dtype, equal=equal))
+            found.append(Case(f"{name} affine", shape=(2, width), dtype=dtype, weight=FP32, bias=dtype, equal=equal))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+EQUAL_CASES = {case.name: case for case in equal_cases()}
 NARROW_CASES = {case.name: case for case in narrow_cases()}  # which only the CUDA kernels tell apart
 
 
@@ -125,7 +146,7 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
 
     The eager chain is the CPU's: unlike a GPU's LayerNorm it takes a float32 affine of half-width rows.
     """
-    op, scalars = shipped_ops()[case.op], {"eps": 1e-6}
+    op, scalars = shipped_ops()[case.op], case.scalars
     own = case.tensors()
     (oracle,), (eager,) = op.oracle(own, scalars), op.call(own, scalars)
     given = case.arguments(device)

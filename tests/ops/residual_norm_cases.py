@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from token_cases import BF16, FP16, FP32, TOLERANCES
+from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES, made_equal
 from torch import Tensor
 
 from kernwright.judge.contract import Expected, compare
@@ -35,6 +36,7 @@ class Case:
     layout: str = "dense"
     in_place: bool = False
     offset: float = 0.5
+    equal: float | None = None  # every element of x
 
     @property
     def op(self) -> str:
@@ -78,6 +80,8 @@ class Case:
         x = rows(self.dtype)
         assert x is not None
         given = {"x": x, "residual": rows(self.residual), "weight": row(self.weight, 1)}
+        if self.equal is not None:
+            made_equal(given, self.equal)
         if not self.in_place:
             given |= {
                 "bias": row(self.bias, 0),
@@ -127,7 +131,20 @@ def cases() -> list[Case]:
     return found
 
 
+def equal_cases() -> list[Case]:
+    """Sums whose elements are all equal. Totals of more than 8192 such float16 numbers are rounded, of bfloat16 not."""
+    found = []
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
+        own: dict[str, Any] = {"dtype": dtype, "residual": dtype, "bias": dtype, "norm_type": "layer", "equal": equal}
+        for width in (*EQUAL_WIDTHS, 1000, 2624, 3073, 7168, *((14001, 40000, 65535) if dtype == BF16 else ())):
+            for weight in (dtype, FP32):
+                name = f"{dtype} {width} x {equal} by {weight}"
+                found.append(Case(name, batch=1, tokens=2, width=width, weight=weight, **own))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+EQUAL_CASES = {case.name: case for case in equal_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:

@@ -55,6 +55,14 @@ def test_it_has_the_bits_of_torchs_order(name: str, emulated: Any) -> None:
     ltx2_exact_cases.hold_to_twin(case, runner(case.op, emulated))
 
 
+@pytest.mark.parametrize("width", [33_001, 65_535])
+def test_a_wide_token_without_torchs_order_loses_nothing_to_its_length(width: int, emulated: Any) -> None:
+    x = (torch.randn(8, width, generator=torch.Generator().manual_seed(width)) * 200 + 50).to(BF16)
+    y = runner("rms_modulate", emulated)(x, torch.zeros(1), torch.zeros(1), eps=1e-6)
+    exact = x.double() * x.double().square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+    torch.testing.assert_close(y.double(), exact, atol=0, rtol=2.5e-7)  # a few roundings of float32
+
+
 def test_each_kernel_has_its_case(emulated: Any) -> None:
     seen: dict[str, set[str]] = {}
     for case in CUDA_CASES.values():

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 from emulation import built
-from norm_modulation_cases import BF16, CUDA_CASES, FP16, FP32, Case, verify
+from norm_modulation_cases import BF16, CUDA_CASES, EQUAL_CASES, FP16, FP32, Case, verify
+from token_cases import hold_to_oracle
 
 from kernwright.ops.norm_modulation import native
 from kernwright.ops.registry import shipped_ops
@@ -54,6 +55,11 @@ def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", CUDA_CASES)
 def test_every_case_is_close(name: str, emulated: Modules) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("name", EQUAL_CASES)
+def test_rows_of_equal_elements_are_exact(name: str, emulated: Modules) -> None:
+    hold_to_oracle(EQUAL_CASES[name], runner(EQUAL_CASES[name], emulated))
 
 
 def test_every_compiled_kernel_has_its_case(emulated: Modules) -> None:

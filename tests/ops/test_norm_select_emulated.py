@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from emulation import TYPES, built
-from norm_select_cases import CUDA_CASES, Case, verify
-from token_cases import BF16, FP32, arguments
+from norm_select_cases import CUDA_CASES, EQUAL_CASES, Case, verify
+from token_cases import BF16, FP16, FP32, arguments, hold_to_oracle
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import select_native
@@ -21,6 +21,7 @@ from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True), (FP32, False)]
+BUILT = [*KINDS, (FP16, True)]  # float16 for rows of equal elements alone
 Kinds = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -30,7 +31,7 @@ def kind(case: Case) -> tuple[torch.dtype, bool]:
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
-    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_RESIDUAL": str(int(own[1]))} for own in KINDS}
+    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_RESIDUAL": str(int(own[1]))} for own in BUILT}
     headers = (Path(select_native.__file__).with_name("select_arguments.h"), *TOKEN_HEADERS)
     return built("norm_select_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
@@ -54,12 +55,17 @@ def test_every_case_is_close(name: str, emulated: Kinds) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
 
 
+@pytest.mark.parametrize("name", EQUAL_CASES)
+def test_rows_of_equal_elements_are_exact(name: str, emulated: Kinds) -> None:
+    hold_to_oracle(EQUAL_CASES[name], runner(EQUAL_CASES[name], emulated))
+
+
 def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
     for case in CUDA_CASES.values():
         if kind(case) in KINDS:
             runner(case, emulated, only_chooses=True)(*arguments(case), **case.scalars)
-    for own, module in emulated.items():
-        assert str(module.kernels_left()) == "", own
+    for own in KINDS:
+        assert str(emulated[own].kernels_left()) == "", own
 
 
 def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:

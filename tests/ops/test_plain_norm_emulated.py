@@ -1,6 +1,6 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: every case by the judge's rule, without a GPU.
 
-But for float16: the kernels are norm_modulation's, whose own tests run it.
+But for float16, which rows of equal elements alone come by: the kernels are norm_modulation's, whose own tests run it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 from emulation import built
-from plain_norm_cases import BF16, CASES, FP32, NARROW_CASES, verify
+from plain_norm_cases import BF16, CASES, EQUAL_CASES, FP16, FP32, NARROW_CASES, Case, verify
+from token_cases import hold_to_oracle
 
 from kernwright.ops.norm_modulation import native as shared
 from kernwright.ops.plain_norm import native
@@ -23,22 +24,30 @@ DTYPES = (BF16, FP32)
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
-    kinds = {dtype: dict(native.CUDA["rms_norm"].library(dtype).macros) for dtype in DTYPES}
+    kinds = {dtype: dict(native.CUDA["rms_norm"].library(dtype).macros) for dtype in (*DTYPES, FP16)}
     own = (Path(native.__file__).with_name(name) for name in ("rows.h", "narrow_rows.h"))
     headers = (*own, Path(shared.__file__).with_name("arguments.h"))
     return built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-@pytest.mark.parametrize("name", [name for name, case in (CASES | NARROW_CASES).items() if case.dtype in DTYPES])
-def test_every_case_is_close(name: str, emulated: dict[torch.dtype, Any]) -> None:
-    case = (CASES | NARROW_CASES)[name]
-
+def runner(case: Case, emulated: dict[torch.dtype, Any]) -> Any:
     def call(x: torch.Tensor, weight: Any, bias: Any = None, *, eps: float) -> torch.Tensor:
         y = torch.full_like(x, float("nan"))
         assert emulated[case.dtype].norm(x, weight, bias, case.norm == "rms", eps, y)
         return y
 
-    verify(case, call)
+    return call
+
+
+@pytest.mark.parametrize("name", [name for name, case in (CASES | NARROW_CASES).items() if case.dtype in DTYPES])
+def test_every_case_is_close(name: str, emulated: dict[torch.dtype, Any]) -> None:
+    case = (CASES | NARROW_CASES)[name]
+    verify(case, runner(case, emulated))
+
+
+@pytest.mark.parametrize("name", EQUAL_CASES)
+def test_rows_of_equal_elements_are_exact(name: str, emulated: dict[torch.dtype, Any]) -> None:
+    hold_to_oracle(EQUAL_CASES[name], runner(EQUAL_CASES[name], emulated))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,6 +1,7 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: every case of theirs by the judge's rule, without a GPU.
 
-In bfloat16 alone: the kernels are norm_modulation's, whose own tests run every dtype.
+In bfloat16, and rows of equal elements in float16 too: the kernels are norm_modulation's, whose own tests run every
+dtype.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 from emulation import built
-from residual_norm_cases import BF16, CASES, verify
+from residual_norm_cases import BF16, CASES, EQUAL_CASES, FP16, Case, verify
+from token_cases import hold_to_oracle
 
 from kernwright.ops.residual_norm import native
 from kernwright.runtime.target import compiler
@@ -19,20 +21,34 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ comp
 
 
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    kinds = {BF16: dict(native.CUDA["add_norm"].library(BF16).macros)}
-    return built("residual_norm_emulation.cc", native.HEADERS, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+def emulated_of(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
+    kinds = {dtype: dict(native.CUDA["add_norm"].library(dtype).macros) for dtype in (BF16, FP16)}
+    return built("residual_norm_emulation.cc", native.HEADERS, kinds, tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.fixture(scope="module")
+def emulated(emulated_of: dict[torch.dtype, Any]) -> Any:
+    return emulated_of[BF16]
+
+
+def runner(case: Case, emulated: Any) -> Any:
+    def call(x: Any, residual: Any, weight: Any, bias: Any = None, *_: Any, norm_type: str = "rms", eps: float) -> Any:
+        outs = (x, residual) if case.in_place else tuple(torch.full_like(x, float("nan")) for _ in range(2))
+        assert emulated.sum_and_norm(x, residual, weight, bias, norm_type, eps, *outs)
+        return outs
+
+    return call
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_sum_of_two and case.dtype == BF16])
 def test_every_case_is_close(name: str, emulated: Any) -> None:
-    def call(x: Any, residual: Any, weight: Any, bias: Any = None, *_: Any, norm_type: str = "rms", eps: float) -> Any:
-        in_place = CASES[name].in_place
-        outs = (x, residual) if in_place else tuple(torch.full_like(x, float("nan")) for _ in range(2))
-        assert emulated.sum_and_norm(x, residual, weight, bias, norm_type, eps, *outs)
-        return outs
+    verify(CASES[name], runner(CASES[name], emulated))
 
-    verify(CASES[name], call)
+
+@pytest.mark.parametrize("name", EQUAL_CASES)
+def test_rows_of_equal_elements_are_exact(name: str, emulated_of: dict[torch.dtype, Any]) -> None:
+    case = EQUAL_CASES[name]
+    hold_to_oracle(case, runner(case, emulated_of[case.dtype]))
 
 
 @pytest.mark.parametrize("norm_type", ["layer", "rms"])

@@ -1,9 +1,9 @@
 // rms_modulate, dual_modulate and dual_modulate_from_table for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM picks one of
 // them; without it all are compiled.
 //
-// Contract: exact where the device shows that torch sums as these kernels do (exactness.py), close everywhere. A token is
-// summed in torch's own order: 128 threads take groups of four channels in turn and fuse each square into their sum, then
-// lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
+// Contract: exact where the device shows that torch sums as these kernels do (exactness.py), close everywhere. A token of
+// whole groups is summed in torch's own order: 128 threads take groups of four channels in turn and fuse each square into their
+// sum, then lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
 // and products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
 // D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
@@ -14,6 +14,8 @@
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
 
 #include <cuda_runtime.h>
+
+#include <cmath>
 
 #include "elements.cuh"
 #include "launching.cuh"
@@ -209,6 +211,8 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
 
 // Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again.
 // Behind the sum the order is free, and single elements that lie beside each other go to threads beside each other.
+// Torch sums a width that is no multiple of a group in another order, which is not followed: there a thread keeps what its sum
+// lost to rounding, since a wide token is hundreds of squares a thread.
 template <Form kForm, int kVector>
 __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Problem p) {
   __shared__ float parts[2][kThreads / 32];
@@ -219,7 +223,8 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ P
   int turn = 0;  // who writes one half of the parts again has met all who read it, at the other half
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x, turn ^= 1) {
     const char* from = token_of(p, batch, token);
-    float squares = 0.f;
+    const bool is_in_order = kVector == kGroup || p.width % kGroup == 0;
+    float squares = 0.f, lost = 0.f;
 #pragma unroll 4
     for (int column = thread * kGroup; column < p.width; column += kThreads * kGroup) {
       float values[kGroup];
@@ -233,7 +238,13 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ P
           values[i] = one[0];
         }
       }
-      squares = with_squares(squares, values);
+      if (is_in_order) {
+        squares = with_squares(squares, values);
+      } else {
+        const float more = __fsub_rn(with_squares(0.f, values), lost), sum = __fadd_rn(squares, more);
+        lost = sum < INFINITY ? __fsub_rn(__fsub_rn(sum, squares), more) : 0.f;
+        squares = sum;
+      }
     }
     const float inverse = inverse_of(block_sum(squares, parts[turn]), p);
 #pragma unroll 2

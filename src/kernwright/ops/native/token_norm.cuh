@@ -127,12 +127,12 @@ __global__ void __launch_bounds__(32 * ShapeOf<Family, kShape>::kOf.warps, Shape
   float values[kVectors][kVector];
   load_all(chain, loaded, values, holds, at);
   fill(values, 0.f);
-  const TokenStatistics of = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(),
+  const TokenStatistics of = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(), width,
                                                                 w.per_element, p.eps, parts[0]);
   finish_all<0, kFine>(chain, loaded, values, of, holds, at);
   if constexpr (Family::kNorms == 2) {
     fill(values, 0.f);
-    const TokenStatistics again = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(),
+    const TokenStatistics again = block_statistics<kFine, kOf.warps>(values, holds, fill, count, chain.is_rms(), width,
                                                                      w.per_element, p.eps, parts[1]);
     finish_all<1, kFine>(chain, loaded, values, again, holds, at);
   }
@@ -160,10 +160,10 @@ __global__ void __launch_bounds__(32 * kWarpsOfSmall)
   typename Chain::Loaded loaded[kVectors]{};
   float values[kVectors][kVector];
   load_all(chain, loaded, values, holds, at);
-  const TokenStatistics of = warp_statistics<kFine>(values, holds, chain.is_rms(), w.per_element, p.eps);
+  const TokenStatistics of = warp_statistics<kFine>(values, holds, chain.is_rms(), p.width, w.per_element, p.eps);
   finish_all<0, kFine>(chain, loaded, values, of, holds, at);
   if constexpr (Family::kNorms == 2) {
-    const TokenStatistics again = warp_statistics<kFine>(values, holds, chain.is_rms(), w.per_element, p.eps);
+    const TokenStatistics again = warp_statistics<kFine>(values, holds, chain.is_rms(), p.width, w.per_element, p.eps);
     finish_all<1, kFine>(chain, loaded, values, again, holds, at);
   }
 }
@@ -187,7 +187,7 @@ __device__ __forceinline__ TokenStatistics streamed_statistics(int width, bool i
       again(at, values[0]);
       sum += total_of<kVector>(values[0]);
     });
-    of.near = total(sum) * per_element;
+    of.near = mean_of(total(sum), width, per_element);
   }
   each_vector<kVector>(width, [&](Columns at) {
     again(at, values[0]);

@@ -17,13 +17,16 @@ struct TokenStatistics {
   float near = 0.f, lacking = 0.f;  // the mean is their sum
   float inverse = 0.f;              // of the standard deviation, or of the root of the mean square
 
-  // kFine: the difference first, since a product with the mean would be off by more than a float32 result may be.
+  // The difference first: a product with the mean would be off by its own rounding, which is more than a float32 result may
+  // be off by, and more than any may where the deviation is as good as none.
   template <bool kFine, int kVector>
   __device__ __forceinline__ void norm(float (&values)[kVector], bool is_rms) const {
-    const float rest = -(kFine ? lacking : near) * inverse;
+    const float from = is_rms ? 0.f : near, rest = -lacking * inverse;  // where near is 0 anyway, to say so saves registers
 #pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      values[i] = is_rms ? values[i] * inverse : fmaf(kFine ? values[i] - near : values[i], inverse, rest);
+    for (int i = 0; i < kVector; ++i) {
+      const float apart = values[i] - from;
+      values[i] = kFine && !is_rms ? fmaf(apart, inverse, rest) : apart * inverse;
+    }
   }
 };
 
@@ -63,9 +66,9 @@ __device__ __forceinline__ float plain_sum(const float (&values)[kVectors][kVect
 // Of a token that one warp has.
 template <bool kFine, int kVectors, int kVector, typename Holds>
 __device__ __forceinline__ TokenStatistics warp_statistics(const float (&values)[kVectors][kVector], const Holds& holds,
-                                                           bool is_rms, float per_element, float eps) {
+                                                           bool is_rms, int width, float per_element, float eps) {
   TokenStatistics of;
-  if (!is_rms) of.near = lanes_total<32>(plain_sum(values)) * per_element;
+  if (!is_rms) of.near = mean_of(lanes_total<32>(plain_sum(values)), width, per_element);
   float left = 0.f, squares = 0.f;
   add_up(values, holds, of.near, &left, &squares);
   if (kFine && !is_rms) of.lacking = lanes_total<32>(left) * per_element;
@@ -82,8 +85,8 @@ __device__ __forceinline__ TokenStatistics warp_statistics(const float (&values)
 // So in float32 what is left once values are centred is summed too; rounded to half that width nobody would see it.
 template <bool kFine, int kMostWarps, int kVectors, int kVector, typename Holds, typename Fill>
 __device__ __forceinline__ TokenStatistics block_statistics(float (&values)[kVectors][kVector], const Holds& holds,
-                                                            const Fill& fill, int count, bool is_rms, float per_element,
-                                                            float eps, float4* parts) {
+                                                            const Fill& fill, int count, bool is_rms, int width,
+                                                            float per_element, float eps, float4* parts) {
   constexpr int kLanes = kMostWarps <= 4 ? 4 : kMostWarps <= 8 ? 8 : kMostWarps <= 16 ? 16 : 32;
   const float counted = static_cast<float>(count);
   float about = 0.f, sum = 0.f, left = 0.f, squares = 0.f;
@@ -108,7 +111,7 @@ __device__ __forceinline__ TokenStatistics block_statistics(float (&values)[kVec
       const float apart = (own.y - of.near) - of.lacking;
       whole = fmaf(apart, fmaf(apart, own.w, 2.f * own.x), whole);
     } else {
-      of.near = lanes_total<kLanes>(own.x) * per_element;
+      of.near = mean_of(lanes_total<kLanes>(own.x), width, per_element);
       const float apart = own.y - of.near;
       whole = fmaf(apart * apart, own.w, whole);
     }

@@ -20,6 +20,13 @@ __device__ __forceinline__ float lanes_total(float value) {
   return value;
 }
 
+// total / width, where `per_element` is 1 / width as a float32 has it. Their product alone is off by roundings of the mean, and
+// all that is left of a token of equal elements would be these: so what the product left of the total is shared out too.
+__device__ __forceinline__ float mean_of(float total, int width, float per_element) {
+  const float near = total * per_element;
+  return fmaf(fmaf(-near, static_cast<float>(width), total), per_element, near);
+}
+
 // Over a block's threads, the same in each of them. Two buffers in turn: whoever writes one again has passed the barrier of the
 // other, and so has everybody who read the first.
 struct BlockTotal {

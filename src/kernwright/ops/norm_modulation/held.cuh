@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
   if (own.thread % 32 == 0) parts[own.thread / 32] = part_of(sum, about, squares, count);
   __syncthreads();
   const Statistics of = combined<Own::kOf.warps>(parts, w);
-  const float rest = of.from_mean(kPacked ? 0.f : about) * of.inverse;
+  const float rest = of.from_mean(about) * of.inverse;
 
   char* to = address(p.y, own.batch, own.token, own.thread * kElements);
 #pragma unroll
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(32 * shape_of<kShape>().warps, shape_of<kShape
     float result[kElements];
 #pragma unroll
     for (int j = 0; j < kElements; ++j)
-      result[j] = fmaf(fmaf(own_values[j], of.inverse, rest), by.gain[j], by.offset[j]);
+      result[j] = fmaf(fmaf(own_values[j] - (kPacked ? about : 0.f), of.inverse, rest), by.gain[j], by.offset[j]);
     store_raw(to + i * own.threads * 16, narrow(result));
   }
 }

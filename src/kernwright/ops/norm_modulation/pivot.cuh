@@ -22,9 +22,12 @@ struct Line {
 template <bool kGate>
 __device__ __forceinline__ float pivot_of(const Brief& w, const char* x, const char* residual, const char* gate) {
   if (w.is_rms) return 0.f;
-  const float own = first_of(x);
-  if constexpr (!kResidual) return own;
-  else return fmaf(own, kGate ? first_of(gate) : 1.f, first_of(residual));
+  float own[1] = {first_of(x)};
+  if constexpr (kResidual) {  // rounded as all sums are, so that nothing is left of those that equal it
+    own[0] = fmaf(own[0], kGate ? first_of(gate) : 1.f, first_of(residual));
+    widen<kHalf, 1>(narrow_to<kHalf, 1>(own), own);
+  }
+  return own[0];
 }
 
 // Sum and squares of values less the pivot.

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreadsOfSmall, kResidual ? kBlocksOfSmallRes
       widen<kType, kVector>(x[n][i], values[i]);
       sum += total_of<kVector>(values[i]);
     }
-    if (!p.is_rms) mean = lanes_total<kLanes>(sum) * w.per_element;
+    if (!p.is_rms) mean = mean_of(lanes_total<kLanes>(sum), p.width, w.per_element);
     if (kFine && !p.is_rms) {
       float left = 0.f;
 #pragma unroll

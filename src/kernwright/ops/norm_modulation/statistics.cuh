@@ -45,7 +45,7 @@ __device__ __forceinline__ Statistics combined(const float4* parts, const Work& 
     const float apart = of.from_mean(own.y);
     of.inverse = is_rms ? own.z : fmaf(apart, fmaf(apart, own.w, 2.f * own.x), own.z);
   } else {
-    of.near = is_rms ? 0.f : lanes_total<kLanes>(own.x) * w.per_element;
+    of.near = is_rms ? 0.f : mean_of(lanes_total<kLanes>(own.x), w.problem.width, w.per_element);
     const float apart = own.y - of.near;
     of.inverse = is_rms ? own.z : fmaf(apart * apart, own.w, own.z);
   }

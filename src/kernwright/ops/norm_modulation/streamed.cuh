@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_cons
         sum += total_of<kVector>(values);
       }
     }
-    const float near = p.is_rms ? 0.f : block_total(sum) * w.per_element;
+    const float near = p.is_rms ? 0.f : mean_of(block_total(sum), p.width, w.per_element);
     float lacking = 0.f;
     auto again = [&](int column, float(&values)[kVector]) {
       RawOf<kType, kVector> raw;
