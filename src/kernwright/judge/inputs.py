@@ -95,8 +95,8 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     "mixed": _mixed,
     "zero_rows": _zero_rows,
     "extremes": _extremes,
-    "strong": _normal,  # with modulations that are large, and none here and there
     "outlier": _outlier,
+    "strong": _outlier,  # with modulations that are large, and none here and there
     "nonfinite": _nonfinite,
 }
 
