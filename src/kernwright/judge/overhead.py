@@ -17,9 +17,7 @@ from kernwright.judge.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
 
 EMPTY_BLOCKS, FULL_BLOCKS = 5, 3  # of which the middle one counts
-EMPTY_EXCHANGES = (
-    21  # short ones, which vary by a good part of what they take: what few show is wrong for all sides alike
-)
+EMPTY_EXCHANGES = 21  # of calls by themselves: short ones, which vary by a good part of what they take
 SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
 MOST_OVER_EMPTY = 1.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
 
