@@ -118,7 +118,7 @@ def test_a_call_by_itself_is_audited_with_every_kind_of_inputs(
         seen.append((case.distribution, standard))
         return ["y is odd"] if case.distribution == "offset" and wrong else []
 
-    monkeypatch.setattr("kernwright.judge.timing.case_problems", problems)
+    monkeypatch.setattr("kernwright.judge.odd_contents.case_problems", problems)
     session: Any = ByItself(row)
     own: Any = frozenset({"candidate"} if trusted else ())
     timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), {}, {}, trusted=own)

@@ -15,6 +15,7 @@ from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
 from kernwright.judge.inputs import HARSH
+from kernwright.judge.odd_contents import OddContents
 from kernwright.judge.overhead import Overhead
 from kernwright.judge.pair import SideName
 from kernwright.judge.quad import Quad
@@ -34,26 +35,6 @@ MOST_MOVES = 12  # times that a side's outputs may lie elsewhere than before, of
 WANDERING = "its outputs wander through memory"
 MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
 LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
-
-
-class OddContents:
-    """What the calls of an audit work on, each of a kind of its own."""
-
-    def __init__(self, cases: Sequence[Case], pool: Pool, op: Op) -> None:
-        self.cases, self.pool = cases, pool
-        self.items = [pool.draw(op, case.row, case.distribution) for case in cases]
-
-    def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
-        for number, slot in enumerate(slots, first):
-            session.fill(slot, self.items[number])
-
-    def problem_of(self, task: Task, session: Session, left: Any, first: int, standard: Standard) -> str | None:
-        """What is wrong with what calls left, from the numbered one on."""
-        for call in range(left.calls if hasattr(left, "calls") else len(left)):
-            outputs, number = session.outputs_of(left, call), first + call
-            if problems := case_problems(task, self.cases[number], self.items[number], outputs, self.pool, standard):
-                return problems[0]
-        return None
 
 
 class SideFault(Exception):
