@@ -1,4 +1,4 @@
-"""OddContents: what the calls of an audit work on, each of a kind of its own, and what is wrong with what they leave."""
+"""OddContents: what an audit's calls work on, each of a kind of its own, and what is wrong with what they leave."""
 
 from __future__ import annotations
 
