@@ -118,7 +118,8 @@ def _names(kernels: list[Kernel]) -> list[str]:
 
 
 def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
-    """Other quads, and so other figures; but the same verdict, kernels and records, and a ratio within a tenth."""
+    """Other quads, and so other figures; but the same verdict, kernels and records, and a ratio within a tenth. What
+    torch.compile gains is the kernels' time: a slow host takes as long for its call as for the whole chain."""
     asked = JudgeRequest(
         task="norm_scale_shift", candidate=None, contender="eager", rows=ROW, device="cuda", ledger=tmp_path,
         wait_s=60.0,
@@ -129,9 +130,11 @@ def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: 
     assert verify(tmp_path) == []
     eager, compiled = [verdict for verdict in together if verdict is not None]
     assert (eager.candidate, compiled.candidate) == ("eager", "compile")
-    assert eager.verdict in ("same", "inconclusive") and compiled.verdict == "faster", compiled.reasons
     alone = judge(asked, quiet)
     (row,), (other,), (own,) = eager.rows, compiled.rows, alone.rows
+    gained = other.metrics["device"]
+    assert isinstance(gained, MetricResult) and gained.outcome == "faster", (gained, compiled.reasons)
+    assert eager.verdict in ("same", "inconclusive"), row.reasons
     assert eager.verdict == alone.verdict or "inconclusive" in (eager.verdict, alone.verdict), row.reasons
     for side in ("baseline", "candidate"):
         assert _names(row.kernels[side]) == _names(own.kernels[side])
