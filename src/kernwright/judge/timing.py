@@ -371,8 +371,9 @@ def verify(session: Session, block: Block, problem: str | None) -> None:
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:
     """As many calls as a block makes, each on a slot of its own: memory touched, the allocator grown to a block's
-    outputs, the side compiled."""
-    order = range(1) if metric == "wall" else range(calls or session.slots)
+    outputs, the side compiled. Those of `wall` are all held until their block is over: one of them alone would not show
+    where the others lie."""
+    order = range(calls or (1 if metric == "wall" else session.slots))
     contents = pool.draw(session.op, session.row)
     for _ in range(MOST_MOVES + 1):
         session.prepare()
