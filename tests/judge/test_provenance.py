@@ -51,7 +51,9 @@ def test_the_judges_digest_is_of_all_its_code(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("kernwright.judge.provenance.__file__", str(tmp_path / "provenance.py"))
     first = digest_with("cuda/lane.py", "# of an output\nPIECES = 64\n")
     assert digest_with("cuda/lane.py", "# of every output\nPIECES = 64\n") == first
-    assert digest_with("cuda/lane.py", "PIECES = 1\n") != first
+    second = digest_with("cuda/lane.py", "PIECES = 1\n")
+    assert second != first
+    assert digest_with("block_loop.c", "#define HEADER 5\n") != second
     judge_digest.cache_clear()
 
 

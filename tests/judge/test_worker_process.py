@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from kernwright.judge.block import Block
+from kernwright.judge.block_loop import build_block_loop
 from kernwright.judge.landlock import landlock_version
 from kernwright.judge.session import Session
 from kernwright.judge.walls import Walls
@@ -329,7 +330,7 @@ class Bench:
         self.worker: WorkerProcess | None = None
         self.content = {"x": torch.randn(6, 64), "w": torch.randn(64)}
 
-    def fresh(self, *off: str) -> WorkerProcess:
+    def fresh(self, *off: str, native: bool = True) -> WorkerProcess:
         self.end()
         self.worker = WorkerProcess(
             "candidate",
@@ -338,6 +339,7 @@ class Bench:
             max(os.sched_getaffinity(0)),
             reads=[self.folder],
             walls_off=dict.fromkeys(off, "a test"),
+            block_loop=build_block_loop(self.folder / "loop") if native else None,
         )
         self.worker.wait_ready()
         return self.worker
@@ -426,9 +428,11 @@ def test_a_worker_that_stays_awake_stands_still_when_it_is_told_to(bench: Bench)
     session.close()
 
 
-def test_only_a_block_of_a_worker_that_stood_still_begins_as_such(bench: Bench) -> None:
-    """Between calls by themselves nothing is launched for it; after them, whatever was asked meanwhile, it is again."""
-    session = bench.open("begins")
+def test_only_a_block_of_a_worker_that_stood_still_begins_as_such(spent: Bench) -> None:
+    """Between calls by themselves nothing is launched for it; after them, whatever was asked meanwhile, it is again. A
+    GPU's workers, whose blocks have a beginning, run them by Python's loop."""
+    spent.fresh(native=False)
+    session = spent.open("begins")
     worker = session.worker
     found = []
 

@@ -32,6 +32,7 @@ class Device(Protocol):
     capability: tuple[int, int] | None  # of a GPU
     most_slots: int
     vigil: Vigil | None  # over its workers' processor, while a judgement runs and there are others
+    block_loop: Path | None  # that its workers run blocks with; Python where there is none
 
     def free_bytes(self) -> int: ...
 
@@ -125,6 +126,7 @@ class CpuDevice:
     most_slots = 256
     arena_bytes = 256 * 2**20
     vigil: Vigil | None = None
+    block_loop: Path | None = None
     _sides = 3
 
     def free_bytes(self) -> int:
@@ -200,7 +202,9 @@ class CpuDevice:
         return policy.block_ms
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
-        pass
+        from kernwright.judge.block_loop import build_block_loop
+
+        self.block_loop = build_block_loop(folder)
 
     def furnish(self, worker: WorkerProcess) -> None:
         pass

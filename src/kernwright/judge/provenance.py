@@ -55,6 +55,7 @@ class Provenance(BaseModel):
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)
     isolation: dict[str, Any] = Field(default_factory=dict)
+    block_loop: str = Field(default="", description="`python` on a GPU, and where there is no C compiler")
     kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
     started: str = ""
     finished: str = ""
@@ -83,7 +84,9 @@ def source_hashes(task: Task, candidate: Candidate | Shipped | None) -> dict[str
 def judge_digest() -> str:
     """Of the code that judges: figures of one judge say nothing of another's."""
     folder = Path(__file__).parent
-    return digest_of({path.relative_to(folder).as_posix(): source_text(path) for path in folder.rglob("*.py")})
+    texts = {path: source_text(path) for path in folder.rglob("*.py")}
+    texts |= {path: path.read_text(encoding="utf-8") for kind in ("*.c", "*.cc") for path in folder.rglob(kind)}
+    return digest_of({path.relative_to(folder).as_posix(): text for path, text in texts.items()})
 
 
 def command_line() -> str:

@@ -96,6 +96,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         hidden = hide_judge()
         for provenance in provenances:
             provenance.isolation = {"judge": hidden}
+            provenance.block_loop = "native" if device.block_loop else "python"
             provenance.kept_awake = device.vigil.processor if device.vigil else None
         sides = cast.sides(scratch, request.device, provenances[0])
         ledger = Ledger(request.ledger)

@@ -214,6 +214,7 @@ class Crew:
                 vigil=self.device.vigil,
                 preloads=self._preloads,
                 roams=side.is_baseline,
+                block_loop=self.device.block_loop,
             )
         for name in names:
             self.workers[name].wait_ready()

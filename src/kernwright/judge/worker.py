@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kernwright.judge.block_loop import BlockLoop
 from kernwright.judge.channel import (
     DONE,
     IS_AWAKE,
@@ -38,10 +39,13 @@ MOST_DESCRIPTORS = 4
 class Worker:
     """Holds one side and the row that is open."""
 
-    def __init__(self, channel: Channel, place: Any, roams: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, channel: Channel, place: Any, roams: frozenset[int] = frozenset(), blocks: BlockLoop | None = None
+    ) -> None:
         self.channel = channel
         self.place = place
         self.roams = roams  # the processors that it may compile on, beside others that do
+        self.blocks = blocks
         self.side: dict[str, Any] = {}
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
@@ -57,8 +61,6 @@ class Worker:
         self.tensor_type = Tensor
 
     def serve(self) -> None:
-        from kernwright.judge.entry import SideProblem
-
         handlers = {
             "attach": self.place.attach,
             "load": self.load,
@@ -72,6 +74,10 @@ class Worker:
             "events": lambda *_: {"ns": self.place.event_ns()},
         }
         while True:
+            try:
+                self.run_blocks()
+            except Exception as error:
+                self.report(error)
             tag, payload, descriptors = self.next_request()
             try:
                 if tag == RUN:
@@ -79,14 +85,18 @@ class Worker:
                     continue
                 message = as_object(payload)
                 answer = handlers[message["do"]](message, descriptors)
-            except Exception as error:  # whatever foreign code raises becomes a message; the judge decides
-                self.kept.clear()
-                text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
-                answer = {
-                    "error": text[:MOST_ERROR_TEXT],
-                    "kind": type(error).__name__,
-                }
-            self.channel.send_json(answer or {"ok": True})
+            except Exception as error:
+                self.report(error)
+            else:
+                self.channel.send_json(answer or {"ok": True})
+
+    def report(self, error: Exception) -> None:
+        """Whatever foreign code raises becomes a message; the judge decides."""
+        from kernwright.judge.entry import SideProblem
+
+        self.kept.clear()
+        text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
+        self.channel.send_json({"error": text[:MOST_ERROR_TEXT], "kind": type(error).__name__})
 
     def next_request(self) -> tuple[int, bytes, list[int]]:
         if self.awake:
@@ -186,6 +196,16 @@ class Worker:
 
         return implementation_of(self.side, self.slots[message["slot"]], self.row_call.scalars)
 
+    def run_blocks(self) -> None:
+        """Blocks for as long as nothing else is asked for, where there is a loop for them that is not Python's."""
+        if self.blocks is None or self.call is None:
+            return
+        has_outputs = self.row_call.style != "writes" and bool(self.row_call.outputs)
+        if not self.blocks.serve(self.call, self.slots, self.kept, has_outputs):
+            for result in self.kept:
+                self.addresses(result)  # which says what is wrong with it
+            raise self.row_call.not_a_tensor(self.kept[-1])
+
     def run(self, payload: bytes) -> None:
         """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""
         call, slots, kept = self.call, self.slots, self.kept
@@ -244,8 +264,9 @@ def _open_windows() -> tuple[int, ...]:
 
 
 def live(
-    descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str, roams: bool = False
-) -> None:
+    descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str, roams: bool = False,
+    block_loop: str = "",
+) -> None:  # fmt: skip
     """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -263,11 +284,12 @@ def live(
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection inside one side's block would be charged to that side
+    blocks = BlockLoop(block_loop, descriptor) if block_loop else None
     windows = _open_windows()
     channel.send_json({"ready": True, "isolation": isolation.as_message()}, windows)
     for window in windows:
         os.close(window)
     try:
-        Worker(channel, place, beside).serve()
+        Worker(channel, place, beside, blocks).serve()
     except ChannelClosed:
         sys.exit(0)

@@ -71,6 +71,7 @@ class WorkerProcess:
         vigil: Vigil | None = None,
         preloads: Sequence[str] = (),
         roams: bool = False,
+        block_loop: Path | None = None,
     ) -> None:
         self.label = label
         self.vigil = vigil
@@ -80,6 +81,8 @@ class WorkerProcess:
         self.threads = threads
         self.processor = processor
         self.scratch = scratch
+        if block_loop is not None:
+            reads = (*reads, block_loop.parent)
         self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
         known = adopt_orphans()
         ours, theirs = socket.socketpair()
@@ -92,6 +95,7 @@ class WorkerProcess:
             "walls": self.walls.as_argument(),
             "device": device,
             "roams": roams,
+            "block_loop": str(block_loop or ""),
         }
         try:
             self.process = zygote_for(threads, zygote_environment(threads), preloads).fork(

@@ -51,6 +51,7 @@ class CudaDevice:
     has_kernels = True
     most_slots = MOST_SLOTS
     vigil: Vigil | None = None
+    block_loop: Path | None = None  # a block begins and ends with work on the device, which Python asks for
 
     def __init__(self, name: str) -> None:
         self.name = name
