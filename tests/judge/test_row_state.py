@@ -335,6 +335,14 @@ def test_a_gain_must_show_in_a_call_by_itself_and_noise_shows_nothing(wall: Metr
     assert found is None if doubt is None else found and doubt in found
 
 
+def test_who_claims_no_gain_shares_none() -> None:
+    """But must not lose by itself what it keeps up with others."""
+    as_fast = figures(0.99, 0.98, 1.0, 100.0, "same")
+    assert shared_between_calls(as_fast, figures(0.98, 0.95, 1.01, 110.0)) is None
+    said = shared_between_calls(as_fast, figures(0.9, 0.85, 0.95, 110.0))
+    assert said is not None and said.endswith("by itself a call takes 122 us, one of the baseline's 110 us")
+
+
 SMALL_GAIN = figures(1.08, 1.06, 1.10, 100.0)
 
 

@@ -296,6 +296,11 @@ def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None
     match wall_says(stream, wall):
         case "gained":
             return None
+        case "shared" if stream.outcome == "same":
+            return (
+                f"as fast as the baseline in a run of calls; by itself a call takes {wall.candidate_us:.0f} us, "
+                f"one of the baseline's {wall.baseline_us:.0f} us"
+            )
         case "shared":
             return (
                 f"a call by itself takes {wall.candidate_us:.0f} us, {stream.candidate_us:.0f} us in a run of calls: "
