@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import struct
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +16,8 @@ import pytest
 import torch
 
 from kernwright.judge import block_loop
-from kernwright.judge.block_loop import build_block_loop
+from kernwright.judge.block_loop import BlockLoop, RaisedWhileWaiting, build_block_loop
+from kernwright.judge.channel import RUN, WITH_PYTHON, Channel
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session import Session
 from kernwright.judge.verdict import GOOD
@@ -21,9 +27,7 @@ from kernwright.tasks.task import Task, load_task
 
 KERNELS = """
 import signal
-import threading
-import time
-
+import sys
 import torch
 
 calls = 0
@@ -56,18 +60,8 @@ def no_tensor_in_a_block(x, w, *, alpha):
     return alpha * x + w if calls == 1 else 7
 
 
-def ticking(x, w, *, alpha):
-    global calls
-    calls += 1
-    if calls == 1:
-        def tick():
-            global ticks
-            while True:
-                ticks += 1
-                time.sleep(0.001)
-
-        threading.Thread(target=tick, daemon=True).start()
-    return torch.full_like(x, float(ticks))
+def says_who_calls(x, w, *, alpha):
+    return torch.full_like(x, float(sys._getframe(2).f_code.co_name == "serve"))
 
 
 def handles_signals(x, w, *, alpha):
@@ -87,7 +81,7 @@ class Desk:
     """A worker of one kind of loop, and the tiny row."""
 
     def __init__(self, task: Task, folder: Path, native: bool) -> None:
-        self.task = task
+        self.task, self.native = task, native
         folder.chmod(0o755)
         (folder / "kernel.py").write_text(KERNELS)
         (self.row,) = task.select("axpy_small")
@@ -129,12 +123,32 @@ def test_a_block_runs_the_slots_that_it_is_asked_for(desk: Desk, function: str) 
         assert found == [2.0 * slot for slot in order]
 
 
+def test_the_loop_is_the_one_that_was_asked_for(desk: Desk) -> None:
+    session = desk.open("says_who_calls")
+    for order in ([0], [1, 2]):
+        session.prepare()
+        _, left = session.run(order)
+        assert session.outputs_of(left, 0)["y"][0, 0].item() == float(desk.native)
+
+
 def test_calls_by_themselves_leave_each_its_output(desk: Desk) -> None:
     """No other request between them."""
     session = desk.open("honest")
     session.prepare()
     pointers = [session.run([slot])[0].pointers for slot in (4, 2, 4)]
     assert len({pointer for (pointer,) in pointers}) == 3
+
+
+def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken off a block is what such a block takes."""
+    session = desk.open("honest")
+    ways = []
+    run = session.run
+    monkeypatch.setattr(session, "run", lambda order, **way: (ways.append(way["with_python"]), run(order, **way))[1])
+    for metric in ("wall", "stream", "device"):
+        session.begin(metric)  # type: ignore[arg-type]
+        session.run_nothing(1)
+    assert ways == [True, True, False]
 
 
 def test_what_a_call_raises_is_told_and_the_worker_goes_on(desk: Desk) -> None:
@@ -163,17 +177,6 @@ def test_a_slot_that_is_not_there_is_an_error(desk: Desk) -> None:
         desk.worker.run_block([0, 2], 1, 30.0)
 
 
-def test_threads_of_a_side_run_while_it_is_asked_other_things(desk: Desk) -> None:
-    """The loop gives Python's lock up while it waits, and takes it again for the calls."""
-    session = desk.open("ticking")
-    session.prepare()
-    session.run([0])
-    for _ in range(20):
-        session.prepare()
-        _, left = session.run([0])
-    assert session.outputs_of(left, 0)["y"][0, 0].item() > 0
-
-
 def test_a_signals_handler_runs_and_the_loop_goes_on(desk: Desk) -> None:
     session = desk.open("handles_signals")
     session.prepare()
@@ -187,6 +190,110 @@ def test_a_worker_ends_with_the_judges_end_of_the_pipe(desk: Desk) -> None:
     desk.worker._resume()
     desk.worker.channel.connection.close()
     assert desk.worker.process.wait(10.0) == 0
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[tuple[BlockLoop, Channel]]:
+    """The loop in this process, and the judge's end."""
+    ours, theirs = socket.socketpair()
+    library = build_block_loop(tmp_path)
+    assert library is not None
+    with ours, theirs:
+        yield BlockLoop(str(library), theirs.fileno()), Channel(ours)
+
+
+def ask(channel: Channel, *order: int) -> None:
+    channel.send(RUN, struct.pack(f"<{len(order) + 1}H", WITH_PYTHON, *order))
+
+
+def drain(loop: BlockLoop) -> None:
+    """Takes the frame that ended it."""
+    with socket.socket(fileno=os.dup(loop._descriptor)) as end:
+        end.recv(1 << 14)
+
+
+def test_nothing_is_held_longer_than_it_is_kept(pipe: tuple[BlockLoop, Channel]) -> None:
+    loop, channel = pipe
+    slots, kept = [[torch.ones(1)], (torch.ones(1), torch.ones(1))], []  # type: ignore[var-annotated]
+    before = [sys.getrefcount(slot) for slot in slots]
+    for _ in range(100):
+        ask(channel, 0, 1, 1)
+        channel.send_json({})
+        assert loop.serve(lambda slot: slot, slots, kept, True)
+        assert len(kept) == 3
+        kept.clear()
+        assert len(channel.receive(1.0)[1]) == 8 * 5
+        drain(loop)
+    assert [sys.getrefcount(slot) for slot in slots] == before
+
+
+def test_others_run_while_it_waits(pipe: tuple[BlockLoop, Channel]) -> None:
+    """It gives Python's lock up: a thread sends what it waits for."""
+    loop, channel = pipe
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError("nobody could send anything")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 20.0)
+    sender = threading.Timer(0.05, lambda: channel.send_json({}))
+    sender.start()
+    try:
+        assert loop.serve(lambda slot: slot, [], [], True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    sender.join()
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_signals_handler_may_raise_while_it_waits(pipe: tuple[BlockLoop, Channel], raises: bool) -> None:
+    """Then no request is to blame, and none is answered."""
+    loop, channel = pipe
+    heard = []
+
+    def handle(*_: object) -> None:
+        heard.append(True)
+        if raises:
+            raise KeyError("of a handler")
+        channel.send_json({})
+
+    at_last = threading.Timer(20.0, lambda: channel.send_json({}))
+    at_last.start()
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        if raises:
+            with pytest.raises(RaisedWhileWaiting) as raised:
+                loop.serve(lambda slot: slot, [], [], True)
+            assert isinstance(raised.value.__cause__, KeyError)
+        else:
+            assert loop.serve(lambda slot: slot, [], [], True)
+    finally:
+        at_last.cancel()
+        signal.signal(signal.SIGALRM, before)
+    assert heard == [True]
+
+
+def test_what_a_call_raises_is_no_handlers(pipe: tuple[BlockLoop, Channel]) -> None:
+    loop, channel = pipe
+    ask(channel, 0)
+    with pytest.raises(ZeroDivisionError):
+        loop.serve(lambda slot: 1 // 0, [[]], [], True)
+
+
+def test_a_frame_that_claims_to_be_longer_than_there_is_is_left(pipe: tuple[BlockLoop, Channel]) -> None:
+    loop, channel = pipe
+    channel.connection.sendall(struct.pack("<IBH", 0xFFFFFFFE, RUN, WITH_PYTHON))
+    kept: list[Any] = []
+    assert loop.serve(lambda slot: slot, [[]], kept, True)
+    assert kept == []
+
+
+def test_where_it_cannot_be_loaded_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that no program may run from."""
+    monkeypatch.setattr(block_loop, "_compiled", lambda: b"no library")
+    assert build_block_loop(tmp_path) is None
 
 
 def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ struct work {
   PyObject *tuple;   /* and those that hold several of them */
   PyObject *list;
   PyObject *address; /* of an output */
+  int32_t waiting;   /* while it waits for a request: what is raised then, a signal's handler has raised */
 };
 
 struct addresses {
@@ -73,7 +74,7 @@ static ssize_t peek(int descriptor, uint8_t *frame) {
   }
 }
 
-static int answer(const struct work *work, struct addresses *found) {
+static void answer(const struct work *work, const struct addresses *found) {
   const uint32_t length = (uint32_t)(8 * found->count);
   uint8_t *frame = (uint8_t *)found->bytes + 8 - HEADER;
   memcpy(frame, &length, 4);
@@ -87,10 +88,9 @@ static int answer(const struct work *work, struct addresses *found) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       wait_for(work->descriptor, POLLOUT);
     } else if (errno != EINTR) {
-      return 0; /* the judge is gone, which the next look shows */
+      return; /* the judge is gone, which the next look shows */
     }
   }
-  return 0;
 }
 
 static int note(const struct work *work, struct addresses *found, PyObject *tensor) {
@@ -132,6 +132,7 @@ static int note_result(const struct work *work, struct addresses *found, PyObjec
 
 static int run(const struct work *work, const uint8_t *order, size_t calls, struct addresses *found) {
   const ssize_t first = PyList_Size(work->kept);
+  if (first < 0) return RAISED;
   for (size_t number = 0; number < calls; ++number) {
     PyObject *slot = PyList_GetItem(work->slots, order[2 * number] | order[2 * number + 1] << 8);
     if (slot == NULL) return RAISED;
@@ -152,7 +153,7 @@ static int run(const struct work *work, const uint8_t *order, size_t calls, stru
 }
 
 /* Runs blocks until the next frame is none for this loop; leaves that where it is. */
-int serve(const struct work *work) {
+int serve(struct work *work) {
   uint8_t frame[MOST_FRAME];
   struct addresses found = {malloc(64 * sizeof(uint64_t)), 0, 64};
   int ending = OTHER;
@@ -161,15 +162,18 @@ int serve(const struct work *work) {
     return RAISED;
   }
   while (ending == OTHER) {
+    work->waiting = 1;
     const ssize_t there = peek(work->descriptor, frame);
     if (there < 0) ending = RAISED;
     if (there < HEADER + 2 || frame[4] != (uint8_t)work->tags) break;
     uint32_t length;
     memcpy(&length, frame, 4);
-    if (length % 2 || length + HEADER > (size_t)there || (frame[5] | frame[6] << 8) != work->flags) break;
-    if (recv(work->descriptor, frame, HEADER + length, 0) != (ssize_t)(HEADER + length)) break;
+    const size_t whole = (size_t)length + HEADER;
+    if (length % 2 || whole > (size_t)there || (frame[5] | frame[6] << 8) != work->flags) break;
+    if (recv(work->descriptor, frame, whole, 0) != (ssize_t)whole) break;
+    work->waiting = 0;
     ending = run(work, frame + HEADER + 2, length / 2 - 1, &found);
-    if (ending == OTHER) ending = answer(work, &found);
+    if (ending == OTHER) answer(work, &found);
   }
   free(found.bytes);
   return ending;

@@ -19,6 +19,11 @@ from torch import Tensor
 from kernwright.judge.channel import DONE, RUN, WITH_PYTHON
 
 NO_TENSOR = -2  # what a call returned, and the loop could not read
+COMPILING_S = 60.0
+
+
+class RaisedWhileWaiting(BaseException):
+    """By a signal's handler. No request is to blame, so none is answered: the worker ends."""
 
 
 def build_block_loop(folder: Path) -> Path | None:
@@ -31,6 +36,10 @@ def build_block_loop(folder: Path) -> Path | None:
     if not library.exists():
         library.write_bytes(compiled)
         library.chmod(0o755)
+    try:
+        ctypes.PyDLL(str(library))  # where the judge cannot load it, as from a disk without programs, nor can a worker
+    except OSError:
+        return None
     return library
 
 
@@ -44,8 +53,11 @@ def _compiled() -> bytes | None:
     with tempfile.TemporaryDirectory(prefix="kernwright-loop-") as folder:
         library = Path(folder) / "block_loop.so"
         command = [compiler, "-O2", "-shared", "-fPIC", str(source), "-o", str(library)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        return library.read_bytes() if done.returncode == 0 else None
+        try:
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=COMPILING_S)
+            return library.read_bytes()
+        except (OSError, subprocess.SubprocessError):
+            return None
 
 
 class _Work(ctypes.Structure):
@@ -61,6 +73,7 @@ class _Work(ctypes.Structure):
         ("tuple", py_object),
         ("list", py_object),
         ("address", py_object),
+        ("waiting", c_int32),
     )
 
 
@@ -73,10 +86,15 @@ class BlockLoop:
         self._address = Tensor.data_ptr  # as it is before a side is loaded
 
     def serve(self, call: Any, slots: list[Any], kept: list[Any], has_outputs: bool) -> bool:
-        """Runs blocks until the next frame is another one, which is still to be received. False: a call returned
-        something that is no tensor; it is the last thing kept."""
+        """Runs blocks until the next frame is another one, which is still to be received. False: a call of the last one
+        returned something that is no tensor; it is kept like all others."""
         work = _Work(
             self._descriptor, RUN | DONE << 8, WITH_PYTHON, has_outputs, call, slots, kept, Tensor, tuple, list,
             self._address,
         )  # fmt: skip
-        return bool(self._serve(ctypes.byref(work)) != NO_TENSOR)
+        try:
+            return bool(self._serve(ctypes.byref(work)) != NO_TENSOR)
+        except Exception as error:
+            if work.waiting:
+                raise RaisedWhileWaiting from error
+            raise

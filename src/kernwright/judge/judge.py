@@ -107,7 +107,8 @@ class Judgement:
             pair.abandon(cause)
 
     def _rounds(self) -> None:
-        seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders())
+        loop = [self.device.block_loop] if self.device.block_loop else []
+        seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
         for number in range(self.policy.max_rounds):
             pairs = [pair for pair in self.pairs if pair.pending]
             if not pairs:

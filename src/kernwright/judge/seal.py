@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SOURCES = (".py", ".cc", ".cu", ".cuh", ".h", ".toml", ".jsonl")
+SOURCES = (".py", ".c", ".cc", ".cu", ".cuh", ".h", ".toml", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,10 @@ class Seal:
     digests: dict[Path, str]
 
     @classmethod
-    def over(cls, *folders: Path) -> Seal:
-        files = (path for folder in folders for path in folder.rglob("*") if path.suffix in SOURCES and path.is_file())
-        return cls({path: _digest(path) for path in files})
+    def over(cls, *places: Path) -> Seal:
+        """Sources below folders; and files."""
+        found = (path for place in places for path in place.rglob("*") if path.suffix in SOURCES)
+        return cls({path: _digest(path) for path in (*places, *found) if path.is_file()})
 
     def broken(self) -> list[Path]:
         """Files that are gone or hold something else now."""

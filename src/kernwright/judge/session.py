@@ -228,7 +228,7 @@ class Session:
         blocks = []
         for _ in range(repeats):
             self.ready()
-            blocks.append(self.run([])[0])
+            blocks.append(self.run([], with_python=self._metric != "device")[0])
         return blocks
 
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:

@@ -78,6 +78,7 @@ class Worker:
                 self.run_blocks()
             except Exception as error:
                 self.report(error)
+                continue
             tag, payload, descriptors = self.next_request()
             try:
                 if tag == RUN:
@@ -198,7 +199,7 @@ class Worker:
 
     def run_blocks(self) -> None:
         """Blocks for as long as nothing else is asked for, where there is a loop for them that is not Python's."""
-        if self.blocks is None or self.call is None:
+        if self.blocks is None or self.call is None or self.awake:  # no worker of a CPU's stays awake
             return
         has_outputs = self.row_call.style != "writes" and bool(self.row_call.outputs)
         if not self.blocks.serve(self.call, self.slots, self.kept, has_outputs):
