@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kernwright.judge.cases import cases_for, neighbour_sizes
+from kernwright.judge.cases import cases_for, neighbour_sizes, secret_case
 from kernwright.judge.inputs import DISTRIBUTIONS
 from kernwright.ops.definition import Op, define
 from kernwright.tasks.workload import Workload
@@ -106,3 +107,23 @@ def test_neighbour_sizes(axes: dict[str, int], only_smaller: bool) -> None:
             assert prime in moved
             assert size - 1 in moved
         assert (size + 1 in moved) == (not only_smaller)
+
+
+def secrets(row: Workload, size: int) -> list[int]:
+    found = [secret_case(row.resized({"S": size}), ("S",), random.Random(seed)) for seed in range(80)]
+    assert all(case is not None and case.row.axes["D"] == row.axes["D"] for case in found)
+    assert len({case.distribution for case in found if case}) == 3
+    return [case.row.axes["S"] for case in found if case]
+
+
+def test_a_secret_size_is_none_that_is_always_tried(row: Workload) -> None:
+    assert set(secrets(row, 4)) == {2, 6, 7, 8}  # neither itself nor 1, 3 and 5
+    assert set(secrets(row, 1)) == {1, 2}  # where there is hardly any other
+    many = secrets(row, 9000)
+    assert len(set(many)) > 60 and min(many) >= 1 and max(many) <= 9064
+
+
+def test_where_sizes_cannot_differ_there_is_no_secret_one(row: Workload) -> None:
+    chance = random.Random(1)
+    assert secret_case(row, (), chance) is None and secret_case(row, ("Q",), chance) is None
+    assert secret_case(row.model_copy(update={"set": "grid"}), ("S",), chance) is None

@@ -105,6 +105,17 @@ def test_mirrored_blocks_cancel_a_linear_drift() -> None:
     assert sample.mean_us("baseline") == pytest.approx(math.sqrt(100 * 150) / 1e3)
 
 
+@pytest.mark.parametrize(("release_us", "verdict_is"), [(3.0, "faster"), (20.0, "faster"), (40.0, "inconclusive")])
+def test_a_gain_that_is_paid_for_on_release_is_none(state: RowState, release_us: float, verdict_is: str) -> None:
+    """Letting go of what a call returned is nobody's time; more than half of the gain must not go there."""
+    state.samples = quads("stream", 100, 50)
+    for sample in state.samples:
+        sample.released_ns = {"baseline": (2000.0, 2200.0), "candidate": (2100.0 + 1e3 * release_us,)}
+    found = verdict(state)
+    assert found.verdict == verdict_is, found.reasons
+    assert any("let go" in reason for reason in found.reasons) == (verdict_is == "inconclusive")
+
+
 def test_too_few_quads_decide_nothing(state: RowState) -> None:
     state.samples = quads("stream", 100, 50, count=5)
     found = verdict(state)

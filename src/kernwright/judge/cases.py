@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernwright.judge.inputs import DISTRIBUTIONS
 from kernwright.ops.definition import Op
 from kernwright.tasks.workload import Workload
+
+MOST_LARGER = 64  # than the row's own, a secret size is along an axis
+MOST_LISTED = 4096  # of more sizes hardly any is known
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,24 @@ def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...], quick: bool = 
         if quick and number >= 2:
             return
         yield Case(row.resized(sizes), ("normal", "mixed", "offset")[number % 3])
+
+
+def secret_case(row: Workload, neighbours: tuple[str, ...], chance: random.Random) -> Case | None:
+    """At a size that nobody can foresee, and hardly more memory than the row's; none where sizes cannot differ."""
+    axes = {axis: row.axes[axis] for axis in neighbours if axis in row.axes}
+    if not axes or row.set == "grid":
+        return None
+    more = 0 if row.has_strided_tensors else MOST_LARGER
+    sizes = {axis: _secret_size(size, size + min(size, more), chance) for axis, size in axes.items()}
+    return Case(row.resized(sizes), chance.choice(("normal", "mixed", "offset")))
+
+
+def _secret_size(size: int, most: int, chance: random.Random) -> int:
+    """None of those that cases are made of, where there are others."""
+    known = {size, *(sizes["own"] for sizes in neighbour_sizes({"own": size}, only_smaller=False))}
+    if most <= len(known) or most > MOST_LISTED:
+        return chance.randint(1, most)
+    return chance.choice([other for other in range(1, most + 1) if other not in known] or [size])
 
 
 def neighbour_sizes(axes: dict[str, int], only_smaller: bool) -> Iterator[dict[str, int]]:

@@ -110,7 +110,7 @@ def _roomy(expected: Expected) -> Expected:
 def _may_be_luck(case: Case, finding: Finding) -> bool:
     """Whether an error may be that of one draw. Of a single row the chain's own may happen to be next to nothing."""
     figures = finding.figures
-    return case.distribution == "seldom" or figures.max_error <= NEAR * figures.eager_max
+    return case.distribution in OF_ONE_MEAN or figures.max_error <= NEAR * figures.eager_max
 
 
 def _hardly_misses(finding: Finding) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,34 @@ class RowCall:
                 )
             if not _same_layout(tensor, spec):
                 raise OutputProblem(f"output {number} has strides {tensor.stride()}, the row's are {spec.strides}")
+            if tensor.is_neg() or tensor.is_conj() or tensor.requires_grad:  # the judge reads memory, a user does not
+                raise OutputProblem(f"output {number} is not what its memory holds, or asks for gradients")
         return tensors
+
+    def check_again(self, results: Iterable[Any]) -> None:
+        """What calls of a block returned, of which only the addresses were looked at."""
+        if self.style == "writes" or not self.outputs:
+            return
+        for result in results:
+            tensors = result if type(result) is tuple or type(result) is list else (result,)
+            if not (len(tensors) == len(self._plain) and all(map(_is_plainly, tensors, self._plain))):
+                self.check_outputs(result)
+
+    @functools.cached_property
+    def _plain(self) -> list[tuple[Any, ...]]:
+        return [(torch.Size(t.shape), getattr(torch, t.torch_dtype_name), tuple(t.strides)) for t in self.outputs]
+
+
+def _is_plainly(tensor: Any, wanted: tuple[Any, ...]) -> bool:
+    """The quick look: whoever fails it is looked at closely."""
+    shape, dtype, strides = wanted
+    return (
+        type(tensor) is Tensor
+        and tensor.dtype is dtype
+        and tensor.shape == shape
+        and tensor.stride() == strides
+        and not (tensor.is_neg() or tensor.is_conj() or tensor.requires_grad)
+    )
 
 
 def _same_layout(tensor: Tensor, spec: ConcreteTensor) -> bool:

@@ -22,6 +22,7 @@ class Sample:
     secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
     moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
     longer: float = 1.0  # times as long as at first, its blocks were
+    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # a call's, of the blocks before these
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -45,6 +46,7 @@ class Quad:
     ns_per_call: dict[SideName, tuple[float, float]]
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
     moved: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
 
     def of(self, pair: Pair, longer: float = 1.0) -> Sample:
         """As if nobody else had been there."""
@@ -59,4 +61,5 @@ class Quad:
             {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
             sum(self.moved.get(side, 0) for side in roles),
             longer,
+            {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.cases import cases_for
+from kernwright.judge.cases import secret_case
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.correctness import expected_outputs
 from kernwright.judge.device import DeviceFull
@@ -297,11 +297,11 @@ class RowTurn:
         self._without_fallen(measure)
 
     def _audit_neighbour(self, timing: RowTiming, contender: SideName) -> None:
-        neighbours = self.setting.checked(contender).file.neighbours
-        cases = [case for case in cases_for(self.op, self.row, neighbours) if case.row is not self.row]
-        if not cases:
+        """Those that can be foreseen were seen before anything was timed."""
+        case = secret_case(self.row, self.setting.checked(contender).file.neighbours, self.setting.chance)
+        if case is None:
             return
         try:
-            timing.audit_neighbour(self.setting.task, self.setting.chance.choice(cases), contender)
+            timing.audit_neighbour(self.setting.task, case, contender)
         except SideFault as fault:
             self._drop(fault)

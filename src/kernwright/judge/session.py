@@ -71,6 +71,7 @@ class Session:
     wall_calls = 4  # of a block
     tells_events = False  # whether the device itself takes the time of a block
     watches_held = True  # whether what the worker holds is compared; a side that is trusted only holds it
+    release_ns = 0  # of the worker's processor, for letting go of old outputs the last time
     protocol_drifts = False  # whether what an exchange takes must be measured anew for every quad of `wall`
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
@@ -150,6 +151,7 @@ class Session:
         hold = self._keepsakes.choose(self._outputs_at if self.watches_held else _nothing)
         self._refuse_overwritten()
         self.worker.request({"do": "prepare", "hold": hold}, 60.0)
+        self.release_ns = self.worker.request_ns
         if self.style == "writes":
             for slot in self._contents:
                 for name in self.output_specs:

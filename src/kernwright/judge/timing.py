@@ -55,6 +55,7 @@ class Half:
 
     ns_per_call: dict[SideName, float] = field(default_factory=dict)
     secured_ns: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, float] = field(default_factory=dict)
     waited: frozenset[SideName] = frozenset()
 
 
@@ -77,11 +78,14 @@ class RowTiming:
     overhead: Overhead = field(default_factory=Overhead)
     sides: list[SideName] = field(default_factory=list)  # that quads are of
     _moves: Counter[SideName] = field(default_factory=Counter)
+    _released: dict[SideName, float] = field(default_factory=dict)
+    _unreleased: dict[SideName, int] = field(default_factory=dict)  # calls of a side's block, when nothing came after
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
         self.sides = list(sides)
         self._moves.clear()
+        self._unreleased.clear()
         for side in self.sides:
             session = self.sessions[side]
             self._refuse_company(side)
@@ -99,6 +103,7 @@ class RowTiming:
 
     def _measure_overhead(self, metric: Metric) -> None:
         """One for all sides, whoever their baseline is: it is the protocol's own."""
+        self._unreleased.pop(self._twin, None)
         try:
             self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
@@ -129,6 +134,10 @@ class RowTiming:
             {side: (first.ns_per_call[side], second.ns_per_call[side]) for side in sides},
             {side: (first.secured_ns[side], second.secured_ns[side]) for side in sides},
             dict(self._moves - before),
+            {
+                side: tuple(half.released_ns[side] for half in (first, second) if side in half.released_ns)
+                for side in sides
+            },
         )
 
     def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[Half, int]:
@@ -177,6 +186,8 @@ class RowTiming:
                 half.waited |= {side}
             half.ns_per_call[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
             half.secured_ns[side] = block.elapsed_ns - block.running_ns
+            if side in self._released:
+                half.released_ns[side] = self._released[side]
         return half
 
     def _draw(self, calls: int) -> Contents:
@@ -205,6 +216,7 @@ class RowTiming:
         """Which slots hold contents and which of them is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
+        self._note_release(side, calls)
         slots = self.chance.sample(range(session.slots), calls)
         try:
             if metric == "wall":
@@ -262,6 +274,7 @@ class RowTiming:
         two blank inputs are equal.
         """
         session = self.sessions[side]
+        self._unreleased.pop(side, None)
         session.begin("stream")
         order = self.chance.sample(range(session.slots), self._calls("stream")[side])
         kinds = self._kinds(side)
@@ -278,6 +291,7 @@ class RowTiming:
     def audit_alone(self, task: Task, side: SideName) -> None:
         """The same of calls by themselves, which hold ordinary inputs too: a block of `wall` that is none."""
         session = self.sessions[side]
+        self._unreleased.pop(side, None)
         calls = self._calls("wall")[side]
         slots = self.chance.sample(range(session.slots), calls)
         kinds = self.chance.sample([*self._kinds(side), *["normal"] * calls], calls)
@@ -346,6 +360,13 @@ class RowTiming:
             verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
+
+    def _note_release(self, side: SideName, calls: int) -> None:
+        """What letting go of its last block's outputs took the side, a call of it; where that was the last it did."""
+        self._released.pop(side, None)
+        if before := self._unreleased.pop(side, 0):
+            self._released[side] = self.sessions[side].release_ns / before
+        self._unreleased[side] = calls
 
     def _prepare(self, side: SideName) -> None:
         try:

@@ -242,11 +242,15 @@ class Worker:
 
     def prepare(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """Before new contents arrive: lets go of old outputs, so that the next block finds warm memory. All but a few:
-        a caller may hold what it was given for as long as it likes."""
+        a caller may hold what it was given for as long as it likes. And inputs are other tensors, though they lie where
+        they did: what a side remembers of a tensor, no program would hand it a second time."""
+        if self.row_call is not None:
+            self.row_call.check_again(self.kept)
         so_far = [*self.held, *self.kept]
         self.held = [so_far[place] for place in message.get("hold", ())]
         self.kept.clear()
         del so_far
+        self.slots = [[None if tensor is None else tensor.detach() for tensor in slot] for slot in self.slots]
         self.place.reclaim()
         return {"ok": True}
 

@@ -110,6 +110,7 @@ class WorkerProcess:
             vigil.goes_on(self.pid)
         self._stopped = False
         self._stood_ns = self._resumed_at = 0
+        self.request_ns = 0  # processor time of the last untimed exchange
         self._block_s = 0.0
         self._helpers: list[int] = []
         self.isolation: dict[str, Any] = {}
@@ -128,8 +129,11 @@ class WorkerProcess:
 
     def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
         """One untimed exchange. The worker runs only while it answers."""
+        stood_ns = self._stood_ns
         self.ask(message, descriptors)
-        return self.answer(deadline_s)
+        answer = self.answer(deadline_s)
+        self.request_ns = self._stood_ns - stood_ns
+        return answer
 
     def ask(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
         """From here on the worker runs, until it has answered."""
