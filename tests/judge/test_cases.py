@@ -123,6 +123,14 @@ def test_a_secret_size_is_none_that_is_always_tried(row: Workload) -> None:
     assert len(set(many)) > 60 and min(many) >= 1 and max(many) <= 9064
 
 
+def test_a_secret_size_takes_hardly_more_memory(row: Workload) -> None:
+    large = row.resized({"S": 500, "D": 300})
+    drawn = [secret_case(large, ("S", "D"), random.Random(seed)) for seed in range(200)]
+    sizes = [case.row.axes for case in drawn if case]
+    assert all(own["S"] * own["D"] <= 500 * 300 + 2**17 for own in sizes)
+    assert any(own["S"] > 500 for own in sizes) and any(own["D"] > 300 for own in sizes)
+
+
 def test_where_sizes_cannot_differ_there_is_no_secret_one(row: Workload) -> None:
     chance = random.Random(1)
     assert secret_case(row, (), chance) is None and secret_case(row, ("Q",), chance) is None

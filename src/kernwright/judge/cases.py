@@ -11,6 +11,7 @@ from kernwright.ops.definition import Op
 from kernwright.tasks.workload import Workload
 
 MOST_LARGER = 64  # than the row's own, a secret size is along an axis
+MOST_MORE = 2**17  # elements of a tensor: contents are drawn from a run of numbers that is not much longer
 MOST_LISTED = 4096  # of more sizes hardly any is known
 
 
@@ -56,8 +57,12 @@ def secret_case(row: Workload, neighbours: tuple[str, ...], chance: random.Rando
     axes = {axis: row.axes[axis] for axis in neighbours if axis in row.axes}
     if not axes or row.set == "grid":
         return None
-    more = 0 if row.has_strided_tensors else MOST_LARGER
-    sizes = {axis: _secret_size(size, size + min(size, more), chance) for axis, size in axes.items()}
+    grows = None if row.has_strided_tensors else chance.choice(list(axes))
+    largest = max(tensor.elements for tensor in (row.concrete_inputs() | row.concrete_outputs()).values())
+    sizes = {}
+    for axis, size in axes.items():
+        more = min(size, MOST_LARGER, size * MOST_MORE // max(1, largest)) if axis == grows else 0
+        sizes[axis] = _secret_size(size, size + more, chance)
     return Case(row.resized(sizes), chance.choice(("normal", "mixed", "offset")))
 
 
