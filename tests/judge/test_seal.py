@@ -32,5 +32,12 @@ def test_an_edit_and_a_removal_are_found(folder: Path) -> None:
     assert seal.broken() == [folder / "inner" / "definitions.py", folder / "task.toml"]
 
 
+def test_a_file_is_sealed_whatever_it_is(folder: Path) -> None:
+    """Such as the library that workers run blocks with."""
+    seal = Seal.over(folder, folder / "notes.txt")
+    (folder / "notes.txt").write_text("something else")
+    assert seal.broken() == [folder / "notes.txt"]
+
+
 def test_the_judges_own_sources_are_among_what_is_sealed() -> None:
     assert PACKAGE / "judge" / "worker.py" in Seal.over(PACKAGE).digests
