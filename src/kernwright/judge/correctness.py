@@ -162,7 +162,7 @@ def _judge_case(
         if finding.problem and standard == "close" and luck:
             several = _by_several_draws(op, case, name, expected, pool)
             # All of its error is one row's, or a few elements'.
-            several = _roomy(several) if case.distribution in ("seldom", *HARSH) else several
+            several = _roomy(several) if case.distribution in (*OF_ONE_MEAN, *HARSH) else several
             finding = compare(outputs[name], several, standard, tolerance)
         if finding.problem:
             report.problems.append(f"{name} {finding.problem} [{case.label}]")
