@@ -56,6 +56,15 @@ def test_adapters_that_share_code_share_its_hash() -> None:
     assert len({SGLANG.adapter_sha256, older.adapter_sha256, PublishedBaseline.find("liger@0.8.5").adapter_sha256}) == 3
 
 
+@pytest.mark.parametrize("name", ["sglang@0.5.23", "sglang@0.5.12.post1"])
+def test_every_module_of_adapters_counts_in_their_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or b"")
+    assert PublishedBaseline.find(name).adapter_sha256
+    parts = {f"sglang_{part}.py" for part in ("kernels", "modulations", "norms", "package", "rotary")}
+    assert parts <= set(read) and len(read) == len(set(read))
+
+
 def test_a_census_without_its_kernel_is_a_fallback() -> None:
     assert SGLANG.ran_else("rotary", ["_rotary_embedding_kernel"]) is None
     assert SGLANG.ran_else("rotary", ["Memset", "_rotary_embedding_kernel_0d1d"]) is None

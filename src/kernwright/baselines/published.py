@@ -107,8 +107,7 @@ class PublishedBaseline:
     @cached_property
     def adapter_sha256(self) -> str:
         """Over every line of ours that stands between the judge and the package's function."""
-        modules = [self.module, *(m for m in vars(self.module).values() if inspect.ismodule(m))]
-        files = [Path(m.__file__) for m in modules if m.__name__.startswith(PACKAGE) and m.__file__]
+        files = [Path(m.__file__) for m in _imported(self.module) if m.__file__]
         files += [Path(__file__).with_name(name) for name in IN_EVERY_WORKER]
         return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
 
@@ -127,3 +126,15 @@ class PublishedBaseline:
                 if (adapter := self.adapter(op))
             },
         }
+
+
+def _imported(module: ModuleType) -> list[ModuleType]:
+    """A module of adapters, and those that it imports as modules, each once."""
+    found = [module]
+    for one in found:
+        found += [
+            other
+            for other in vars(one).values()
+            if inspect.ismodule(other) and other.__name__.startswith(PACKAGE) and other not in found
+        ]
+    return found

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from kernwright.baselines import sglang_kernels as later
+from kernwright.baselines import sglang_norms as norms
+from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Table, contiguous, dimensions, dtypes
 from kernwright.baselines.lock import CUTEDSL
 
@@ -38,11 +40,11 @@ def _same(op: str, *functions: str, file: str, kernels: str, folder: str = FOLDE
 CUTE_NORM = f"{ROOT}.cutedsl.scale_residual_norm_scale_shift"
 _same(
     "norm_scale_shift", f"{CUTE_NORM}:fused_norm_scale_shift",
-    file="cutedsl/scale_residual_norm_scale_shift.py", kernels=later.CUTE_KERNELS,
+    file="cutedsl/scale_residual_norm_scale_shift.py", kernels=norms.CUTE_KERNELS,
 )  # fmt: skip
 _same(
     "residual_norm_scale_shift", f"{CUTE_NORM}:fused_scale_residual_norm_scale_shift",
-    file="cutedsl/scale_residual_norm_scale_shift.py", kernels=later.CUTE_KERNELS,
+    file="cutedsl/scale_residual_norm_scale_shift.py", kernels=norms.CUTE_KERNELS,
 )  # fmt: skip
 _same("layer_norm", f"{TRITON}.norm:norm_infer", file="triton/norm.py", kernels="_norm_infer_kernel")
 _same(
@@ -84,13 +86,13 @@ _same(
 TANH_MODULE = f"{ROOT}.cutedsl.norm_tanh_mul_add_norm_scale"
 TANH_FILE = f"{FOLDER}/cutedsl/norm_tanh_mul_add_norm_scale.py"
 TANH_OBJECTIONS = (
-    dimensions(3, "x", "scale", "shift", "scale2"), dtypes(*later.FLOATS, of=("x",)), later.cute_width,
+    dimensions(3, "x", "scale", "shift", "scale2"), dtypes(*its.FLOATS, of=("x",)), norms.cute_width,
     contiguous("weight", "weight2"),
 )  # fmt: skip
 
 
 @TABLE.add(
-    "norm_tanh_mul_add", f"{TANH_MODULE}:fused_norm_tanh_mul_add", file=TANH_FILE, kernels=later.CUTE_KERNELS,
+    "norm_tanh_mul_add", f"{TANH_MODULE}:fused_norm_tanh_mul_add", file=TANH_FILE, kernels=norms.CUTE_KERNELS,
     objections=TANH_OBJECTIONS, needs=(CUTEDSL,),
 )  # fmt: skip
 def norm_tanh_mul_add(fused: Function) -> Function:
@@ -105,7 +107,7 @@ def norm_tanh_mul_add(fused: Function) -> Function:
 
 @TABLE.add(
     "norm_tanh_mul_add_norm_scale", f"{TANH_MODULE}:fused_norm_tanh_mul_add_norm_scale", file=TANH_FILE,
-    kernels=later.CUTE_KERNELS, objections=TANH_OBJECTIONS, needs=(CUTEDSL,),
+    kernels=norms.CUTE_KERNELS, objections=TANH_OBJECTIONS, needs=(CUTEDSL,),
 )  # fmt: skip
 def norm_tanh_mul_add_norm_scale(fused: Function) -> Function:
     def call(

@@ -6,12 +6,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernwright.ops.definition import define
+from kernwright.ops.rounding import wide
 
 
 @define(outputs=["y"], activations=["x"])
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
     """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
-    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+    if all(own is None or own.dtype == x.dtype for own in (weight, bias)):
+        return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+    # An affine in a dtype of its own, which torch does not take everywhere: the layer runs wide and rounds once.
+    weight, bias = (None if own is None else own.to(wide(x).dtype) for own in (weight, bias))
+    return F.layer_norm(wide(x), (x.shape[-1],), weight, bias, eps).to(x.dtype)
 
 
 @define(outputs=["y"], activations=["x"])

@@ -1,0 +1,9 @@
+"""sglang 0.5.23 as its adapters know it: where its functions stand, and the dtypes that its kernels take."""
+
+from __future__ import annotations
+
+FACADE = "sglang.kernels.ops.diffusion"
+FOLDER = "sglang/kernels/ops/diffusion"
+KDA = "sglang/kernels/kda_kernels"
+HALVES = ("bf16", "fp16")
+FLOATS = ("bf16", "fp16", "fp32")
