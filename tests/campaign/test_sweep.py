@@ -194,6 +194,27 @@ def test_the_command_says_what_is_left(task: Task, tmp_path: Path, private_tmp: 
     assert [v["provenance"]["together"][0]["baseline"] for v in verdicts] == ["doubled", "eager"]
 
 
+def test_a_row_is_given_as_many_rounds_as_the_sweep_says(
+    sweep: Callable[..., Sweep], task: Task, quiet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int | None]] = []
+
+    def judged(requests: list[Any], progress: Any) -> list[Any]:
+        asked.append([request.rounds for request in requests])
+        return [SimpleNamespace(interrupted=False) for _ in requests]
+
+    monkeypatch.setattr("kernwright.campaign.sweep.judge_together", judged)
+    list(sweep("eager", "copied", rounds=3).run(quiet))
+    list(sweep("eager").run(quiet))
+    assert asked == [[3, 3], [None]]
+    given: list[int | None] = []
+    monkeypatch.setattr(Sweep, "run", lambda self, _: given.append(self.rounds) or ())  # type: ignore[func-returns-value]
+    words = ["sweep", str(task.folder), "--contender", "copied", "--ledger", str(tmp_path / "ledger")]
+    CliRunner().invoke(app, [*words, "--rounds", "4"])
+    CliRunner().invoke(app, words)
+    assert given == [4, None]
+
+
 def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
     """Of the minute for the first three rows most was its start. By that pace two minutes had room for six rows; forty
     more, at a second a side, show that it is several times as many."""

@@ -262,18 +262,23 @@ same_margin = 1e-9
 """
 
 
-def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
-    run: Any, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
     folder = shutil.copytree(tiny_folder, tmp_path / "undecidable")
     toml = (folder / "task.toml").read_text()
     (folder / "task.toml").write_text(toml[: toml.index("[timing]")] + UNDECIDABLE)
+    return folder
+
+
+def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
+    run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 1e9)  # a second from one empty block to the next
     monkeypatch.setattr(CpuDevice, "most_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
     monkeypatch.setattr(Session, "__init__", lambda self, *a: asked.append(a[-1]) or opened(self, *a))  # type: ignore[func-returns-value]
-    (row,) = run("itself", None, against_itself=True, task=str(folder)).rows
+    (row,) = run("itself", None, against_itself=True, task=str(undecidable_folder)).rows
     assert row.verdict == "inconclusive"
     samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
     lengths = {(sample["metric"], sample["round"]): sample["longer"] for sample in samples}
@@ -281,6 +286,32 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     assert 3 < lengths["stream", 2] == lengths["stream", 3] < 5, "four times, in whole calls"
     assert row.metrics["stream"].quads == 8  # type: ignore[union-attr]
     assert max(asked) > 3 * min(slots for slots in asked if slots > 2)
+
+
+def test_a_row_has_no_more_rounds_than_it_is_given(
+    run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    verdict = run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=2)
+    assert verdict.provenance["rounds"] == 2 and verdict.evidence
+    (row,) = verdict.rows
+    assert row.verdict == "inconclusive"
+    assert "undecided after the 2 rounds that it was given" in row.reasons
+    samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
+    assert {sample["round"] for sample in samples} == {0, 1}
+
+
+def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidable_folder: Path) -> None:
+    before = Ledger(run.ledger).runs()
+    with pytest.raises(KernwrightError, match="first looked at after 2 rounds, and there would be 1"):
+        run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=1)
+    assert Ledger(run.ledger).runs() == before
+
+
+def test_rounds_that_the_policy_has_anyway_change_nothing(run: Callable[..., Verdict]) -> None:
+    verdict = run("itself", None, against_itself=True, rounds=1)
+    assert verdict.provenance["rounds"] is None
+    assert not any("rounds that it was given" in reason for reason in verdict.rows[0].reasons)
 
 
 # Rows of a grid, and baselines as contenders
@@ -422,6 +453,7 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
     tiny = str(tiny_folder)
     cases: list[tuple[list[str], str]] = [
         ([tiny, *good, "--rows", "huge"], "row huge does not fit"),
+        ([tiny, *good, "--rounds", "0"], "first looked at after 1 rounds, and there would be 0"),
         ([tiny, *good, "--device", "tpu"], "'tpu' is not a device"),
         ([tiny, *good, "--device", "cuda"], "device cuda is not there"),
         ([tiny, *good, "--json", str(tmp_path / "none" / "v.json")], "cannot be written"),

@@ -41,6 +41,20 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
         worker.kill()
 
 
+@pytest.mark.parametrize(
+    ("device", "caches"),
+    [("cuda", {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}), ("cpu", {})],
+)
+def test_what_is_compiled_for_a_gpu_has_one_path_in_every_worker(
+    device: str, caches: dict[str, str], tmp_path: Path, tiny_folder: Path
+) -> None:
+    """Inductor's files hold it, and are laid out in the scratch folders of later judgements."""
+    task = load_task(tiny_folder)
+    side = baseline_side(find_baseline(task, "compile"), task, tmp_path / "side", device)
+    assert side.environment == {name: f"/proc/self/cwd/{folder}" for name, folder in caches.items()}
+    assert baseline_side(find_baseline(task, "eager"), task, tmp_path / "eager", device).environment == {}
+
+
 def test_only_who_had_a_worker_leaves_what_it_compiled(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,8 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
             for us in times
         ]
         assert field.repeats() == (1, 1 if times[1] < 20.4 else 0)
+    field.standings[key][0].run.provenance["hardware"] |= {"uuid": "another GPU"}
+    assert field.repeats() == (0, 0), "of two GPUs, each was judged once"
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:

@@ -122,6 +122,7 @@ class Sweep:
     device: str
     ledger: Path
     minutes: float = 0.0
+    rounds: int | None = None  # that a row is given at most
     wait_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
     troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
@@ -205,7 +206,7 @@ class Sweep:
                 task=str(leg.task.folder), candidate=None, baseline=leg.baseline.name,
                 contender=None if leg.is_against_itself else leg.contender.name,
                 against_itself=leg.is_against_itself, rows=",".join(row.id for row in rows), device=self.device,
-                ledger=self.ledger, wait_s=self.wait_s,
+                ledger=self.ledger, wait_s=self.wait_s, rounds=self.rounds,
             )
             for leg in legs
         ]  # fmt: skip

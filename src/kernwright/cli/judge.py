@@ -32,6 +32,9 @@ def judge(
         Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
     wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
+    ] = None,
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
 ) -> None:
     """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
@@ -48,6 +51,7 @@ def judge(
         task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
         device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
+        rounds=rounds,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
     with Bar() as bar:

@@ -33,6 +33,9 @@ def sweep(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="at most so many a row, where its task allows more: undecided rows stay so")
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
@@ -44,6 +47,7 @@ def sweep(
     from kernwright.cli.console import Bar, err, out
     from kernwright.judge.device import find_device
     from kernwright.judge.provision import target_of
+    from kernwright.judge.request import rounds_given
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks
 
@@ -62,9 +66,11 @@ def sweep(
         device=device,
         ledger=ledger or default_ledger_root(),
         minutes=minutes,
+        rounds=rounds,
         wait_s=wait,
     )
     for leg in work.legs:
+        rounds_given(rounds, leg.task.policy)
         leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
     try:
         with Bar() as bar:

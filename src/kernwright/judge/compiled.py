@@ -51,7 +51,7 @@ class Compiled:
         depends on; the key keeps apart what no one worker needs together, and says in the record what was used. It is
         the same for all rows of a task: what was compiled for some serves whoever judges them beside others."""
         store = CompiledStore.here()
-        if store is None or not (party.trusted or party.shipped) or _must_be_made_again(party, hardware):
+        if store is None or not (party.trusted or party.shipped):
             return None
         facts = {
             "side": party.name,
@@ -121,12 +121,6 @@ class Compiled:
             os.chown(place, owner.st_uid, owner.st_gid)
             put += 1
         return put
-
-
-def _must_be_made_again(party: Party, hardware: Mapping[str, Any]) -> bool:
-    """On an H200, with torch 2.11, the judgement that first found Inductor's files fell over. Until it is known why,
-    what torch.compile makes for a GPU is made again."""
-    return party.baseline is not None and party.baseline.kind == "compile" and hardware.get("kind") == "cuda"
 
 
 def _make_folders(folder: Path, scratch: Path, owner: os.stat_result) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,21 @@ def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[
             return {"backend": own.backend, "contract": own.contract, "refused": refused}
         refused.append(str(answer))
     raise SideProblem(f"nothing runs {side['op']}: {'; '.join(refused)}")
+
+
+def own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with a code object of its own. torch.compile keeps by code object what it has compiled: so each
+    row has what is its own alone, static shapes, and no limit on recompiles to fall out of."""
+    assert isinstance(function, types.FunctionType)
+    own = types.FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    return own
 
 
 def _python_function(path: Path, name: str) -> Callable[..., Any]:
@@ -141,9 +157,7 @@ class RowCall:
         self.native = side.get("language") in ("cpp", "cuda")
         self.writes = side["style"] == "writes"
         if side["kind"] == "compile":
-            # A wrapper of its own for every row: static shapes, and no limit on recompiles to fall out of.
-            torch._dynamo.reset()
-            self.function = torch.compile(function, fullgraph=True, dynamic=False)
+            self.function = torch.compile(own_code(function), fullgraph=True, dynamic=False)
         if not self.native:
             self._check_signature(row["inputs"])
 

@@ -53,6 +53,7 @@ class Judgement:
     progress: Progress
     quick: bool = False
     census: bool = False
+    rounds: int | None = None  # at most, where fewer than the policy allows
 
     def __post_init__(self) -> None:
         self.interrupt = Interrupt()
@@ -109,7 +110,7 @@ class Judgement:
     def _rounds(self) -> None:
         loop = [self.device.block_loop] if self.device.block_loop else []
         seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
-        for number in range(self.policy.max_rounds):
+        for number in range(self.rounds or self.policy.max_rounds):
             pairs = [pair for pair in self.pairs if pair.pending]
             if not pairs:
                 break
@@ -135,6 +136,9 @@ class Judgement:
                     pair.record_round(number)
                     if number + 1 >= self.policy.first_look:
                         pair.look()
+        if self.rounds is not None:
+            for pair in self._standing:
+                pair.end_looks(self.rounds)
         if not self._standing and (problem := self.pairs[0].problem):
             raise problem
 

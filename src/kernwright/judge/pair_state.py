@@ -72,6 +72,12 @@ class PairState:
             if state.pending:
                 state.look(self.policy)
 
+    def end_looks(self, rounds: int) -> None:
+        """There are no more rounds, though the policy would allow some."""
+        for state in self.states:
+            if state.pending and not state.awaits_wall:
+                state.reasons.append(f"undecided after the {rounds} rounds that it was given")
+
     # Records
 
     def note_crew(self, crew: Crew) -> None:

@@ -56,6 +56,7 @@ class Provenance(BaseModel):
     state_after: dict[str, Any] = Field(default_factory=dict)
     isolation: dict[str, Any] = Field(default_factory=dict)
     block_loop: str = Field(default="", description="`python` on a GPU, and where there is no C compiler")
+    rounds: int | None = Field(default=None, description="that rows were given at most, where fewer than the policy's")
     kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
     started: str = ""
     finished: str = ""

@@ -30,6 +30,7 @@ from kernwright.judge.worker_process import DEVICE_DEADLINE_S
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.shipped import find_contender
 from kernwright.tasks.task import Task
 
@@ -53,6 +54,7 @@ class JudgeRequest:
     wait_s: float = 0.0
     census: bool = True
     deadline_s: float = DEVICE_DEADLINE_S
+    rounds: int | None = None  # at most; by default as many as the task's policy allows
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
@@ -79,6 +81,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     cast = Cast(task, matches, candidate, chosen, device)
     policy = task.policy.quick() if request.quick else task.policy
+    rounds = rounds_given(request.rounds, policy)
     seed = secrets.randbits(63) if request.seed is None else request.seed
     provenances = cast.provenances(seed, policy, request.device)
     with (
@@ -96,6 +99,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         hidden = hide_judge()
         for provenance in provenances:
             provenance.isolation = {"judge": hidden}
+            provenance.rounds = rounds
             provenance.block_loop = "native" if device.block_loop else "python"
             provenance.kept_awake = device.vigil.processor if device.vigil else None
         sides = cast.sides(scratch, request.device, provenances[0])
@@ -111,8 +115,20 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         # What a published baseline launched is what shows that it is one.
         census = request.census and (not request.quick or any(party.published for party in cast.parties.values()))
         return Judgement(
-            task, pairs, sides, cast.parties, cast.rows, device, policy, seed, progress, request.quick, census
+            task, pairs, sides, cast.parties, cast.rows, device, policy, seed, progress, request.quick, census, rounds
         ).run()
+
+
+def rounds_given(asked: int | None, policy: TimingPolicy) -> int | None:
+    """Fewer than the policy has, or None. A row may not be decided before the policy's first look at it."""
+    if asked is None or asked >= policy.max_rounds:
+        return None
+    if asked < policy.first_look:
+        raise KernwrightError(
+            f"rows are first looked at after {policy.first_look} rounds, and there would be {asked}",
+            f"give it --rounds {policy.first_look} or more, or --quick for a coarse time",
+        )
+    return asked
 
 
 def _but_for_the_pair(request: JudgeRequest) -> JudgeRequest:

@@ -238,10 +238,14 @@ class Session:
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python)
         outputs = self.snapshot(order, block.pointers)
         self.look_for_damage(order)
+        self._forget_changed(order)
+        return block, outputs
+
+    def _forget_changed(self, order: Sequence[int]) -> None:
+        """What calls changed, as they should, the next look must not mind."""
         if self.changed_inputs:
             for slot in order:
-                self._contents.pop(slot, None)  # changed by its call, as it should be: the next look must not mind
-        return block, outputs
+                self._contents.pop(slot, None)
 
     def outputs_of(self, left: Any, call: int) -> Outputs:
         """One call's outputs, of what a block left."""

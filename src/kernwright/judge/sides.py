@@ -89,7 +89,8 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
         return side
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    side = Side(folder, orders, reads=[task.folder])
+    compiles_for_gpu = baseline.kind == "compile" and device != "cpu"
+    side = Side(folder, orders, _caches_by_one_path() if compiles_for_gpu else None, reads=[task.folder])
     if baseline.kind == "compile":
         side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
     return side
@@ -134,6 +135,13 @@ def shipped_side(provision: Provision, folder: Path) -> Side:
 def _interpreted(device: str) -> dict[str, str]:
     """Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone."""
     return {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+
+
+def _caches_by_one_path() -> dict[str, str]:
+    """Inductor's files name others by their full paths, where it writes what it measured: kept for a later worker they
+    would lead into a folder that is gone. A worker stands in its own scratch, which has one name for all of them."""
+    here = "/proc/self/cwd"
+    return {"TORCHINDUCTOR_CACHE_DIR": f"{here}/inductor", "TRITON_CACHE_DIR": f"{here}/triton"}
 
 
 def _with_bytecode(scratch: Path) -> dict[str, str]:

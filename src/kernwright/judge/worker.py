@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import socket
 import struct
@@ -50,8 +51,9 @@ class Worker:
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
         self.row_call: Any = None
-        self.row_message: dict[str, Any] | None = None
+        self.compiled_rows: dict[str, Any] = {}  # calls of torch.compile's rows, which take it long to make
         self.loop: Callable[[Any], list[Any]] | None = None
+        self.arena: Any = None  # the bytes that slots lie in
         self.slots: list[list[Any]] = []
         self.kept: list[Any] = []
         self.held: list[Any] = []  # of earlier blocks, as the judge chose
@@ -110,7 +112,7 @@ class Worker:
 
         self.side = message["side"]
         with self.roaming():
-            self.function, self.row_message = load(self.side), None
+            self.function = load(self.side)
         return {"ok": True}
 
     @contextlib.contextmanager
@@ -128,12 +130,12 @@ class Worker:
     def open_row(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         import torch
 
-        from kernwright.judge.entry import RowCall
         from kernwright.tasks.tensor import TORCH_NAMES
 
         self.let_go()
         self.slots, self.call, self.loop = [], None, None
-        raw = self.place.open(descriptors[0], message["bytes"])
+        raw = self.arena = self.place.open(descriptors[0], message["bytes"])
+        apart = self.side["kind"] == "compile"
 
         def tensor(slot: int, place: dict[str, Any] | None) -> Any:
             if place is None:
@@ -142,15 +144,26 @@ class Worker:
             last = sum((n - 1) * s for n, s in zip(place["shape"], place["strides"], strict=True))
             start = slot * message["pitch"] + place["offset"]
             span = raw[start : start + (last + 1) * dtype.itemsize]
-            return span.view(dtype).as_strided(place["shape"], place["strides"])
+            own = with_own_storage(span) if apart else span
+            return own.view(dtype).as_strided(place["shape"], place["strides"])
 
         self.slots = [[tensor(slot, place) for place in message["plan"]] for slot in range(message["slots"])]
-        assert self.function is not None
-        if message["row"] != self.row_message:  # a compiled row stays compiled while only its slots change
-            self.row_call = RowCall(self.side, self.function, message["row"], self.place.device)
-            self.row_message = message["row"]
+        self.row_call = self.call_of_row(message["row"], message["plan"])
         self.call = self.row_call.bind()
         return {"ok": True}
+
+    def call_of_row(self, row: dict[str, Any], plan: list[dict[str, Any] | None]) -> Any:
+        """What torch.compile has made is made once, whichever other rows and slots came in between."""
+        from kernwright.judge.entry import RowCall
+
+        assert self.function is not None
+        if self.side["kind"] != "compile":
+            return RowCall(self.side, self.function, row, self.place.device)
+        shapes = [place and [place["dtype"], place["shape"], place["strides"]] for place in plan]
+        key = json.dumps([self.side["op"], row, shapes])
+        if key not in self.compiled_rows:
+            self.compiled_rows[key] = RowCall(self.side, self.function, row, self.place.device)
+        return self.compiled_rows[key]
 
     def open_loop(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
         """Makes the loop without Python over the open row's slots, if this side has one."""
@@ -258,6 +271,15 @@ class Worker:
         """Of all outputs, whoever chose them."""
         self.kept.clear()
         self.held.clear()
+
+
+def with_own_storage(span: Any) -> Any:
+    """The same bytes as a tensor by itself, as any program's inputs are. torch.compile takes inputs of one storage for
+    views of each other, and where a call changes one of them it guards against that or gives up."""
+    import torch
+
+    storage = torch._C._construct_storage_from_data_pointer(span.data_ptr(), span.device, span.numel())
+    return torch.empty(0, dtype=torch.uint8, device=span.device).set_(storage, 0, (span.numel(),), (1,))
 
 
 def _open_windows() -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.report.graph_replays import Replay, graph_replays
-from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
+from kernwright.report.origin import TodaysBaselines, gpu_of, machines_of, model_of, refuse_mixed_models
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
@@ -130,12 +130,17 @@ class Field:
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
     def repeats(self) -> tuple[int, int]:
-        """Rows over the least time that were judged twice: how many, and how many of them within the difference."""
+        """Rows over the least time that one GPU was judged on twice, the newest two times of each: how many, and how
+        many of them within the difference. Two GPUs of one model are some percent apart, and say nothing of the
+        judge."""
         differences = []
         for found in self.standings.values():
-            times = [result.candidate_us for s in found if (result := s.result("device"))][-2:]
-            if len(times) == 2 and min(times) > LEAST_US:
-                differences.append(abs(times[1] / times[0] - 1))
+            by_gpu: dict[str, list[float]] = {}
+            for standing in found:
+                if result := standing.result("device"):
+                    by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
+            pairs = [times[-2:] for times in by_gpu.values() if len(times) > 1]
+            differences += [abs(times[1] / times[0] - 1) for times in pairs if min(times) > LEAST_US]
         return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
 
     def seconds_spent(self) -> dict[str, float]:
@@ -196,7 +201,7 @@ class Field:
         if repeated:
             lines += [
                 "",
-                f"Judged twice, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
+                f"Judged twice on one GPU, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
                 f"{MOST_DIFFERENCE:.0%} in device time.",
             ]
         if spent := self.seconds_spent():

@@ -40,6 +40,11 @@ def model_of(verdict: Verdict) -> str:
     return str(hardware.get("model", hardware["kind"]))
 
 
+def gpu_of(verdict: Verdict) -> str:
+    """The one that it ran on; its model, where nobody knows more."""
+    return str(verdict.provenance["hardware"].get("uuid", model_of(verdict)))
+
+
 def machines_of(verdicts: Iterable[Verdict]) -> list[str]:
     """Every model and set of libraries that these ran with."""
     found = set()

@@ -142,3 +142,28 @@ def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: 
     one, by_itself = row.metrics["device"], own.metrics["device"]
     assert isinstance(one, MetricResult) and isinstance(by_itself, MetricResult), (one, by_itself)
     assert one.ratio == pytest.approx(by_itself.ratio, rel=0.1)
+
+
+def test_calls_by_themselves_may_change_a_large_row_in_place(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    """Each changes its own slot by right, and the next one's look at all slots must not mind."""
+    row = "qwen_t4096"  # too large to come by way of the host
+    base = JudgeRequest(task="qknorm_rope", candidate=None, rows=row, device="cuda", ledger=tmp_path, wait_s=60.0)
+    verdicts = judge_together([replace(base, against_itself=True), replace(base, contender="compile")], quiet)
+    for verdict in verdicts:
+        assert verdict is not None
+        assert verdict.rows[0].verdict in ("faster", "same", "slower", "inconclusive"), verdict.rows[0].reasons
+
+
+def test_what_torch_compile_made_serves_the_next_judgement(
+    tmp_path: Path, private_tmp: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files name each other by full paths, and lie in another folder in every judgement."""
+    monkeypatch.setenv("KERNWRIGHT_COMPILED", str(tmp_path / "compiled"))
+    request = JudgeRequest(
+        task="norm_infer", candidate=None, contender="compile", rows="rms_zimage_4096x128", device="cuda",
+        ledger=tmp_path / "ledger", wait_s=60.0, quick=True,
+    )  # fmt: skip
+    first, second = judge(request, quiet), judge(request, quiet)
+    assert not first.provenance["compiled"]
+    assert second.provenance["compiled"]["candidate"]["files"] > 0
+    assert second.rows[0].verdict != "failed", second.rows[0].reasons

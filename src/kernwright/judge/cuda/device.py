@@ -40,6 +40,8 @@ SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what 
 MOST_SLOTS = 1024
 MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
+COPIED_BYTES = 4e9  # that a yardstick's graph moves: a millisecond's work
+MOST_COPIES = 256  # of it
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
 
 
@@ -163,20 +165,23 @@ class CudaDevice:
         return moved_bytes / peak
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
-        """Copies through more memory than the cache holds, replayed as a graph: no launches in between."""
+        """Copies through more memory than the cache holds, replayed as a graph: no launches in between. So many that
+        the graph's own launch, some microseconds, is nothing beside them."""
         size = whole_pages(moved_bytes)
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
+        repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
         source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
         target = torch.empty_like(source)
-        return min(self._replayed(way, target, source) for way in WAYS) / pairs
+        return min(self._replayed(way, target, source, repeats) for way in WAYS) / (pairs * repeats)
 
-    def _replayed(self, way: Callable[[Tensor, Tensor], None], target: Tensor, source: Tensor) -> float:
+    def _replayed(self, way: Callable[[Tensor, Tensor], None], target: Tensor, source: Tensor, repeats: int) -> float:
         way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for to, own in zip(target, source, strict=True):
-                way(to, own)
+            for _ in range(repeats):
+                for to, own in zip(target, source, strict=True):
+                    way(to, own)
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))

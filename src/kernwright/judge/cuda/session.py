@@ -166,6 +166,7 @@ class CudaSession(Session):
             self.keeper.secure(self.region)
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
+            self._forget_changed(order)
             self._placed = None  # the next contents are drawn before this session lets go of anything else
         left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
         if is_late:

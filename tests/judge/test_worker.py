@@ -1,0 +1,49 @@
+"""What a worker hands its side: tensors as a program has them, and calls that are made once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernwright.judge.place import CpuPlace
+from kernwright.judge.worker import Worker, with_own_storage
+
+
+def add_in_place(x: Tensor, positions: Tensor) -> None:
+    x.add_(positions.to(x.dtype)[:, None])
+
+
+def tensors_of(arena: Tensor, apart: bool) -> tuple[Tensor, Tensor]:
+    spans = arena[:128], arena[128:192]
+    x, positions = map(with_own_storage, spans) if apart else spans
+    return x.view(torch.float32).view(8, 4), positions.view(torch.int64)
+
+
+def test_inputs_of_one_arena_are_no_views_of_each_other_to_a_compiler() -> None:
+    """As they would be in no program; where a call changes one of several dtypes, it could not be compiled at all."""
+    arena = torch.zeros(256, dtype=torch.uint8)
+    with torch.no_grad():
+        compiled = torch.compile(add_in_place, backend="aot_eager_decomp_partition", fullgraph=True, dynamic=False)
+        with pytest.raises(Exception, match="views with different dtypes"):
+            compiled(*tensors_of(arena, apart=False))
+        x, positions = tensors_of(arena, apart=True)
+        positions.copy_(torch.arange(8))
+        compiled(x, positions)
+    assert torch.equal(tensors_of(arena, apart=False)[0], torch.arange(8.0)[:, None].expand(8, 4)), "the same bytes"
+
+
+ROW: dict[str, Any] = {"inputs": ["x", "positions"], "outputs": [], "scalars": {}, "style": "returns"}
+PLAN = [{"dtype": "fp32", "shape": [8, 4], "strides": [4, 1]}, {"dtype": "int64", "shape": [8], "strides": [1]}]
+
+
+@pytest.mark.parametrize("kind", ["compile", "eager"])
+def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
+    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
+    first = worker.call_of_row(ROW, PLAN)
+    other = worker.call_of_row(ROW, [PLAN[0] | {"shape": [4, 4]}, PLAN[1] | {"shape": [4]}])
+    assert other is not first, "the same outputs, and other inputs"
+    assert (worker.call_of_row(ROW, PLAN) is first) == (kind == "compile")
