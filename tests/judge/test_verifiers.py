@@ -77,14 +77,30 @@ def test_what_fails_beside_others_has_another_try_alone(
 
     monkeypatch.setattr(Verifiers, "_command", stumbling)
     steps = Steps()
-    found = list(Verifiers("smoke", "cpu", 2).run([Errand("eager", task) for task in tasks], steps))
+    errands = [errand for task in tasks for errand in Errand.shared_out("eager", task, "smoke", "cpu")]
+    found = list(Verifiers("cpu", 2).run(errands, steps))
     assert {(own.task, own.row) for own in found} == {(t.name, row.id) for t in tasks for row in t.select("smoke")}
     assert steps.seen == ["verifying, 2 at once: 2", *steps.seen[1:]]
-    assert sorted(steps.seen[1:]) == ["eager on one", "eager on two"]
-    assert sorted(asked) == ["eager on one", "eager on one", "eager on two", "eager on two"]
+    assert sorted(steps.seen[1:]) == [errand.label for errand in errands]
+    assert sorted(asked) == sorted(2 * [errand.label for errand in errands])
 
 
-def test_ctrl_c_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernwright.judge.verifiers.MOST_ROWS", 2)
+    ids = [row.id for row in tasks[0].select("all")]
+    errands = Errand.shared_out("eager", tasks[0], "all", "cpu")
+    parts = [errand.rows.split(",") for errand in errands]
+    assert sorted(row for part in parts for row in part) == sorted(ids)
+    assert len(parts) == -(-len(ids) // 2) > 1
+    assert {len(part) for part in parts} <= {1, 2}
+    assert len({errand.label for errand in errands}) == len(errands)
+    monkeypatch.setattr("kernwright.judge.verifiers.MOST_SHARED", len(ids) - 1)
+    (whole,) = Errand.shared_out("eager", tasks[0], "all", "cpu")
+    assert whole.rows == "all", "a grid's thousands are not named one by one"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_leaves_nobody_behind(tasks: list[Task], private_tmp: Path, sent: signal.Signals) -> None:
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
     parent = subprocess.Popen(
@@ -96,7 +112,7 @@ def test_ctrl_c_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> No
         time.sleep(0.1)
     assert len(verifiers) == 2
     time.sleep(1.0)
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(sent)
     assert parent.wait(60.0) != 0
     assert not [pid for pid in verifiers if Path(f"/proc/{pid}").exists()]
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import refuse_unwritable, write_whole
+
 if TYPE_CHECKING:
     from kernwright.baselines.lock import Lock, Machine, Tree
     from kernwright.judge.verification import RowFinding
@@ -92,8 +94,7 @@ def verify(
     processes: Annotated[int, typer.Option(min=1, help="baselines and tasks that are verified at once")] = 1,
 ) -> None:
     """Runs every row through the baseline's worker, against the reference. Exit status 1: one failed, or differs."""
-    import dataclasses
-    import json
+    import signal
 
     from kernwright.baselines.lock import read_lock
     from kernwright.cli.console import Bar, out
@@ -102,25 +103,38 @@ def verify(
     from kernwright.report.table import findings_table
     from kernwright.tasks.catalog import find_task, list_tasks
 
+    if json_file is not None:
+        refuse_unwritable(json_file)
     tasks = [find_task(each) for each in task or list_tasks()]
     if task is None and rows:  # asked of all tasks, a pattern means those that have such rows
         tasks = [loaded for loaded in tasks if loaded.has(rows)]
-    errands = [Errand(name, loaded) for loaded in tasks for name in names or read_lock().names()]
+    matches = [(name, loaded) for loaded in tasks for name in names or read_lock().names()]
+    errands = [errand for name, loaded in matches for errand in Errand.shared_out(name, loaded, rows, device)]
     findings: list[RowFinding] = []
-    trouble: Unverified | None = None
+    trouble: Unverified | KeyboardInterrupt | None = None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, as Ctrl-C's is: nobody is left behind
     with Bar() as bar:
-        if processes > 1 and len(errands) > 1:
-            try:
-                findings += Verifiers(rows, device, processes, wait).run(errands, bar)
-            except Unverified as some:  # what the others found is shown first
-                trouble = some
-            findings.sort(key=lambda found: (found.task, found.baseline))
-        else:
-            for errand in errands:
-                findings += verify(errand.baseline, errand.task, rows, device, bar, wait)
+        try:
+            if processes > 1 and len(errands) > 1:
+                for finding in Verifiers(device, processes, wait).run(errands, bar):
+                    findings.append(finding)  # one by one: what is there when it is interrupted counts
+            else:
+                for name, loaded in matches:
+                    for finding in verify(name, loaded, rows, device, bar, wait):
+                        findings.append(finding)
+        except (Unverified, KeyboardInterrupt) as some:  # what was found is shown first
+            trouble = some
+    findings.sort(key=lambda found: (found.task, found.baseline))
     out.print(findings_table(findings, counted=device != "cpu"))
     if json_file is not None:
-        json_file.write_text(json.dumps([dataclasses.asdict(f) for f in findings], indent=1) + "\n", encoding="utf-8")
+        write_whole(json_file, json_of(findings), "run it again")
     if trouble is not None:
         raise trouble
     raise typer.Exit(1 if any(finding.finding in ("failed", "differs") for finding in findings) else 0)
+
+
+def json_of(findings: Sequence[RowFinding]) -> str:
+    import dataclasses
+    import json
+
+    return json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1) + "\n"

@@ -68,10 +68,11 @@ class Verification:
                 accepted.append(row)
         if not accepted:
             return
-        refuse_rows_too_large(accepted, self.device)
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
         ops = self.party.ops(self.task, accepted, self.device.capability)
         with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
+            self.device.make_room_for(1)  # of what others who verify beside it have left
+            refuse_rows_too_large(accepted, self.device)
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
             side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
             side.compiled = Compiled.of(

@@ -23,6 +23,8 @@ from kernwright.judge.judge import Progress
 from kernwright.judge.verification import RowFinding
 from kernwright.tasks.task import Task
 
+MOST_ROWS = 16  # of an errand: a task of eighty would keep one process busy long after all others are done
+MOST_SHARED = 200  # of a task's rows: a grid has thousands, too many to name
 MOST_SAID = 600  # characters of what a verifier's last words were
 
 
@@ -32,21 +34,29 @@ class Unverified(KernwrightError):
 
 @dataclass(frozen=True)
 class Errand:
-    """One baseline on one task."""
+    """One baseline on some rows of one task, as a user would choose them."""
 
     baseline: str
     task: Task
+    rows: str
+    label: str
 
-    @property
-    def label(self) -> str:
-        return f"{self.baseline} on {self.task.name}"
+    @classmethod
+    def shared_out(cls, baseline: str, task: Task, rows: str | None, device: str) -> list[Errand]:
+        """All rows that were asked for, in parts that are nearly alike."""
+        chosen = rows or ("smoke" if device == "cpu" else "production")
+        ids = [row.id for row in task.select(chosen)]
+        label = f"{baseline} on {task.name}"
+        if len(ids) <= MOST_ROWS or len(ids) > MOST_SHARED:
+            return [cls(baseline, task, chosen, label)]
+        parts = -(-len(ids) // MOST_ROWS)
+        return [cls(baseline, task, ",".join(ids[n::parts]), f"{label}, part {n + 1} of {parts}") for n in range(parts)]
 
 
 @dataclass
 class Verifiers:
     """Up to so many processes of this same program, on one device."""
 
-    rows: str | None
     device: str
     processes: int
     wait_s: float = 0.0
@@ -101,8 +111,7 @@ class Verifiers:
     def _command(self, errand: Errand, findings: Path) -> list[str]:
         command = [sys.executable, "-m", "kernwright", "baseline", "verify", errand.baseline]
         command += ["--task", str(errand.task.folder), "--device", self.device, "--json", str(findings)]
-        command += ["--wait", str(self.wait_s)]
-        return [*command, "--rows", self.rows] if self.rows else command
+        return [*command, "--wait", str(self.wait_s), "--rows", errand.rows]
 
     def _environment(self) -> dict[str, str]:
         """Each would take all processors for what it computes by itself."""
