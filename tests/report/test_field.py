@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,7 +99,8 @@ def test_the_page_shows_times_ratios_and_reasons(swept: Path, task: Task) -> Non
     (line,) = (line for line in text.splitlines() if line.startswith("| r64 |"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[3] == "failed" and "x (" in cells[4] and cells[5] == "eager"
-    assert "- r64, never: failed:" in text and "not here" in text
+    (reason,) = (line for line in text.splitlines() if line.startswith("- never: failed: ") and "(r64)" in line)
+    assert "not here" in reason
     assert "eager against itself: 2 row-verdicts" in text
 
 
@@ -170,6 +172,18 @@ def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path, monkeypatch: pyt
         result = results(tmp_path, page, *words)
         assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
     assert not page.exists() and not (tmp_path / "ledger").exists()
+
+
+def test_who_declines_a_row_has_not_failed_there(swept: Path, task: Task) -> None:
+    field = gathered(swept, task)
+    for (_, _, name), found in field.standings.items():
+        if name == "never":
+            reasons = ("the candidate declines: it runs the eager chain",)
+            found[:] = [replace(s, row=s.row.model_copy(update={"reasons": reasons})) for s in found]
+    text = field.page("x")
+    (line,) = (line for line in text.splitlines() if line.startswith("| r64 |"))
+    assert line.split("|")[4].strip() == "declines"
+    assert "- never: declines: it runs the eager chain (r64, r80)" in text
 
 
 def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
+DECLINES = "the candidate declines: "  # as the judge says it
 TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
 MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
@@ -44,6 +45,11 @@ class Standing:
         """What a choice between contenders goes by: device where there is one, else a run of calls."""
         results = [self.result("device"), self.result("stream")]
         return next((result.ratio for result in results if result), 0.0)
+
+    @property
+    def declines(self) -> bool:
+        """Whether the contender has no kernel for the row: then nothing is wrong with it."""
+        return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
 
     def share_of_copy(self, metric: Metric = "device") -> float | None:
         result = self.result(metric)
@@ -191,7 +197,8 @@ class Field:
         lines = [
             f"Times are microseconds: `wall` one call and a wait, `stream` a run of calls, `device` the kernels alone. "
             f"Ratios are {self.baseline}'s time over the contender's in the same run, by `device` where there is one. "
-            "`copy` is the share of a copy of the same fewest bytes, measured in the same run.",
+            "`copy` is the share of a copy of the same fewest bytes, measured in the same run: a yardstick, no limit, "
+            "which a kernel that reads more than it writes may pass.",
         ]
         if judged:
             lines += [
@@ -232,7 +239,7 @@ class Field:
     def _family(self, task: Task) -> list[str]:
         head = ["row", "MB", self.baseline, *self.contenders, "best"]
         lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-        reasons: list[str] = []
+        untimed: dict[tuple[str, str, str], list[str]] = {}
         for row in self.wanted(task):
             standings = {name: self.standing(task, row, name) for name in self.contenders}
             timed = [s for s in standings.values() if s and s.result("stream")]
@@ -242,11 +249,13 @@ class Field:
             best = self.best(task, row)
             cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
             lines.append(f"| {' | '.join(cells)} |")
-            reasons += [
-                f"- {row.id}, {name}: {s.row.verdict}: {s.row.reasons[0]}"
-                for name, s in standings.items()
-                if s and s.result("stream") is None and s.row.reasons
-            ]
+            for name, s in standings.items():
+                if s and s.result("stream") is None and s.row.reasons:
+                    untimed.setdefault((name, _cell(s), s.row.reasons[0].splitlines()[0]), []).append(row.id)
+        reasons = [
+            f"- {name}: {state}: {why.removeprefix(DECLINES)} ({', '.join(rows)})"
+            for (name, state, why), rows in untimed.items()
+        ]
         return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
 
 
@@ -262,7 +271,7 @@ def _cell(standing: Standing | None) -> str:
         return "–"
     result = standing.result("device") or standing.result("stream")
     if result is None:
-        return standing.row.verdict
+        return "declines" if standing.declines else standing.row.verdict
     share = standing.share_of_copy()
     low, high = result.interval
     told = f"{_times(standing, 'candidate_us')}, {result.ratio:.2f}x ({low:.2f}–{high:.2f})"
