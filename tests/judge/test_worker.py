@@ -47,3 +47,28 @@ def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
     other = worker.call_of_row(ROW, [PLAN[0] | {"shape": [4, 4]}, PLAN[1] | {"shape": [4]}])
     assert other is not first, "the same outputs, and other inputs"
     assert (worker.call_of_row(ROW, PLAN) is first) == (kind == "compile")
+
+
+@pytest.mark.parametrize(("asked", "renewed"), [([[1], [3]], {1, 3}), ([], set()), (None, {0, 1, 2, 3})])
+def test_inputs_that_a_side_was_handed_are_other_tensors_then(asked: list[list[int]] | None, renewed: set[int]) -> None:
+    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker.slots = [[torch.full((2,), float(n)), None] for n in range(4)]
+    before = [slot[0] for slot in worker.slots]
+    for slots in asked or []:
+        worker.note_handed_out(slots)
+    if asked is None:
+        worker.handed_out = None  # by a loop that tells nobody
+    worker.renew_slots()
+    after = [slot[0] for slot in worker.slots]
+    assert {n for n in range(4) if after[n] is not before[n]} == renewed
+    assert all(new.data_ptr() == old.data_ptr() for new, old in zip(after, before, strict=True))
+    worker.renew_slots()
+    assert [slot[0] for slot in worker.slots] == after, "nothing was handed out since"
+
+
+def test_a_loop_is_handed_every_slot() -> None:
+    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker.side = {"kind": "eager"}
+    worker.slots = [[torch.zeros(1)], [torch.zeros(1)]]
+    worker.open_loop({}, [])
+    assert [list(slots) for slots in worker.handed_out or []] == [[0, 1]]

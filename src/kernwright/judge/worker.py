@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kernwright.judge.block_loop import BlockLoop
@@ -55,6 +55,7 @@ class Worker:
         self.loop: Callable[[Any], list[Any]] | None = None
         self.arena: Any = None  # the bytes that slots lie in
         self.slots: list[list[Any]] = []
+        self.handed_out: list[Sequence[int]] | None = []  # slots since they were last renewed; None: nobody knows
         self.kept: list[Any] = []
         self.held: list[Any] = []  # of earlier blocks, as the judge chose
         self.awake = False  # while it waits for the next block: waking up takes longer than many a call
@@ -134,6 +135,7 @@ class Worker:
 
         self.let_go()
         self.slots, self.call, self.loop = [], None, None
+        self.handed_out = []
         raw = self.arena = self.place.open(descriptors[0], message["bytes"])
         apart = self.side["kind"] == "compile"
 
@@ -170,6 +172,7 @@ class Worker:
         from kernwright.judge.loops import NoLoop
 
         self.let_go()
+        self.note_handed_out(range(len(self.slots)))
         try:
             self.loop = self.place.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
@@ -182,7 +185,7 @@ class Worker:
         """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
         assert self.call is not None
         with self.place.calls():
-            result = self.call(self.slots[message["slot"]])
+            result = self.call(self.slot_of(message))
         self.channel.send_json({"called": True})  # what was built is built: from here on only the device is slow
         self.place.finish()
         if self.row_call.style == "writes":
@@ -196,25 +199,35 @@ class Worker:
         assert self.call is not None
         with self.roaming():
             with self.place.calls():
-                self.call(self.slots[message["slot"]])
+                self.call(self.slot_of(message))
             self.place.finish()
         return {"ok": True}
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         op = str(self.side.get("op"))
-        found: dict[str, Any] = self.place.census(self.call, self.slots[message["slot"]], op, message["profiled"])
+        found: dict[str, Any] = self.place.census(self.call, self.slot_of(message), op, message["profiled"])
         return found
 
     def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         from kernwright.judge.entry import implementation_of
 
-        return implementation_of(self.side, self.slots[message["slot"]], self.row_call.scalars)
+        return implementation_of(self.side, self.slot_of(message), self.row_call.scalars)
+
+    def slot_of(self, message: dict[str, Any]) -> list[Any]:
+        """The one that is asked for, to be handed to the side."""
+        self.note_handed_out([message["slot"]])
+        return self.slots[message["slot"]]
+
+    def note_handed_out(self, slots: Sequence[int]) -> None:
+        if self.handed_out is not None:
+            self.handed_out.append(slots)
 
     def run_blocks(self) -> None:
         """Blocks for as long as nothing else is asked for, where there is a loop for them that is not Python's."""
         if self.blocks is None or self.call is None or self.awake:  # no worker of a CPU's stays awake
             return
         has_outputs = self.row_call.style != "writes" and bool(self.row_call.outputs)
+        self.handed_out = None  # that loop tells nobody what it was asked for
         if not self.blocks.serve(self.call, self.slots, self.kept, has_outputs):
             for result in self.kept:
                 self.addresses(result)  # which says what is wrong with it
@@ -235,6 +248,7 @@ class Worker:
             if self.loop is not None:  # for no call too: what its launch takes is the protocol's
                 kept += self.loop(order)
         else:
+            self.note_handed_out(order)
             with self.place.calls():  # for no call too: what a block of none takes is what the protocol takes
                 for index in order:
                     kept.append(call(slots[index]))
@@ -263,9 +277,16 @@ class Worker:
         self.held = [so_far[place] for place in message.get("hold", ())]
         self.kept.clear()
         del so_far
-        self.slots = [[None if tensor is None else tensor.detach() for tensor in slot] for slot in self.slots]
+        self.renew_slots()
         self.place.reclaim()
         return {"ok": True}
+
+    def renew_slots(self) -> None:
+        """Those that the side was handed. A loop without Python keeps those that it was made of, and shows it none."""
+        known = range(len(self.slots)) if self.handed_out is None else {n for part in self.handed_out for n in part}
+        for number in known:
+            self.slots[number] = [None if tensor is None else tensor.detach() for tensor in self.slots[number]]
+        self.handed_out = []
 
     def let_go(self) -> None:
         """Of all outputs, whoever chose them."""
