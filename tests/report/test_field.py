@@ -213,6 +213,8 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
         assert field.repeats() == (1, 1 if times[1] < 20.4 else 0)
     field.standings[key][0].run.provenance["hardware"] |= {"uuid": "another GPU"}
     assert field.repeats() == (0, 0), "of two GPUs, each was judged once"
+    assert field.between_gpus() == [pytest.approx(0.05)]
+    assert "5.0% apart in the middle and 5.0% at most" in field.page("x")
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:

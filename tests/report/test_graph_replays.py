@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kernwright.baselines.lock import read_lock
 from kernwright.report.graph_replays import GraphReplays, Replay, graph_replays
 from kernwright.tasks.catalog import find_task
@@ -28,3 +30,10 @@ def test_what_lies_apart_beyond_the_cache_stands_out() -> None:
     assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
     assert shown["small"].endswith("| 1.50x |"), "the cache explains it"
     assert GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: None) == []
+
+
+@pytest.mark.parametrize(("apart", "told"), [(0.081, True), (0.03, False)])
+def test_that_gpus_of_one_model_differ_as_much_is_said_where_it_explains_something(apart: float, told: bool) -> None:
+    rows = (Replay(task="t", row="r", contender="eager", device_us=10.0),)
+    lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: (11.0, 10**9), apart)
+    assert ("Two GPUs under this judge were up to 8.1% apart." in lines[2]) == told

@@ -7,7 +7,8 @@ be read. A record of another task digest, or of a changed baseline, is stale and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -139,15 +140,25 @@ class Field:
         """Rows over the least time that one GPU was judged on twice, the newest two times of each: how many, and how
         many of them within the difference. Two GPUs of one model are some percent apart, and say nothing of the
         judge."""
-        differences = []
+        pairs = [times[-2:] for by_gpu in self._times_by_gpu() for times in by_gpu if len(times) > 1]
+        differences = [abs(times[1] / times[0] - 1) for times in pairs]
+        return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
+
+    def between_gpus(self) -> list[float]:
+        """How far apart the newest times of two GPUs or more are, of every row over the least time that has them: the
+        slowest's over the fastest's, less one."""
+        newest = [[times[-1] for times in by_gpu] for by_gpu in self._times_by_gpu() if len(by_gpu) > 1]
+        return sorted(max(times) / min(times) - 1 for times in newest)
+
+    def _times_by_gpu(self) -> Iterator[list[list[float]]]:
+        """Device times over the least, of each contender on each row: a list for each GPU that it ran on."""
         for found in self.standings.values():
             by_gpu: dict[str, list[float]] = {}
             for standing in found:
                 if result := standing.result("device"):
                     by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
-            pairs = [times[-2:] for times in by_gpu.values() if len(times) > 1]
-            differences += [abs(times[1] / times[0] - 1) for times in pairs if min(times) > LEAST_US]
-        return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
+            if by_gpu and min(min(times) for times in by_gpu.values()) > LEAST_US:
+                yield list(by_gpu.values())
 
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
@@ -183,7 +194,9 @@ class Field:
     def _beside_replays(self) -> list[str]:
         """Where these are of the GPU that the page is of."""
         known = graph_replays()
-        return known.beside(self._device_time) if {model_of(run) for run in self.runs()} == {known.gpu} else []
+        if {model_of(run) for run in self.runs()} != {known.gpu}:
+            return []
+        return known.beside(self._device_time, max(self.between_gpus(), default=0.0))
 
     def _device_time(self, replay: Replay) -> tuple[float, int] | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)
@@ -210,6 +223,12 @@ class Field:
                 "",
                 f"Judged twice on one GPU, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
                 f"{MOST_DIFFERENCE:.0%} in device time.",
+            ]
+        if apart := self.between_gpus():
+            lines += [
+                "",
+                f"Judged on several GPUs of this model, over {LEAST_US:g} us: {len(apart)} rows, whose device times "
+                f"are {statistics.median(apart):.1%} apart in the middle and {apart[-1]:.1%} at most.",
             ]
         if spent := self.seconds_spent():
             parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
