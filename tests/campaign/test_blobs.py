@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -88,3 +89,50 @@ def test_folders_are_made_with_their_parents_and_may_exist(tmp_path: Path) -> No
     make_folder(tmp_path / "a" / "b" / "c")
     make_folder(tmp_path / "a" / "b" / "c")
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+SAMPLES = b"[1204.5, 1203.0], " * 4096
+
+
+def test_large_blobs_lie_compressed_and_small_ones_as_they_are(store: BlobStore) -> None:
+    small, large = store.write(b"few"), store.write(SAMPLES)
+    assert store.path(small).read_bytes() == b"few"
+    (packed,) = store.folder.rglob("*.gz")
+    assert packed.name == f"{large}.gz" and packed.stat().st_size < len(SAMPLES) / 5
+    assert store.read(large) == SAMPLES and store.state(large) == "intact"
+    before = packed.stat().st_mtime_ns
+    assert store.write(SAMPLES) == large and packed.stat().st_mtime_ns == before, "stored already"
+
+
+def test_a_large_blob_from_before_they_were_compressed_is_read_as_it_is(store: BlobStore) -> None:
+    digest = hashlib.sha256(SAMPLES).hexdigest()
+    store.path(digest).parent.mkdir(parents=True)
+    store.path(digest).write_bytes(SAMPLES)
+    assert store.read(digest) == SAMPLES
+    store.write(SAMPLES)
+    assert not list(store.folder.rglob("*.gz")), "it is there already"
+    store.path(digest).write_bytes(b"other samples")
+    assert store.state(digest) == "altered"
+    store.write(SAMPLES)
+    assert store.read(digest) == SAMPLES, "repaired"
+
+
+@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(SAMPLES)[:-9], gzip.compress(b"other samples")])
+def test_a_damaged_compressed_blob_is_found_and_repaired(store: BlobStore, damage: bytes) -> None:
+    digest = store.write(SAMPLES)
+    (packed,) = store.folder.rglob("*.gz")
+    packed.write_bytes(damage)
+    assert store.state(digest) == "altered"
+    with pytest.raises(LedgerError, match=f"{digest}.gz was altered"):
+        store.read(digest)
+    store.write(SAMPLES)
+    assert store.read(digest) == SAMPLES
+
+
+def test_what_unpacks_without_end_is_no_blob(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernwright.campaign.blobs._MOST", 2 << 20)
+    bomb = gzip.compress(bytes(64 << 20))
+    digest = hashlib.sha256(bytes(64 << 20)).hexdigest()
+    store.path(digest).parent.mkdir(parents=True)
+    store.path(digest).with_name(f"{digest}.gz").write_bytes(bomb)
+    assert store.state(digest) == "altered"

@@ -2,15 +2,18 @@
 
 A record refers to one with a string value of the form ``blob:<64 hex digits>``, anywhere in its body. The
 hash chain covers that name, and the name covers the bytes, so a blob is as tamper-evident as its record.
+Large ones lie compressed, in a file of that name with ``.gz`` behind it; the name is that of what is in it.
 """
 
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import os
 import re
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +24,10 @@ from kernwright.errors import LedgerError
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
 _CHUNK = 1 << 20
+_LARGE = 1 << 12  # bytes from which on a blob is compressed: samples shrink to a fifth
+_MOST = 1 << 30  # bytes that a compressed one may unpack to: more is nobody's samples
+
+_DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)  # what unpacking says of what was never packed
 
 _ELSEWHERE = "choose another folder with --ledger or the KERNWRIGHT_LEDGER variable"
 _NO_SPACE = "free some space (or raise the quota or file size limit) and repeat; what was recorded before is intact"
@@ -117,45 +124,71 @@ class BlobStore:
             raise LedgerError(f"{digest!r} is no blob name", "give the 64 lower-case hex digits of its SHA-256")
         return self.folder / digest[:2] / digest
 
+    def _packed(self, digest: str) -> Path:
+        return self.path(digest).with_name(f"{digest}.gz")
+
     def write(self, data: bytes) -> str:
         """Store the bytes, or find them stored already, and return their digest."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self.path(digest)
+        is_large = len(data) >= _LARGE
+        path = self._packed(digest) if is_large else self.path(digest)
         # A damaged copy is replaced: the name says what the content must be, so this can only repair.
         if self.state(digest) == "intact":
             return digest
         try:
             make_folder(path.parent)
             with replacing(path) as stream:
-                stream.write(data)
+                stream.write(gzip.compress(data, mtime=0) if is_large else data)
+            if is_large:
+                self.path(digest).unlink(missing_ok=True)  # a damaged one, which would be read first
         except OSError as error:
             raise ledger_failure("store the blob", path, error) from error
         return digest
 
     def read(self, digest: str) -> bytes:
         """The bytes of a blob, checked against its name."""
-        path = self.path(digest)
+        path = self._place(digest)
         try:
-            data = path.read_bytes()
+            data = b"".join(self._chunks(digest))
+        except _DAMAGED:
+            data = None
         except OSError as error:
             raise ledger_failure("read the blob", path, error) from error
-        if hashlib.sha256(data).hexdigest() != digest:
+        if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise LedgerError(
                 f"blob {path} was altered: its content no longer matches its name",
                 "import the run again from its archive, which restores the blob",
             )
         return data
 
+    def _place(self, digest: str) -> Path:
+        """Where it lies, as it is or packed."""
+        path, packed = self.path(digest), self._packed(digest)
+        return packed if packed.exists() and not path.exists() else path
+
+    def _chunks(self, digest: str) -> Iterator[bytes]:
+        path = self._place(digest)
+        if path.suffix != ".gz":
+            with path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    yield chunk
+            return
+        with gzip.open(path) as unpacked:
+            for _ in range(_MOST // _CHUNK):
+                if not (chunk := unpacked.read(_CHUNK)):
+                    return
+                yield chunk
+        raise EOFError("it unpacks to more than any samples are")
+
     def state(self, digest: str) -> Literal["intact", "altered", "missing"]:
         """Whether the stored bytes are what the name says; reads in chunks, since samples may be large."""
         running = hashlib.sha256()
         try:
-            with self.path(digest).open("rb") as stream:
-                while chunk := stream.read(_CHUNK):
-                    running.update(chunk)
+            for chunk in self._chunks(digest):
+                running.update(chunk)
         except (FileNotFoundError, NotADirectoryError):
             return "missing"
-        except OSError:
+        except (OSError, *_DAMAGED):
             # Present, but its bytes cannot be had: for a reader that is as bad as other bytes.
             return "altered"
         return "intact" if running.hexdigest() == digest else "altered"
