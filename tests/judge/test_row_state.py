@@ -272,6 +272,14 @@ def test_nobody_starts_over_in_vain(state: RowState, sizes: BlockSizes, policy: 
     assert state.pending and set(state.sizes.values()) == {sizes}
 
 
+def test_nobody_starts_over_where_the_rounds_that_are_given_do_not_allow_it(state: RowState) -> None:
+    state.samples, state.sizes = quads("stream", 100, 97, noise=0.1), restless(3.0)
+    state.look(FIVE_ROUNDS, rounds=3)
+    assert state.pending and state.sizes == restless(3.0), "of longer blocks there would be too few"
+    state.look(FIVE_ROUNDS, rounds=4)
+    assert state.sizes != restless(3.0)
+
+
 def test_who_is_decided_at_the_first_look_does_not_start_over(state: RowState) -> None:
     state.samples, state.sizes = quads("stream", 100, 50), restless(4.0)
     state.look(FIVE_ROUNDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.judge.compiled import Compiled
-from kernwright.judge.compiled_store import CompiledStore
+from kernwright.judge.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.pair import SideName
 from kernwright.judge.sides import Crew, Side, baseline_side
@@ -46,10 +46,13 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
     [("cuda", {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}), ("cpu", {})],
 )
 def test_what_is_compiled_for_a_gpu_has_one_path_in_every_worker(
-    device: str, caches: dict[str, str], tmp_path: Path, tiny_folder: Path
+    device: str, caches: dict[str, str], tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inductor's files hold it, and are laid out in the scratch folders of later judgements."""
+    """Inductor's files hold it, and are laid out in the scratch folders of later judgements. Where nothing is kept,
+    each has its own: Inductor's C++ compiler stands elsewhere, and finds nothing by that path."""
     task = load_task(tiny_folder)
+    assert baseline_side(find_baseline(task, "compile"), task, tmp_path / "unkept", device).environment == {}
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "compiled"))
     side = baseline_side(find_baseline(task, "compile"), task, tmp_path / "side", device)
     assert side.environment == {name: f"/proc/self/cwd/{folder}" for name, folder in caches.items()}
     assert baseline_side(find_baseline(task, "eager"), task, tmp_path / "eager", device).environment == {}

@@ -85,6 +85,59 @@ def test_what_fails_beside_others_has_another_try_alone(
     assert sorted(asked) == sorted(2 * [errand.label for errand in errands])
 
 
+def test_who_was_ended_before_its_time_has_not_verified_the_rest(
+    tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves what it had found, politely."""
+    nothing = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('[]')"
+    monkeypatch.setattr(Verifiers, "_command", lambda *given: [sys.executable, "-c", nothing, str(given[2])])
+    errands = [errand for task in tasks for errand in Errand.shared_out("eager", task, "smoke", "cpu")]
+    with pytest.raises(Unverified, match="eager on one: ended with status 0"):
+        list(Verifiers("cpu", 2).run(errands, Steps()))
+
+
+SECOND_TRIES = """
+import sys
+from kernwright.judge.verifiers import Verifiers
+
+asked = []
+
+
+def command(self, errand, findings):
+    asked.append(errand.label)
+    return ["false"] if asked.count(errand.label) == 1 else ["sleep", "333"]
+
+
+Verifiers._command = command
+from kernwright.cli.main import main
+
+sys.argv = ["kernwright", "baseline", "verify", "eager", *sys.argv[1:], "--processes", "2"]
+main()
+"""
+
+
+def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+    folders = [word for task in tasks for word in ("--task", str(task.folder))]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60.0
+    while not (sleeping := [pid for pid in children_of(parent.pid) if is_asleep(pid)]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert len(sleeping) == 1
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(60.0) != 0
+    assert not Path(f"/proc/{sleeping[0]}").exists()
+
+
+def is_asleep(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
+    except FileNotFoundError:
+        return False
+
+
 def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.judge.verifiers.MOST_ROWS", 2)
     ids = [row.id for row in tasks[0].select("all")]

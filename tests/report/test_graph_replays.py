@@ -33,7 +33,7 @@ def test_what_lies_apart_beyond_the_cache_stands_out() -> None:
 
 
 @pytest.mark.parametrize(("apart", "told"), [(0.081, True), (0.03, False)])
-def test_that_gpus_of_one_model_differ_as_much_is_said_where_it_explains_something(apart: float, told: bool) -> None:
+def test_that_runs_on_two_gpus_differ_as_much_is_said_where_it_explains_something(apart: float, told: bool) -> None:
     rows = (Replay(task="t", row="r", contender="eager", device_us=10.0),)
     lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: (11.0, 10**9), apart)
-    assert ("Two GPUs under this judge were up to 8.1% apart." in lines[2]) == told
+    assert ("Two runs of this judge on two GPUs were up to 8.1% apart." in lines[2]) == told

@@ -135,7 +135,7 @@ class Judgement:
                 if pair.problem is None:
                     pair.record_round(number)
                     if number + 1 >= self.policy.first_look:
-                        pair.look()
+                        pair.look(self.rounds)
         if self.rounds is not None:
             for pair in self._standing:
                 pair.end_looks(self.rounds)

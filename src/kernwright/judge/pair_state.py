@@ -66,11 +66,11 @@ class PairState:
     def pending(self) -> bool:
         return any(self.waits_for(row) for row in self.rows)
 
-    def look(self) -> None:
-        """The sequential test's look at every row that is not decided."""
+    def look(self, rounds: int | None) -> None:
+        """The sequential test's look at every row that is not decided. `rounds`: where fewer than the policy has."""
         for state in self.states:
             if state.pending:
-                state.look(self.policy)
+                state.look(self.policy, rounds)
 
     def end_looks(self, rounds: int) -> None:
         """There are no more rounds, though the policy would allow some."""

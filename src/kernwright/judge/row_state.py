@@ -118,8 +118,10 @@ class RowState:
             outcome=outcome_of(ratio, band, policy),
         )
 
-    def look(self, policy: TimingPolicy) -> None:
-        """The sequential test's look at this row: decided, out of time, or one more round."""
+    def look(self, policy: TimingPolicy, rounds: int | None = None) -> None:
+        """The sequential test's look at this row: decided, out of time, or one more round. `rounds`: that it is given
+        at most, where fewer than the policy has."""
+        most = rounds or policy.max_rounds
         result = self.result(policy.decides, policy, quick=False)
         decided = isinstance(result, MetricResult) and result.outcome != "inconclusive"
         self.awaits_wall = decided and self._wall_cannot_tell(result, policy)
@@ -128,10 +130,10 @@ class RowState:
         elif self.spent_s > policy.row_budget_s:
             self.decided = True
             self.reasons.append(f"undecided when its {policy.row_budget_s:.0f} s were spent")
-        elif not decided and self._is_hopeless(policy):
+        elif not decided and self._is_hopeless(policy, most):
             self.decided = True
-            self.reasons.append(f"too noisy here for {policy.max_rounds} rounds to decide")
-        elif not decided and (calmer := self._calmer_sizes(policy)) is not None:
+            self.reasons.append(f"too noisy here for {most} rounds to decide")
+        elif not decided and (calmer := self._calmer_sizes(policy, most)) is not None:
             self.sizes = calmer
 
     def _has_waited(self, policy: TimingPolicy) -> bool:
@@ -143,20 +145,20 @@ class RowState:
         """Times as long as at first, its blocks are: the side's that has gained the least."""
         return min((size.longer for size in self.sizes.values()), default=1.0)
 
-    def _calmer_sizes(self, policy: TimingPolicy) -> dict[Role, BlockSizes] | None:
+    def _calmer_sizes(self, policy: TimingPolicy, rounds: int) -> dict[Role, BlockSizes] | None:
         """At the first look, where longer blocks are much calmer and the rounds to come can do without what was
         measured so far. Of `wall` a block has as many calls as ever."""
-        left = policy.max_rounds * policy.quads_per_round - len(self.quads(policy.decides))
+        left = rounds * policy.quads_per_round - len(self.quads(policy.decides))
         is_first = all(sample.round < policy.first_look for sample in self.samples)
         if policy.decides == "wall" or not is_first or not self.sizes or left < least_quads(policy.level):
             return None
         sizes = {role: size.calmed() for role, size in self.sizes.items()}
         return sizes if min(size.longer for size in sizes.values()) >= CALMER else None
 
-    def _is_hopeless(self, policy: TimingPolicy) -> bool:
+    def _is_hopeless(self, policy: TimingPolicy, rounds: int) -> bool:
         """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
         called anything for it but inconclusive."""
-        quads, most = len(self.quads(policy.decides)), policy.quads_per_round * policy.max_rounds
+        quads, most = len(self.quads(policy.decides)), policy.quads_per_round * rounds
         if not policy.quads_per_round * policy.first_look < quads < most:
             return False  # the first look is too early: one stray quad of so few tells nothing of the rest
         if self.longer > 1:

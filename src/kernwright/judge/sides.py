@@ -13,6 +13,7 @@ from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.compiled import Compiled
+from kernwright.judge.compiled_store import CompiledStore
 from kernwright.judge.confine import SHARED_FILES
 from kernwright.judge.contents import Pool
 from kernwright.judge.device import Device
@@ -89,8 +90,8 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
         return side
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
-    compiles_for_gpu = baseline.kind == "compile" and device != "cpu"
-    side = Side(folder, orders, _caches_by_one_path() if compiles_for_gpu else None, reads=[task.folder])
+    kept = baseline.kind == "compile" and device != "cpu" and CompiledStore.here() is not None
+    side = Side(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
     if baseline.kind == "compile":
         side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
     return side
@@ -139,7 +140,9 @@ def _interpreted(device: str) -> dict[str, str]:
 
 def _caches_by_one_path() -> dict[str, str]:
     """Inductor's files name others by their full paths, where it writes what it measured: kept for a later worker they
-    would lead into a folder that is gone. A worker stands in its own scratch, which has one name for all of them."""
+    would lead into a folder that is gone. A worker stands in its own scratch, which has one name for all of them.
+
+    Not for whoever stands elsewhere: Inductor's C++ compiler, which a chain needs that computes on the host too."""
     here = "/proc/self/cwd"
     return {"TORCHINDUCTOR_CACHE_DIR": f"{here}/inductor", "TRITON_CACHE_DIR": f"{here}/triton"}
 

@@ -100,13 +100,17 @@ class Verifiers:
             self._running.add(process)
             try:
                 _, said = process.communicate()
+            except BaseException:
+                _interrupt(process)
+                process.wait()
+                raise
             finally:
                 self._running.discard(process)
-            try:
-                return [RowFinding(**(found | {"kernels": tuple(found["kernels"])})) for found in _read(findings)]
-            except FileNotFoundError:
+            found = _read(findings)
+            if {finding.row for finding in found} != {row.id for row in errand.task.select(errand.rows)}:
                 cause = said.strip()[-MOST_SAID:] or f"ended with status {process.returncode}"
-                raise Unverified(f"{errand.label}: {cause}", "leave it out, or mend what it says") from None
+                raise Unverified(f"{errand.label}: {cause}", "leave it out, or mend what it says")
+            return found
 
     def _command(self, errand: Errand, findings: Path) -> list[str]:
         command = [sys.executable, "-m", "kernwright", "baseline", "verify", errand.baseline]
@@ -120,10 +124,18 @@ class Verifiers:
 
     def _end(self) -> None:
         for process in list(self._running):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
+            _interrupt(process)
 
 
-def _read(findings: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(findings.read_text(encoding="utf-8"))
-    return found
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+
+
+def _read(findings: Path) -> list[RowFinding]:
+    """What there is of it: one that was ended before its time has written less, or nothing."""
+    try:
+        found: list[dict[str, Any]] = json.loads(findings.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return [RowFinding(**(own | {"kernels": tuple(own["kernels"])})) for own in found]

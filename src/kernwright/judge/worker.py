@@ -134,7 +134,7 @@ class Worker:
         from kernwright.tasks.tensor import TORCH_NAMES
 
         self.let_go()
-        self.slots, self.call, self.loop = [], None, None
+        self.slots, self.call, self.loop, self.arena = [], None, None, None
         self.handed_out = []
         raw = self.arena = self.place.open(descriptors[0], message["bytes"])
         apart = self.side["kind"] == "compile"

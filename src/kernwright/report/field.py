@@ -137,16 +137,16 @@ class Field:
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
     def repeats(self) -> tuple[int, int]:
-        """Rows over the least time that one GPU was judged on twice, the newest two times of each: how many, and how
-        many of them within the difference. Two GPUs of one model are some percent apart, and say nothing of the
-        judge."""
+        """Contenders' rows over the least time that were judged twice on one GPU, the newest two times of each: how
+        many, and how many of them within the difference."""
         pairs = [times[-2:] for by_gpu in self._times_by_gpu() for times in by_gpu if len(times) > 1]
         differences = [abs(times[1] / times[0] - 1) for times in pairs]
         return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
 
     def between_gpus(self) -> list[float]:
-        """How far apart the newest times of two GPUs or more are, of every row over the least time that has them: the
-        slowest's over the fastest's, less one."""
+        """How far apart the newest times of runs on two GPUs or more are, of every contender's row over the least time
+        that has them: the slowest's over the fastest's, less one. Whether it is the GPU or the run, nobody can tell
+        by these."""
         newest = [[times[-1] for times in by_gpu] for by_gpu in self._times_by_gpu() if len(by_gpu) > 1]
         return sorted(max(times) / min(times) - 1 for times in newest)
 
@@ -213,6 +213,8 @@ class Field:
             "`copy` is the share of a copy of the same fewest bytes, measured in the same run: a yardstick, no limit, "
             "which a kernel that reads more than it writes may pass.",
         ]
+        if given := {run.provenance.get("rounds") or run.provenance["policy"]["max_rounds"] for run in self.runs()}:
+            lines[0] += f" Rows were given {' or '.join(map(str, sorted(given)))} rounds at most."
         if judged:
             lines += [
                 "",
@@ -221,14 +223,14 @@ class Field:
         if repeated:
             lines += [
                 "",
-                f"Judged twice on one GPU, over {LEAST_US:g} us: {repeated} rows, {alike} of them within "
-                f"{MOST_DIFFERENCE:.0%} in device time.",
+                f"Judged twice on one GPU, over {LEAST_US:g} us: {repeated} device times, {alike} of them within "
+                f"{MOST_DIFFERENCE:.0%} of the one before.",
             ]
         if apart := self.between_gpus():
             lines += [
                 "",
-                f"Judged on several GPUs of this model, over {LEAST_US:g} us: {len(apart)} rows, whose device times "
-                f"are {statistics.median(apart):.1%} apart in the middle and {apart[-1]:.1%} at most.",
+                f"Judged in runs on several GPUs of this model, over {LEAST_US:g} us: {len(apart)} device times, "
+                f"{statistics.median(apart):.1%} apart in the middle and {apart[-1]:.1%} at most.",
             ]
         if spent := self.seconds_spent():
             parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
@@ -270,7 +272,7 @@ class Field:
             lines.append(f"| {' | '.join(cells)} |")
             for name, s in standings.items():
                 if s and s.result("stream") is None and s.row.reasons:
-                    untimed.setdefault((name, _cell(s), s.row.reasons[0].splitlines()[0]), []).append(row.id)
+                    untimed.setdefault((name, _cell(s), s.row.reasons[0].partition("\n")[0]), []).append(row.id)
         reasons = [
             f"- {name}: {state}: {why.removeprefix(DECLINES)} ({', '.join(rows)})"
             for (name, state, why), rows in untimed.items()

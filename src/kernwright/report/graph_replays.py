@@ -37,7 +37,7 @@ class GraphReplays(BaseModel):
 
     def beside(self, judged: Callable[[Replay], tuple[float, int] | None], gpus_apart: float = 0.0) -> list[str]:
         """A page's section. `judged`: our time of one, in microseconds, and the fewest bytes of its row. `gpus_apart`:
-        by how much two GPUs of this model differ, as far as is known."""
+        by how much times of runs on two GPUs of this model differ, as far as is known."""
         found = [(replay, *own) for replay in self.rows if (own := judged(replay)) is not None]
         if not found:
             return []
@@ -49,7 +49,11 @@ class GraphReplays(BaseModel):
             f"{self.origin[0].upper()}{self.origin[1:]}. Rows that move more than {CACHED_BYTES / 1e6:.0f} MB find the "
             f"cache cold in either: of {len(beyond)} such times {near} lie within {MOST_APART:.0%} of each other. "
             "Smaller ones are partly in the cache there, and never here. Times farther apart are in bold."
-            + (f" Two GPUs under this judge were up to {gpus_apart:.1%} apart." if gpus_apart > MOST_APART else ""),
+            + (
+                f" Two runs of this judge on two GPUs were up to {gpus_apart:.1%} apart."
+                if gpus_apart > MOST_APART
+                else ""
+            ),
             "",
             *HEAD,
         ]

@@ -12,7 +12,7 @@ from kernwright.ops.rounding import wide
 @define(outputs=["y"], activations=["x"])
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
     """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
-    if all(own is None or own.dtype == x.dtype for own in (weight, bias)):
+    if (weight is None or weight.dtype == x.dtype) and (bias is None or bias.dtype == x.dtype):
         return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
     # An affine in a dtype of its own, which torch does not take everywhere: the layer runs wide and rounds once.
     weight, bias = (None if own is None else own.to(wide(x).dtype) for own in (weight, bias))
