@@ -213,6 +213,11 @@ class Field:
             "`copy` is the share of a copy of the same fewest bytes, measured in the same run: a yardstick, no limit, "
             "which a kernel that reads more than it writes may pass.",
         ]
+        if self.device != "cpu":
+            lines[0] += (
+                " A row over 16 MiB is called by a worker that stood still just before: its `wall` has more of a cold "
+                "start in it than a smaller one's."
+            )
         if given := {run.provenance.get("rounds") or run.provenance["policy"]["max_rounds"] for run in self.runs()}:
             lines[0] += f" Rows were given {' or '.join(map(str, sorted(given)))} rounds at most."
         if judged:
