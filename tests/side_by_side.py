@@ -3,8 +3,9 @@
     python tests/side_by_side.py [options for pytest, but -m and paths]
 
 Tests of the judge, and others that judge by the clock (marked `slow`), run one after the other and have the machine to
-themselves. The others do so before, in two processes: the ops', most of which compile, and all else. Each process's
-output is printed as a whole when it has ended, and in between how far they are. Exit status: 0 where every test passed.
+themselves. The others do so before, side by side: the ops', most of which compile, those of the judge that no clock
+matters to, and all else. Each process's output is printed as a whole when it has ended, and in between how far they
+are. Exit status: 0 where every test passed.
 """
 
 from __future__ import annotations
@@ -33,10 +34,18 @@ class Part:
 
 
 OPS, JUDGE = TESTS / "ops", TESTS / "judge"
+CLOCKLESS = tuple(str(JUDGE / f"test_{name}.py") for name in ("entry", "interpreted", "verifiers", "worker"))
 BUT_THESE = (str(TESTS), f"--ignore={OPS}", f"--ignore={JUDGE}", "-m")
 
-TOGETHER = (Part("ops", (str(OPS),)), Part("all else", (*BUT_THESE, "not slow")))
-ALONE = (Part("judge", (str(JUDGE),)), Part("judged by the clock", (*BUT_THESE, "slow")))
+TOGETHER = (
+    Part("ops", (str(OPS),)),
+    Part("judge, without a clock", CLOCKLESS),
+    Part("all else", (*BUT_THESE, "not slow")),
+)
+ALONE = (
+    Part("judge", (str(JUDGE), *(f"--ignore={path}" for path in CLOCKLESS))),
+    Part("judged by the clock", (*BUT_THESE, "slow")),
+)
 
 
 class Running:
