@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from statistics import mean, median
+from statistics import median
 from typing import Literal
 
 from kernwright.judge.correctness import CorrectnessReport
@@ -14,6 +13,7 @@ from kernwright.judge.decision import noise_band, outcome_of
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Role
 from kernwright.judge.quad import Sample
+from kernwright.judge.release import paid_on_release
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sizing import BlockSizes
 from kernwright.judge.statistics import Interval, least_quads, signed_rank_interval
@@ -28,8 +28,6 @@ SHARED_WORK = 0.5  # a call by itself must show at least this share of the time 
 KERNELS_IN_CALL = 0.9  # of what its kernels take in a graph, a call by itself takes at least
 CALMER = 1.5  # times as long at least, or starting over with longer blocks is not worth it
 HOPEFUL = 0.5  # share of the width that all rounds are expected to leave; with luck it is as little as this
-RELEASE_US = 3.0  # more, that letting go of what a call returned may take in any case
-LEAST_RELEASES = 3  # quads that show it
 MOST_LOSS = 0.05  # of a call by itself, that a side which claims a gain may lose there for all that `wall` can tell
 
 
@@ -244,22 +242,6 @@ class RowState:
             if wall.outcome == "slower":
                 return "inconclusive", [*reasons, f"{outcome} in a run of calls, slower when called by itself"]
         return outcome, reasons
-
-
-def paid_on_release(quads: Sequence[Sample], deciding: MetricResult) -> str | None:
-    """The reason not to believe who lets go of what its calls returned by much more work than the baseline: nobody
-    times that, and every caller pays for it."""
-    known = [sample.released_ns for sample in quads]
-    more = [
-        mean(own["candidate"]) - mean(own["baseline"]) for own in known if own.get("candidate") and own.get("baseline")
-    ]
-    if len(more) < LEAST_RELEASES:
-        return None
-    longer_us = median(more) / 1e3
-    gained = max(0.0, deciding.baseline_us - deciding.candidate_us)
-    if longer_us <= max(SHARED_WORK * gained, MOST_LOSS * deciding.baseline_us, RELEASE_US):
-        return None
-    return f"to let go of what a call returned takes {longer_us:.0f} us more than of the baseline's, which nobody times"
 
 
 def _too_close(result: MetricResult, policy: TimingPolicy) -> bool:

@@ -110,6 +110,7 @@ class Session:
             "pitch": layout.pitch,
             "plan": [layout.plan[name].as_message() if name in layout.plan else None for name in wanted],
             "row": row,
+            "changes_inputs": bool(self.changed_inputs),
         }
         self.worker.request(message, BUILD_DEADLINE_S, (self.arena.descriptor,))
 

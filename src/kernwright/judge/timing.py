@@ -19,6 +19,7 @@ from kernwright.judge.odd_contents import OddContents
 from kernwright.judge.overhead import Overhead
 from kernwright.judge.pair import SideName
 from kernwright.judge.quad import Quad
+from kernwright.judge.release import Releases
 from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
@@ -78,14 +79,13 @@ class RowTiming:
     overhead: Overhead = field(default_factory=Overhead)
     sides: list[SideName] = field(default_factory=list)  # that quads are of
     _moves: Counter[SideName] = field(default_factory=Counter)
-    _released: dict[SideName, float] = field(default_factory=dict)
-    _unreleased: dict[SideName, int] = field(default_factory=dict)  # calls of a side's block, when nothing came after
+    _releases: Releases = field(default_factory=Releases)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
         self.sides = list(sides)
         self._moves.clear()
-        self._unreleased.clear()
+        self._releases.disturb(*self.sessions)
         for side in self.sides:
             session = self.sessions[side]
             self._refuse_company(side)
@@ -103,7 +103,7 @@ class RowTiming:
 
     def _measure_overhead(self, metric: Metric) -> None:
         """One for all sides, whoever their baseline is: it is the protocol's own."""
-        self._unreleased.pop(self._twin, None)
+        self._releases.disturb(self._twin)
         try:
             self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
@@ -186,8 +186,8 @@ class RowTiming:
                 half.waited |= {side}
             half.ns_per_call[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
             half.secured_ns[side] = block.elapsed_ns - block.running_ns
-            if side in self._released:
-                half.released_ns[side] = self._released[side]
+            if (released_ns := self._releases.of(side)) is not None:
+                half.released_ns[side] = released_ns
         return half
 
     def _draw(self, calls: int) -> Contents:
@@ -216,7 +216,7 @@ class RowTiming:
         """Which slots hold contents and which of them is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
-        self._note_release(side, calls)
+        self._releases.note(side, session.release_ns, calls)
         slots = self.chance.sample(range(session.slots), calls)
         try:
             if metric == "wall":
@@ -274,7 +274,7 @@ class RowTiming:
         two blank inputs are equal.
         """
         session = self.sessions[side]
-        self._unreleased.pop(side, None)
+        self._releases.disturb(side)
         session.begin("stream")
         order = self.chance.sample(range(session.slots), self._calls("stream")[side])
         kinds = self._kinds(side)
@@ -291,7 +291,7 @@ class RowTiming:
     def audit_alone(self, task: Task, side: SideName) -> None:
         """The same of calls by themselves, which hold ordinary inputs too: a block of `wall` that is none."""
         session = self.sessions[side]
-        self._unreleased.pop(side, None)
+        self._releases.disturb(side)
         calls = self._calls("wall")[side]
         slots = self.chance.sample(range(session.slots), calls)
         kinds = self.chance.sample([*self._kinds(side), *["normal"] * calls], calls)
@@ -360,13 +360,6 @@ class RowTiming:
             verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
-
-    def _note_release(self, side: SideName, calls: int) -> None:
-        """What letting go of its last block's outputs took the side, a call of it; where that was the last it did."""
-        self._released.pop(side, None)
-        if before := self._unreleased.pop(side, 0):
-            self._released[side] = self.sessions[side].release_ns / before
-        self._unreleased[side] = calls
 
     def _prepare(self, side: SideName) -> None:
         try:

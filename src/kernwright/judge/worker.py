@@ -137,7 +137,7 @@ class Worker:
         self.slots, self.call, self.loop, self.arena = [], None, None, None
         self.handed_out = []
         raw = self.arena = self.place.open(descriptors[0], message["bytes"])
-        apart = self.side["kind"] == "compile"
+        apart = self.side["kind"] == "compile" and message["changes_inputs"]
 
         def tensor(slot: int, place: dict[str, Any] | None) -> Any:
             if place is None:
