@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_inputs_of_one_arena_are_no_views_of_each_other_to_a_compiler() -> None:
 
 
 ROW: dict[str, Any] = {"inputs": ["x", "positions"], "outputs": [], "scalars": {}, "style": "returns"}
-PLAN = [{"dtype": "fp32", "shape": [8, 4], "strides": [4, 1]}, {"dtype": "int64", "shape": [8], "strides": [1]}]
+PLAN = [{"dtype": "fp32", "shape": [8, 4], "strides": [4, 1]}, {"dtype": "i64", "shape": [8], "strides": [1]}]
 
 
 @pytest.mark.parametrize("kind", ["compile", "eager"])
@@ -72,3 +73,18 @@ def test_a_loop_is_handed_every_slot() -> None:
     worker.slots = [[torch.zeros(1)], [torch.zeros(1)]]
     worker.open_loop({}, [])
     assert [list(slots) for slots in worker.handed_out or []] == [[0, 1]]
+
+
+@pytest.mark.parametrize(("kind", "changes"), [("compile", True), ("compile", False), ("eager", True)])
+def test_who_is_compiled_and_changes_inputs_has_them_apart(kind: str, changes: bool) -> None:
+    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
+    descriptor = os.memfd_create("arena")
+    os.ftruncate(descriptor, 512)
+    plan = [PLAN[0] | {"offset": 0}, PLAN[1] | {"offset": 128}]
+    message = {"bytes": 512, "slots": 2, "pitch": 256, "plan": plan, "row": ROW, "changes_inputs": changes}
+    worker.open_row(message, [descriptor])
+    tensors = [tensor for slot in worker.slots for tensor in slot]
+    storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    assert len(storages) == (4 if kind == "compile" and changes else 1)
+    assert [tensor.data_ptr() - tensors[0].data_ptr() for tensor in tensors] == [0, 128, 256, 384]
