@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernwright.judge.block import Block
-from kernwright.judge.overhead import EMPTY_BLOCKS, EMPTY_EXCHANGES, FULL_BLOCKS, Overhead
+from kernwright.judge.overhead import EMPTY_BLOCKS, EMPTY_EXCHANGES, FULL_BLOCKS, LEAST_SHOWN, MOST_DRIFT, Overhead
 from kernwright.judge.session import OutputsMoved
 from kernwright.tasks.policy import Metric
 
@@ -108,3 +108,29 @@ def test_blocks_whose_outputs_moved_show_nothing() -> None:
 def test_without_events_and_for_a_call_by_itself_an_empty_block_must_do() -> None:
     assert overhead(ClockedSession(tells_events=False)) == Overhead(EMPTY_NS)
     assert overhead(ClockedSession(), "wall") == Overhead(EMPTY_NS)
+
+
+def shown(beyond_ns: float, events_ns: int = 2_500_000) -> tuple[int, int]:
+    return round(events_ns + beyond_ns), events_ns
+
+
+def test_what_it_has_become_is_shown_by_the_blocks_of_a_quad() -> None:
+    own = Overhead(EMPTY_NS, 100_000)
+    now = own.as_of([shown(600_000), shown(590_000), shown(900_000), shown(605_000)])
+    assert now == Overhead(502_500, 100_000), "the middle: a hiccup does not count"
+    assert now.taken_off(2_500_000 + 602_500) == pytest.approx(2_500_000)
+    short = own.as_of([shown(450_000, events_ns=500_000)] * LEAST_SHOWN)
+    assert short == own, "around little work little is added, and nothing has drifted"
+
+
+def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
+    own = Overhead(EMPTY_NS, 100_000)
+    assert own.as_of([shown(600_000)] * (LEAST_SHOWN - 1)) == own
+    assert own.as_of([shown(600_000, events_ns=0)] * 4) == own
+    assert own.as_of([]) == own
+
+
+@pytest.mark.parametrize(("beyond", "drift"), [(9_000_000, 1 + MOST_DRIFT), (0, 1 - MOST_DRIFT)])
+def test_it_drifts_only_so_far(beyond: int, drift: float) -> None:
+    """Events that miss part of a baseline's work must not flatter all sides."""
+    assert Overhead(EMPTY_NS).as_of([shown(beyond)] * 4).empty_ns == EMPTY_NS * drift

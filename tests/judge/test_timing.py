@@ -226,3 +226,47 @@ def test_an_audit_is_one_wherever_outputs_lie(tiny_folder: Path, monkeypatch: py
     monkeypatch.setattr("kernwright.judge.timing.case_problems", lambda *_: ["y is odd"])
     with pytest.raises(SideFault, match="in a run of calls: y is odd"):
         timing.audit(load_task(tiny_folder), "stream", "candidate")
+
+
+class Drifting(Mover):
+    """A session with events, around which the protocol takes longer than it did at first."""
+
+    tells_events = True
+    wall_calls = 1
+
+    def __init__(self, call_us: int) -> None:
+        super().__init__(0)
+        self.call_us, self.around_ns, self.asked = call_us, 400_000, 0
+
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        self.calls = len(order)
+        ns = 1000 * self.calls * self.call_us + self.around_ns
+        return Block(ns, ns, 0, 0, ()), SimpleNamespace(calls=self.calls, right=True)
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        return [Block(self.around_ns, self.around_ns, 0, 0, ())] * repeats
+
+    def event_ns(self) -> int:
+        self.asked += 1
+        return 1000 * self.calls * self.call_us
+
+
+def test_what_the_protocol_takes_just_now_is_shown_by_trusted_sides(tiny_folder: Path) -> None:
+    sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
+    timing = timing_of(tiny_folder, **sides)
+    for side in sides.values():
+        side.around_ns += 150_000
+    quad = timing.quad("stream", 0)
+    assert quad.ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
+    assert quad.ns_per_call["baseline"] == pytest.approx((200_000, 200_000))
+    assert sides["candidate"].asked == 0, "what a candidate says of itself counts for nothing"
+
+
+def test_calls_by_themselves_have_no_events(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
+    timing = timing_of(tiny_folder, **sides)
+    asked = sides["baseline"].asked
+    monkeypatch.setattr(timing, "_one_by_one", lambda session, *_: session.run([0])[0])
+    timing.begin("wall", list(sides))
+    assert timing.quad("wall", 0).ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
+    assert sides["baseline"].asked == asked

@@ -5,13 +5,17 @@ blocks alike. A block of no calls shows it, but for one thing: where calls have 
 around them take longer. On an H200 an empty block takes 450 us; around 0.4 ms of work it is 50 us more, around 1 to
 5 ms 80 to 100. Left in, that would dilute every ratio. So where the device has events, blocks with calls are held
 against these.
+
+It drifts, too: by 100 us from one tenth of a second to the next, which is 4 % of a block. The blocks of trusted sides
+in a quad show what it was just then, by the same events.
 """
 
 from __future__ import annotations
 
 import contextlib
 import statistics
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from kernwright.judge.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
@@ -19,6 +23,8 @@ from kernwright.tasks.policy import Metric
 EMPTY_BLOCKS, FULL_BLOCKS = 5, 3  # of which the middle one counts
 EMPTY_EXCHANGES = 21  # of calls by themselves: short ones, which vary by a good part of what they take
 SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
+MOST_DRIFT = 0.5  # of what it was at first, that it may have become in either direction
+LEAST_SHOWN = 3  # blocks that a drift is believed by
 MOST_OVER_EMPTY = 1.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
 
 
@@ -43,6 +49,14 @@ class Overhead:
         beyond = statistics.median(elapsed - events for elapsed, events in found)
         busy = statistics.median(events for _, events in found)
         return cls(empty, min(max(0.0, beyond - empty) / _settled(busy), MOST_OVER_EMPTY * empty))
+
+    def as_of(self, blocks: Sequence[tuple[int, int]]) -> Overhead:
+        """What it was when these blocks ran: how long each took, and its calls by the device's own clock."""
+        shown = [elapsed - events - self.more_ns * _settled(events) for elapsed, events in blocks if events > 0]
+        if len(shown) < LEAST_SHOWN:
+            return self
+        room = MOST_DRIFT * self.empty_ns
+        return replace(self, empty_ns=min(max(statistics.median(shown), self.empty_ns - room), self.empty_ns + room))
 
     def taken_off(self, elapsed_ns: float, exchanges: int = 1) -> float:
         """What is left of a block's time for its calls; never nothing, since a logarithm follows."""

@@ -14,6 +14,7 @@ from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
+from kernwright.judge.half import Half
 from kernwright.judge.inputs import HARSH
 from kernwright.judge.odd_contents import OddContents
 from kernwright.judge.overhead import Overhead
@@ -48,16 +49,6 @@ class SideFault(Exception):
 
 class WrongOutput(Exception):
     """A timed block left an output that is wrong."""
-
-
-@dataclass
-class Half:
-    """One block of every side, and who was kept waiting in it."""
-
-    ns_per_call: dict[SideName, float] = field(default_factory=dict)
-    secured_ns: dict[SideName, int] = field(default_factory=dict)
-    released_ns: dict[SideName, float] = field(default_factory=dict)
-    waited: frozenset[SideName] = frozenset()
 
 
 @dataclass
@@ -125,14 +116,15 @@ class RowTiming:
         before = Counter(self._moves)
         first, redone_first = self._quiet_half(metric, sides)
         second, redone_second = self._quiet_half(metric, sides[::-1])
+        overhead = self.overhead.as_of(first.with_events + second.with_events)
         return Quad(
             metric,
             round_number,
             sides,
             redone_first + redone_second,
             first.waited | second.waited,
-            {side: (first.ns_per_call[side], second.ns_per_call[side]) for side in sides},
-            {side: (first.secured_ns[side], second.secured_ns[side]) for side in sides},
+            {side: (first.ns_per_call(side, overhead), second.ns_per_call(side, overhead)) for side in sides},
+            {side: (first.secured_ns(side), second.secured_ns(side)) for side in sides},
             dict(self._moves - before),
             {
                 side: tuple(half.released_ns[side] for half in (first, second) if side in half.released_ns)
@@ -161,8 +153,7 @@ class RowTiming:
                 self._measure_overhead(metric)  # there may be more to read back now, for every side
                 continue
             if not half.waited or redone >= MOST_REDONE:
-                for side in slowest.keys() - self.trusted:
-                    half.ns_per_call[side] = max(slowest[side], half.ns_per_call[side])
+                half.slowest_ns = {side: took for side, took in slowest.items() if side not in self.trusted}
                 return half, redone
             redone += 1
 
@@ -180,15 +171,22 @@ class RowTiming:
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
         half = Half()
         for side in sides:
-            block = self._block(side, metric, calls[side], own.get(side, shared))
-            exchanges = calls[side] if metric == "wall" else 1
+            block = half.blocks[side] = self._block(side, metric, calls[side], own.get(side, shared))
+            half.calls[side] = calls[side]
+            exchanges = half.exchanges[side] = calls[side] if metric == "wall" else 1
             if block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS):
                 half.waited |= {side}
-            half.ns_per_call[side] = self.overhead.taken_off(block.elapsed_ns, exchanges) / calls[side]
-            half.secured_ns[side] = block.elapsed_ns - block.running_ns
+            if metric != "wall" and side in self.trusted and self.sessions[side].tells_events:
+                half.with_events.append((block.elapsed_ns, self._event_ns(side)))
             if (released_ns := self._releases.of(side)) is not None:
                 half.released_ns[side] = released_ns
         return half
+
+    def _event_ns(self, side: SideName) -> int:
+        try:
+            return self.sessions[side].event_ns()
+        except (WorkerFailed, WorkerCheated) as fault:
+            raise SideFault(side, fault) from fault
 
     def _draw(self, calls: int) -> Contents:
         return self.pool.contents(self.op, self.row, calls, self.eager)

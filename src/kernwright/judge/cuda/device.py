@@ -166,7 +166,7 @@ class CudaDevice:
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
         """Copies through more memory than the cache holds, replayed as a graph: no launches in between. So many that
-        the graph's own launch, some microseconds, is nothing beside them."""
+        what lies between two graphs, some microseconds, is nothing beside them."""
         size = whole_pages(moved_bytes)
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
@@ -185,6 +185,7 @@ class CudaDevice:
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))
+            graph.replay()  # keeps the device busy while the next one is launched, which takes a restless host long
             start.record()
             graph.replay()
             end.record()
