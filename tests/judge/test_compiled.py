@@ -15,6 +15,7 @@ from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.party import Party
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.judge.sides import Crew
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.shipped import Shipped
 
@@ -129,6 +130,16 @@ def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path
     (tmp_path / "one/bytecode").symlink_to("/etc")
     made.keep()
     assert store.take(made.key).keys() == {"triton/k", "inductor/b"}
+    made.keep(measured=True)
+    assert store.take(made.key).keys() == {"triton/k", "inductor/b", "triton/k.autotune.json", "inductor/b.best_config"}
+
+
+def test_the_twin_runs_what_its_baseline_chose(tmp_path: Path, store: CompiledStore) -> None:
+    made = side(tmp_path / "one", store, inductor__b="text")
+    (tmp_path / "one/inductor/b.best_config").write_text("the second")
+    twin = side(tmp_path / "two", store)
+    assert made.hand_on(twin) == 2
+    assert (tmp_path / "two/inductor/b.best_config").read_text() == "the second"
 
 
 def test_a_side_that_found_all_it_needs_keeps_nothing_anew(
@@ -187,6 +198,29 @@ def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: p
     assert [compiled is not None for compiled in on_gpu] == [True, True, False]
     monkeypatch.setenv(VARIABLE, "off")
     assert Compiled.of(parties[0], "tiny", tmp_path, {}, {}) is None
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_what_was_chosen_by_time_is_kept_where_only_trusted_sides_ran(
+    is_trusted: bool,
+    store: CompiledStore,
+    tmp_path: Path,
+    write_task: Callable[..., Path],
+    write_candidate: Callable[..., Path],
+    private_tmp: Path,
+    quiet: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+    found: list[bool] = []
+    monkeypatch.setattr(Crew, "keep_compiled", lambda self, twins, measured: found.append(measured))
+    request = JudgeRequest(
+        task=str(write_task(tmp_path / "tiny")), rows="axpy_small", quick=True, ledger=tmp_path / "ledger",
+        candidate=None if is_trusted else write_candidate(tmp_path / "candidate", CANDIDATE),
+        against_itself=is_trusted,
+    )  # fmt: skip
+    judge(request, quiet)
+    assert found == [is_trusted]
 
 
 @pytest.mark.slow

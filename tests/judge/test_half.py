@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kernwright.judge.block import Block
-from kernwright.judge.half import Half
+from kernwright.judge.half import Half, quad_of
 from kernwright.judge.overhead import Overhead
+from kernwright.judge.pair import Pair
+from kernwright.judge.quad import Quad
+from kernwright.tasks.policy import Metric
 
 
 def half(elapsed_ns: int, calls: int, exchanges: int) -> Half:
@@ -29,3 +32,61 @@ def test_a_slower_try_that_was_not_counted_is_what_a_side_has() -> None:
 
 def test_what_followed_its_standstill_was_securing() -> None:
     assert half(1_000_000, 10, 1).secured_ns("candidate") == 30_000
+
+
+EMPTY_NS, CALLS = 400_000, 10
+TRUSTED = ("baseline", "again", "candidate-2")
+
+
+def of_all(drift_ns: int = 0, **noise_ns: int) -> Half:
+    """Calls of 200 us, and 100 us the contenders'; beside them what the protocol takes, more for some."""
+    call_ns = {"baseline": 200_000, "again": 200_000, "candidate": 100_000, "candidate-2": 100_000}
+    found = Half(released_ns={"baseline": 5.0}, redone=1)
+    for side, ns in call_ns.items():
+        elapsed = CALLS * ns + EMPTY_NS + drift_ns + noise_ns.get(side.replace("-", "_"), 0)
+        found.blocks[side] = Block(elapsed, elapsed, 0, 0, ())
+        found.calls[side], found.exchanges[side] = CALLS, 1
+        if side in TRUSTED:
+            found.event_ns[side] = CALLS * ns
+    return found
+
+
+def quad(metric: Metric, first: Half, second: Half) -> Quad:
+    return quad_of(metric, 3, list(first.blocks), first, second, Overhead(EMPTY_NS), {"candidate": 2})
+
+
+def test_both_halves_go_by_what_the_protocol_took_in_either() -> None:
+    found = quad("device", of_all(drift_ns=150_000), of_all(drift_ns=150_000))
+    assert found.ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
+    assert (found.round, found.redone, found.moved) == (3, 2, {"candidate": 2})
+    assert found.released_ns["baseline"] == (5.0, 5.0) and found.released_ns["again"] == ()
+
+
+def test_trusted_sides_kernels_are_timed_by_the_devices_own_events() -> None:
+    found = quad("device", of_all(baseline=90_000), of_all(candidate_2=-70_000))
+    sample = found.of(Pair(candidate="candidate-2"))
+    assert sample.by_events and sample.ns_per_call == {
+        "baseline": (200_000, 200_000),
+        "again": (200_000, 200_000),
+        "candidate": (100_000, 100_000),
+    }
+
+
+def test_what_a_candidate_is_held_against_is_timed_by_the_same_clock_as_it_is() -> None:
+    found = quad("device", of_all(baseline=90_000), of_all())
+    sample = found.of(Pair())
+    assert not sample.by_events
+    assert sample.ns_per_call["baseline"] == pytest.approx((209_000, 200_000))
+
+
+@pytest.mark.parametrize("metric", ["stream", "wall"])
+def test_runs_of_calls_are_the_judges_to_time(metric: Metric) -> None:
+    sample = quad(metric, of_all(baseline=90_000), of_all()).of(Pair(candidate="candidate-2"))
+    assert not sample.by_events
+    assert sample.ns_per_call["baseline"][0] == pytest.approx(209_000)
+
+
+def test_events_of_nothing_tell_no_time() -> None:
+    silent = of_all()
+    silent.event_ns["again"] = 0
+    assert not quad("device", of_all(), silent).of(Pair(candidate="candidate-2")).by_events

@@ -63,9 +63,9 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
 ) -> None:
     """Nor the twin of a pair that is decided: its baseline did so in an earlier round."""
     monkeypatch.setattr(Crew, "keeps_files_apart", True)
-    kept: list[Path] = []
+    kept: list[tuple[Path, bool]] = []
     monkeypatch.setattr(Compiled, "lay_out", lambda self: None)
-    monkeypatch.setattr(Compiled, "keep", lambda self: kept.append(self.scratch))
+    monkeypatch.setattr(Compiled, "keep", lambda self, measured: kept.append((self.scratch, measured)))
     task = load_task(tiny_folder)
     names: tuple[SideName, ...] = ("baseline", "again", "baseline-2", "again-2")
     sides = {name: baseline_side(find_baseline(task, "eager"), task, tmp_path / name) for name in names}
@@ -74,7 +74,8 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     crew = Crew(sides, 1, CpuDevice(), needed=("baseline", "again"))
     crew.dismiss()
     crew.keep_compiled(twins={"again"})
-    assert kept == [sides["baseline"].scratch]
+    crew.keep_compiled(twins={"again"}, measured=True)
+    assert kept == [(sides["baseline"].scratch, False), (sides["baseline"].scratch, True)]
 
 
 SLOW = """

@@ -22,7 +22,8 @@ from kernwright.tasks.digest import digest_of
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
 PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # how names begin and end of what is not finished, or a lock
-MEASURED = (".best_config", ".autotune.json")  # chosen by time, while a candidate may have kept the GPU busy
+MEASURED = (".best_config", ".autotune.json")  # what was chosen by time: for later judgements only where nobody could
+# have kept the GPU busy meanwhile
 LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
@@ -77,7 +78,7 @@ class Compiled:
         self._is_laid_out = True
         try:
             self.found = self._put(self.store.take(self.key))
-            self._kept = dict(_marks(self.scratch))
+            self._kept = dict(_marks(self.scratch, measured=True))
         except OSError:  # a store that cannot be read is as good as none, half of its files are not
             self.found = 0
             self._clear()
@@ -93,9 +94,10 @@ class Compiled:
         for folder in FOLDERS:
             shutil.rmtree(self.scratch / folder, ignore_errors=True)
 
-    def keep(self) -> None:
-        """After the side's worker has ended: what is new goes to the store."""
-        marks = dict(_marks(self.scratch))
+    def keep(self, measured: bool = False) -> None:
+        """After the side's worker has ended: what is new goes to the store. `measured`: what a compiler chose by time
+        too, so that the next judgement runs the same kernels. That is for judgements of trusted sides alone."""
+        marks = dict(_marks(self.scratch, measured))
         new = [name for name, mark in marks.items() if self._kept.get(name) != mark]
         if new:
             with contextlib.suppress(OSError):  # a full disk costs later judgements some seconds
@@ -103,8 +105,9 @@ class Compiled:
                 self._kept = marks
 
     def hand_on(self, twin: Compiled) -> int:
-        """What the twin's compilers would make again. Both workers stand still."""
-        lacking = [name for name, _ in _marks(self.scratch) if not (twin.scratch / name).exists()]
+        """What the twin's compilers would make again, and how they chose: it is to be the same. Both workers stand
+        still."""
+        lacking = [name for name, _ in _marks(self.scratch, measured=True) if not (twin.scratch / name).exists()]
         return twin._put(_read(self.scratch, lacking)) if lacking else 0
 
     def _put(self, files: Files) -> int:
@@ -139,10 +142,10 @@ def _placed(name: str, data: bytes, old: bytes, new: bytes) -> bytes:
     return data.replace(old, new) if name.endswith(LISTS_PATHS) else data
 
 
-def _marks(scratch: Path) -> Iterator[tuple[str, Mark]]:
+def _marks(scratch: Path, measured: bool) -> Iterator[tuple[str, Mark]]:
     """Every finished file of a compiler's. Links lead nowhere."""
     of_scratch = f"bytecode{scratch.absolute()}/"  # of sources that go with the folder
-    beginnings, endings = PASSING
+    beginnings, endings = PASSING[0], (*PASSING[1], *(() if measured else MEASURED))
     for top in FOLDERS:
         if (scratch / top).resolve() != scratch.resolve() / top:
             continue
@@ -151,7 +154,7 @@ def _marks(scratch: Path) -> Iterator[tuple[str, Mark]]:
             for file in files:
                 path = Path(folder, file)
                 name = path.relative_to(scratch).as_posix()
-                if file.startswith(beginnings) or file.endswith((*endings, *MEASURED)) or name.startswith(of_scratch):
+                if file.startswith(beginnings) or file.endswith(endings) or name.startswith(of_scratch):
                     continue
                 if path.is_file() and not path.is_symlink():
                     found = path.stat()

@@ -130,7 +130,8 @@ class Judgement:
                     crew.dismiss()
             self._refuse_changed_files(seal)
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
-                crew.keep_compiled({pair.pair.again for pair in pairs})
+                are_trusted = self.sides.keys() <= self.setting.trusted
+                crew.keep_compiled({pair.pair.again for pair in pairs}, measured=are_trusted)
             for pair in pairs:
                 if pair.problem is None:
                     pair.record_round(number)

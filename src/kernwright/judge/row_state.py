@@ -113,6 +113,7 @@ class RowState:
             baseline_us=median(sample.mean_us("baseline") for sample in quads),
             candidate_us=median(sample.mean_us("candidate") for sample in quads),
             quads=len(quads),
+            by_events=bool(quads) and all(sample.by_events for sample in quads),
             outcome=outcome_of(ratio, band, policy),
         )
 

@@ -187,7 +187,8 @@ class Session:
         return outputs
 
     def event_ns(self) -> int:
-        """What the device's own events made of the last block, as the worker tells it: a diagnostic, never a time."""
+        """What the device's own events made of the last block, as the worker tells it: no time of a side that is not
+        trusted."""
         answer = self.worker.request({"do": "events"}, 60.0)
         return int(answer.get("ns") or 0)
 

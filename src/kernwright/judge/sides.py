@@ -247,12 +247,12 @@ class Crew:
         if made and twin and self.keeps_files_apart:
             made.hand_on(twin)
 
-    def keep_compiled(self, twins: Collection[SideName]) -> None:
-        """What trusted sides of this crew compiled serves the next judgement. To be called when the workers have
-        ended."""
+    def keep_compiled(self, twins: Collection[SideName], measured: bool = False) -> None:
+        """What trusted sides of this crew compiled serves the next judgement, and what they chose by time where no
+        other side was there. To be called when the workers have ended."""
         for name in self.workers:
             if name not in twins and (compiled := self.sides[name].compiled) and self.keeps_files_apart:
-                compiled.keep()
+                compiled.keep(measured)
 
     def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""

@@ -14,7 +14,7 @@ from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
-from kernwright.judge.half import Half
+from kernwright.judge.half import Half, quad_of
 from kernwright.judge.inputs import HARSH
 from kernwright.judge.odd_contents import OddContents
 from kernwright.judge.overhead import Overhead
@@ -114,25 +114,10 @@ class RowTiming:
         if metric == "wall" and self.sessions[self._twin].protocol_drifts:
             self._measure_overhead(metric)
         before = Counter(self._moves)
-        first, redone_first = self._quiet_half(metric, sides)
-        second, redone_second = self._quiet_half(metric, sides[::-1])
-        overhead = self.overhead.as_of(first.with_events + second.with_events)
-        return Quad(
-            metric,
-            round_number,
-            sides,
-            redone_first + redone_second,
-            first.waited | second.waited,
-            {side: (first.ns_per_call(side, overhead), second.ns_per_call(side, overhead)) for side in sides},
-            {side: (first.secured_ns(side), second.secured_ns(side)) for side in sides},
-            dict(self._moves - before),
-            {
-                side: tuple(half.released_ns[side] for half in (first, second) if side in half.released_ns)
-                for side in sides
-            },
-        )
+        first, second = self._quiet_half(metric, sides), self._quiet_half(metric, sides[::-1])
+        return quad_of(metric, round_number, sides, first, second, self.overhead, self._moves - before)
 
-    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> tuple[Half, int]:
+    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> Half:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
 
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
@@ -154,7 +139,8 @@ class RowTiming:
                 continue
             if not half.waited or redone >= MOST_REDONE:
                 half.slowest_ns = {side: took for side, took in slowest.items() if side not in self.trusted}
-                return half, redone
+                half.redone = redone
+                return half
             redone += 1
 
     def _note_move(self, side: SideName) -> None:
@@ -177,7 +163,7 @@ class RowTiming:
             if block.waiting_ns > max(MOST_WAITING * block.elapsed_ns, exchanges * LEAST_WAITING_NS):
                 half.waited |= {side}
             if metric != "wall" and side in self.trusted and self.sessions[side].tells_events:
-                half.with_events.append((block.elapsed_ns, self._event_ns(side)))
+                half.event_ns[side] = self._event_ns(side)
             if (released_ns := self._releases.of(side)) is not None:
                 half.released_ns[side] = released_ns
         return half

@@ -23,6 +23,9 @@ class MetricResult(BaseModel):
     baseline_us: float
     candidate_us: float
     quads: int
+    by_events: bool = Field(
+        default=False, description="timed by the device's own events: both sides are trusted, and nothing else ran"
+    )
     outcome: Outcome
 
 
