@@ -134,11 +134,12 @@ def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path
     assert store.take(made.key).keys() == {"triton/k", "inductor/b", "triton/k.autotune.json", "inductor/b.best_config"}
 
 
-def test_the_twin_runs_what_its_baseline_chose(tmp_path: Path, store: CompiledStore) -> None:
+def test_the_twin_runs_what_its_baseline_chose_undisturbed(tmp_path: Path, store: CompiledStore) -> None:
     made = side(tmp_path / "one", store, inductor__b="text")
     (tmp_path / "one/inductor/b.best_config").write_text("the second")
     twin = side(tmp_path / "two", store)
-    assert made.hand_on(twin) == 2
+    assert made.hand_on(twin) == 1, "who could be disturbed chooses for itself"
+    assert made.hand_on(twin, measured=True) == 1
     assert (tmp_path / "two/inductor/b.best_config").read_text() == "the second"
 
 
@@ -213,7 +214,7 @@ def test_what_was_chosen_by_time_is_kept_where_only_trusted_sides_ran(
 ) -> None:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
     found: list[bool] = []
-    monkeypatch.setattr(Crew, "keep_compiled", lambda self, twins, measured: found.append(measured))
+    monkeypatch.setattr(Crew, "keep_compiled", lambda self, twins: found.append(self.is_among_trusted))
     request = JudgeRequest(
         task=str(write_task(tmp_path / "tiny")), rows="axpy_small", quick=True, ledger=tmp_path / "ledger",
         candidate=None if is_trusted else write_candidate(tmp_path / "candidate", CANDIDATE),
@@ -238,7 +239,7 @@ def test_a_second_judgement_compiles_nothing_and_its_candidate_sees_nothing(
     (task / "baselines.py").write_text(ADAPTER)
     handed_on = []
     hand_on = Compiled.hand_on
-    monkeypatch.setattr(Compiled, "hand_on", lambda made, twin: handed_on.append(hand_on(made, twin)))
+    monkeypatch.setattr(Compiled, "hand_on", lambda made, twin, measured: handed_on.append(hand_on(made, twin)))
     candidate = write_candidate(tmp_path / "candidate", CANDIDATE)
     request = JudgeRequest(
         task=str(task), candidate=candidate, baseline="compiler", rows="axpy_small", quick=True,

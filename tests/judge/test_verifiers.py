@@ -98,6 +98,7 @@ def test_who_was_ended_before_its_time_has_not_verified_the_rest(
 
 SECOND_TRIES = """
 import sys
+from kernwright.judge import verifiers
 from kernwright.judge.verifiers import Verifiers
 
 asked = []
@@ -109,6 +110,7 @@ def command(self, errand, findings):
 
 
 Verifiers._command = command
+verifiers.GRACE_S = 1.0
 from kernwright.cli.main import main
 
 sys.argv = ["kernwright", "baseline", "verify", "eager", *sys.argv[1:], "--processes", "2"]
@@ -116,11 +118,15 @@ main()
 """
 
 
-def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+@pytest.mark.parametrize("interrupts", [signal.SIG_DFL, signal.SIG_IGN])
+def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(
+    interrupts: signal.Handlers, tasks: list[Task], private_tmp: Path
+) -> None:
+    """Nor does one who hears no interrupt: a background job's children do not."""
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     parent = subprocess.Popen(
         [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),
     )  # fmt: skip
     end = time.monotonic() + 60.0
     while not (sleeping := [pid for pid in children_of(parent.pid) if is_asleep(pid)]) and time.monotonic() < end:

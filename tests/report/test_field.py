@@ -197,7 +197,7 @@ def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_p
 
 def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
-    assert field.repeats() == (0, 0), "nothing was judged twice"
+    assert field.repeats() == {}, "nothing was judged twice"
     key = ("tiny", "r64", "slow")
     (standing,) = field.standings[key]
     timed = standing.result("device") or standing.result("stream")
@@ -210,11 +210,27 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
             )
             for us in times
         ]
-        assert field.repeats() == (1, 1 if times[1] < 20.4 else 0)
+        alike = 1 if times[1] < 20.4 else 0
+        assert field.repeats() == {"slow": (1, alike)}
+        assert f"within 2% of the one before: slow {alike} of 1." in field.page("x")
     field.standings[key][0].run.provenance["hardware"] |= {"uuid": "another GPU"}
-    assert field.repeats() == (0, 0), "of two GPUs, each was judged once"
+    assert field.repeats() == {}, "of two GPUs, each was judged once"
     assert field.between_gpus() == [pytest.approx(0.05)]
     assert "5.0% apart in the middle and 5.0% at most" in field.page("x")
+
+
+def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
+    field = gathered(swept, task)
+    assert field.of_earlier_judges() == {}
+    assert "earlier version" not in field.page("x")
+    (standing,) = field.standings["tiny", "r64", "slow"]
+    old = Verdict.model_validate(standing.run.model_dump())
+    old.provenance.update(judge="of yesterday", finished="2026-01-01T00:00:00Z")
+    for key, found in field.standings.items():
+        if key[1] == "r64":
+            field.standings[key] = [replace(found[-1], run=old)]
+    assert field.of_earlier_judges() == {"tiny": 1}
+    assert "an earlier version of the judge judged: 1 of tiny." in field.page("x")
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:

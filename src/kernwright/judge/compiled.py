@@ -104,10 +104,9 @@ class Compiled:
                 self.store.keep(self.key, self.facts, _read(self.scratch, new))
                 self._kept = marks
 
-    def hand_on(self, twin: Compiled) -> int:
-        """What the twin's compilers would make again, and how they chose: it is to be the same. Both workers stand
-        still."""
-        lacking = [name for name, _ in _marks(self.scratch, measured=True) if not (twin.scratch / name).exists()]
+    def hand_on(self, twin: Compiled, measured: bool = False) -> int:
+        """What the twin's compilers would make again; `measured`: and how they chose. Both workers stand still."""
+        lacking = [name for name, _ in _marks(self.scratch, measured) if not (twin.scratch / name).exists()]
         return twin._put(_read(self.scratch, lacking)) if lacking else 0
 
     def _put(self, files: Files) -> int:

@@ -130,8 +130,7 @@ class Judgement:
                     crew.dismiss()
             self._refuse_changed_files(seal)
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
-                are_trusted = self.sides.keys() <= self.setting.trusted
-                crew.keep_compiled({pair.pair.again for pair in pairs}, measured=are_trusted)
+                crew.keep_compiled({pair.pair.again for pair in pairs})
             for pair in pairs:
                 if pair.problem is None:
                     pair.record_round(number)

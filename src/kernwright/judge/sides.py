@@ -241,18 +241,24 @@ class Crew:
             worker.isolation.get("file_system", SHARED_FILES) != SHARED_FILES for worker in self.workers.values()
         )
 
+    @property
+    def is_among_trusted(self) -> bool:
+        """Whether nobody could have disturbed a compiler that chose by time: neither a side that is not trusted nor,
+        where nothing is timed, another judge's."""
+        return self.pinned and all(side.is_baseline for side in self.sides.values())
+
     def hand_on_compiled(self, pair: Pair) -> None:
         """A baseline's twin need not compile what the baseline has."""
         made, twin = (self.sides[name].compiled for name in pair.baselines)
         if made and twin and self.keeps_files_apart:
-            made.hand_on(twin)
+            made.hand_on(twin, measured=self.is_among_trusted)
 
-    def keep_compiled(self, twins: Collection[SideName], measured: bool = False) -> None:
-        """What trusted sides of this crew compiled serves the next judgement, and what they chose by time where no
-        other side was there. To be called when the workers have ended."""
+    def keep_compiled(self, twins: Collection[SideName]) -> None:
+        """What trusted sides of this crew compiled serves the next judgement. To be called when the workers have
+        ended."""
         for name in self.workers:
             if name not in twins and (compiled := self.sides[name].compiled) and self.keeps_files_apart:
-                compiled.keep(measured)
+                compiled.keep(measured=self.is_among_trusted)
 
     def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""

@@ -25,6 +25,7 @@ from kernwright.tasks.task import Task
 
 MOST_ROWS = 16  # of an errand: a task of eighty would keep one process busy long after all others are done
 MOST_SHARED = 200  # of a task's rows: a grid has thousands, too many to name
+GRACE_S = 10.0  # that a verifier has to end by itself
 MOST_SAID = 600  # characters of what a verifier's last words were
 
 
@@ -101,8 +102,8 @@ class Verifiers:
             try:
                 _, said = process.communicate()
             except BaseException:
-                _interrupt(process)
-                process.wait()
+                _signal(process, signal.SIGINT)
+                _see_off(process)
                 raise
             finally:
                 self._running.discard(process)
@@ -123,13 +124,26 @@ class Verifiers:
         return os.environ | {"OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share}
 
     def _end(self) -> None:
-        for process in list(self._running):
-            _interrupt(process)
+        """Those that other threads wait for; all are asked before any is waited for."""
+        processes = list(self._running)
+        for process in processes:
+            _signal(process, signal.SIGINT)
+        for process in processes:
+            _see_off(process)
 
 
-def _interrupt(process: subprocess.Popen[str]) -> None:
+def _see_off(process: subprocess.Popen[str]) -> None:
+    """Who began with interrupts ignored, as a script's background job does, hears none. Its workers end with it."""
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
 
 
 def _read(findings: Path) -> list[RowFinding]:

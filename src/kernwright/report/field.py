@@ -136,29 +136,41 @@ class Field:
         rows = [s.row for (_, _, name), found in self.standings.items() if name == self.baseline for s in found]
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
-    def repeats(self) -> tuple[int, int]:
-        """Contenders' rows over the least time that were judged twice on one GPU, the newest two times of each: how
-        many, and how many of them within the difference."""
-        pairs = [times[-2:] for by_gpu in self._times_by_gpu() for times in by_gpu if len(times) > 1]
-        differences = [abs(times[1] / times[0] - 1) for times in pairs]
-        return len(differences), sum(difference <= MOST_DIFFERENCE for difference in differences)
+    def repeats(self) -> dict[str, tuple[int, int]]:
+        """Each contender's rows over the least time that were judged twice on one GPU, the newest two times of each:
+        how many, and how many of them within the difference."""
+        found: dict[str, list[float]] = {}
+        for contender, by_gpu in self._times_by_gpu():
+            for *_, before, last in (times for times in by_gpu if len(times) > 1):
+                found.setdefault(contender, []).append(abs(last / before - 1))
+        return {name: (len(own), sum(each <= MOST_DIFFERENCE for each in own)) for name, own in sorted(found.items())}
 
     def between_gpus(self) -> list[float]:
         """How far apart the newest times of runs on two GPUs or more are, of every contender's row over the least time
         that has them: the slowest's over the fastest's, less one. Whether it is the GPU or the run, nobody can tell
         by these."""
-        newest = [[times[-1] for times in by_gpu] for by_gpu in self._times_by_gpu() if len(by_gpu) > 1]
+        newest = [[times[-1] for times in by_gpu] for _, by_gpu in self._times_by_gpu() if len(by_gpu) > 1]
         return sorted(max(times) / min(times) - 1 for times in newest)
 
-    def _times_by_gpu(self) -> Iterator[list[list[float]]]:
+    def _times_by_gpu(self) -> Iterator[tuple[str, list[list[float]]]]:
         """Device times over the least, of each contender on each row: a list for each GPU that it ran on."""
-        for found in self.standings.values():
+        for (_, _, contender), found in self.standings.items():
             by_gpu: dict[str, list[float]] = {}
             for standing in found:
                 if result := standing.result("device"):
                     by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
             if by_gpu and min(min(times) for times in by_gpu.values()) > LEAST_US:
-                yield list(by_gpu.values())
+                yield contender, list(by_gpu.values())
+
+    def of_earlier_judges(self) -> dict[str, int]:
+        """Rows by task that stand as another judge than the newest record's judged them."""
+        latest = {(task, row): found[-1].run for (task, row, _), found in self.standings.items()}
+        newest = max(latest.values(), key=lambda run: str(run.provenance["finished"]), default=None)
+        earlier: dict[str, int] = {}
+        for (task, _), run in latest.items():
+            if newest is not None and run.provenance.get("judge") != newest.provenance.get("judge"):
+                earlier[task] = earlier.get(task, 0) + 1
+        return earlier
 
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
@@ -206,7 +218,7 @@ class Field:
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()
-        repeated, alike = self.repeats()
+        repeated = self.repeats()
         lines = [
             f"Times are microseconds: `wall` one call and a wait, `stream` a run of calls, `device` the kernels alone. "
             f"Ratios are {self.baseline}'s time over the contender's in the same run, by `device` where there is one. "
@@ -226,11 +238,15 @@ class Field:
                 f"{self.baseline} against itself: {judged} row-verdicts, {different} called faster or slower.",
             ]
         if repeated:
+            told = ", ".join(f"{name} {alike} of {count}" for name, (count, alike) in repeated.items())
             lines += [
                 "",
-                f"Judged twice on one GPU, over {LEAST_US:g} us: {repeated} device times, {alike} of them within "
-                f"{MOST_DIFFERENCE:.0%} of the one before.",
+                f"Judged twice on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one "
+                f"before: {told}.",
             ]
+        if earlier := self.of_earlier_judges():
+            told = ", ".join(f"{count} of {task}" for task, count in sorted(earlier.items()))
+            lines += ["", f"Rows that an earlier version of the judge judged: {told}."]
         if apart := self.between_gpus():
             lines += [
                 "",
