@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
-from kernwright.judge.copying import PAGE_BYTES, WAYS, whole_pages
+from kernwright.judge.copying import PAGE_BYTES, WAYS, ways_on, whole_pages
 
 
 @pytest.mark.parametrize(
@@ -21,3 +25,31 @@ def test_every_way_writes_the_whole_target() -> None:
         target = torch.full_like(source, 7)
         way(target, source)
         assert torch.equal(target, source) or torch.equal(target, ~source), way.__name__
+
+
+ON_A_GPU = """
+import torch
+from kernwright.judge.copying import PAGE_BYTES, ways_on
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+for pages in (1, 3):
+    source = torch.arange(pages * PAGE_BYTES, device=device).to(torch.uint8)
+    for way in ways_on("cuda:0"):
+        target = torch.full_like(source, 7)
+        way(target, source)
+        assert torch.equal(target, source) or torch.equal(target, ~source), way.__name__
+print(len(ways_on("cuda")) - len(ways_on("cpu")), "more")
+"""
+
+
+def test_a_gpu_has_a_way_of_its_own_that_writes_the_whole_target() -> None:
+    """On a machine without one Triton's interpreter runs it."""
+    pytest.importorskip("triton")
+    assert ways_on("cpu") == WAYS
+    environment = dict(os.environ)
+    if not torch.cuda.is_available():
+        environment["TRITON_INTERPRET"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_GPU], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1 more\n", done.stderr[-2000:]

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernwright.errors import EnvironmentProblem
-from kernwright.judge.copying import WAYS, whole_pages
+from kernwright.judge.copying import Way, ways_on, whole_pages
 from kernwright.judge.cuda import driver
 from kernwright.judge.cuda.contents import CudaContentPool
 from kernwright.judge.cuda.nvml import Nvml
@@ -173,9 +172,9 @@ class CudaDevice:
         repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
         source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
         target = torch.empty_like(source)
-        return min(self._replayed(way, target, source, repeats) for way in WAYS) / (pairs * repeats)
+        return min(self._replayed(way, target, source, repeats) for way in ways_on(self.name)) / (pairs * repeats)
 
-    def _replayed(self, way: Callable[[Tensor, Tensor], None], target: Tensor, source: Tensor, repeats: int) -> float:
+    def _replayed(self, way: Way, target: Tensor, source: Tensor, repeats: int) -> float:
         way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
