@@ -66,7 +66,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.C
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["cuda", "others"])
 def test_the_generated_tests_pass(part: str, outcomes: dict[str, subprocess.CompletedProcess[str]]) -> None:
     done = outcomes[part]
@@ -74,7 +73,6 @@ def test_the_generated_tests_pass(part: str, outcomes: dict[str, subprocess.Comp
     assert " passed" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_the_generated_family_is_typed(outcomes: dict[str, subprocess.CompletedProcess[str]]) -> None:
     if "types" not in outcomes:
         pytest.skip("mypy has not run here yet, and takes a minute the first time: make typecheck")

@@ -63,7 +63,6 @@ def test_where_nothing_builds_for_that_kind_it_is_said(monkeypatch: pytest.Monke
         Target.named("cpu", ELSEWHERE)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None or compiler_for(ELSEWHERE) is None, reason="no compiler for another kind of machine")
 def test_what_is_built_for_another_kind_is_of_that_kind(tmp_path: Path) -> None:
     target = Target("sm_90", ELSEWHERE)
