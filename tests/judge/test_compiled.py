@@ -15,7 +15,6 @@ from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.party import Party
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.sides import Crew
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.shipped import Shipped
 
@@ -130,17 +129,25 @@ def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path
     (tmp_path / "one/bytecode").symlink_to("/etc")
     made.keep()
     assert store.take(made.key).keys() == {"triton/k", "inductor/b"}
-    made.keep(measured=True)
-    assert store.take(made.key).keys() == {"triton/k", "inductor/b", "triton/k.autotune.json", "inductor/b.best_config"}
+    made.keep(chosen=True)
+    assert store.take(made.key).keys() == {"triton/k", "inductor/b", "inductor/b.best_config"}
 
 
-def test_the_twin_runs_what_its_baseline_chose_undisturbed(tmp_path: Path, store: CompiledStore) -> None:
+def test_what_was_chosen_by_time_reaches_who_asks_for_it_and_no_twin(
+    tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = side(tmp_path / "one", store, inductor__b="text")
     (tmp_path / "one/inductor/b.best_config").write_text("the second")
-    twin = side(tmp_path / "two", store)
-    assert made.hand_on(twin) == 1, "who could be disturbed chooses for itself"
-    assert made.hand_on(twin, measured=True) == 1
-    assert (tmp_path / "two/inductor/b.best_config").read_text() == "the second"
+    assert made.hand_on(side(tmp_path / "two", store)) == 1
+    assert not (tmp_path / "two/inductor/b.best_config").exists(), "a twin chooses for itself"
+    made.keep(chosen=True)
+    for name, chosen in (("three", True), ("four", False)):
+        later = side(tmp_path / name, store)
+        later.lay_out(chosen)
+        assert (later.found, (tmp_path / name / "inductor/b.best_config").exists()) == (1 + chosen, chosen)
+        with monkeypatch.context() as patch:
+            patch.setattr(CompiledStore, "keep", lambda *_: pytest.fail("nothing is new"))
+            later.keep(chosen)
 
 
 def test_a_side_that_found_all_it_needs_keeps_nothing_anew(
@@ -202,7 +209,7 @@ def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: p
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_what_was_chosen_by_time_is_kept_where_only_trusted_sides_ran(
+def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
     is_trusted: bool,
     store: CompiledStore,
     tmp_path: Path,
@@ -214,14 +221,15 @@ def test_what_was_chosen_by_time_is_kept_where_only_trusted_sides_ran(
 ) -> None:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
     found: list[bool] = []
-    monkeypatch.setattr(Crew, "keep_compiled", lambda self, twins: found.append(self.is_among_trusted))
+    monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: found.append(chosen))
+    monkeypatch.setattr(Compiled, "keep", lambda self, chosen: found.append(chosen))
     request = JudgeRequest(
         task=str(write_task(tmp_path / "tiny")), rows="axpy_small", quick=True, ledger=tmp_path / "ledger",
         candidate=None if is_trusted else write_candidate(tmp_path / "candidate", CANDIDATE),
         against_itself=is_trusted,
     )  # fmt: skip
     judge(request, quiet)
-    assert found == [is_trusted]
+    assert set(found) == {is_trusted} and len(found) > 2
 
 
 @pytest.mark.slow
@@ -239,7 +247,7 @@ def test_a_second_judgement_compiles_nothing_and_its_candidate_sees_nothing(
     (task / "baselines.py").write_text(ADAPTER)
     handed_on = []
     hand_on = Compiled.hand_on
-    monkeypatch.setattr(Compiled, "hand_on", lambda made, twin, measured: handed_on.append(hand_on(made, twin)))
+    monkeypatch.setattr(Compiled, "hand_on", lambda made, twin: handed_on.append(hand_on(made, twin)))
     candidate = write_candidate(tmp_path / "candidate", CANDIDATE)
     request = JudgeRequest(
         task=str(task), candidate=candidate, baseline="compiler", rows="axpy_small", quick=True,

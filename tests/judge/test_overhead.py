@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from kernwright.judge.block import Block
-from kernwright.judge.overhead import EMPTY_BLOCKS, EMPTY_EXCHANGES, FULL_BLOCKS, LEAST_SHOWN, MOST_DRIFT, Overhead
+from kernwright.judge.overhead import (
+    EMPTY_BESIDE,
+    EMPTY_BLOCKS,
+    EMPTY_EXCHANGES,
+    FULL_BLOCKS,
+    LEAST_SHOWN,
+    MOST_DRIFT,
+    SETTLED_NS,
+    Overhead,
+)
 from kernwright.judge.session import OutputsMoved
 from kernwright.tasks.policy import Metric
 
@@ -68,7 +77,7 @@ def test_exchanges_that_drift_are_shown_by_many() -> None:
     overhead(session, "stream")
     session.protocol_drifts = False
     overhead(session, "wall")
-    assert session.empties == [EMPTY_EXCHANGES, EMPTY_BLOCKS, EMPTY_BLOCKS]
+    assert session.empties == [EMPTY_EXCHANGES, *[EMPTY_BESIDE] * FULL_BLOCKS, EMPTY_BLOCKS]
     assert EMPTY_EXCHANGES % 2, "there is a middle one"
 
 
@@ -83,9 +92,9 @@ def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:
 def test_around_little_work_little_is_added() -> None:
     """A side whose blocks are short is not given what only long ones pay for."""
     own = Overhead(400_000, 100_000)
-    assert own.taken_off(400_000 + 500_000) == pytest.approx(450_000)
-    assert own.taken_off(400_000 + 1_000_000) == pytest.approx(900_000)
-    assert own.taken_off(400_000 + 5_000_000) == pytest.approx(4_900_000)
+    for work in (100_000, 500_000, 999_000, 1_000_000, 1_050_000, 5_000_000):
+        added = 100_000 * min(1.0, work / SETTLED_NS)
+        assert own.taken_off(400_000 + work + added) == pytest.approx(work), "exactly what was added"
     short = [own.taken_off(400_000 + busy) for busy in range(0, 2_000_000, 50_000)]
     assert short == sorted(short), "more time is never less"
 
@@ -119,8 +128,7 @@ def test_what_it_has_become_is_shown_by_the_blocks_of_a_quad() -> None:
     now = own.as_of([shown(600_000), shown(590_000), shown(900_000), shown(605_000)])
     assert now == Overhead(502_500, 100_000), "the middle: a hiccup does not count"
     assert now.taken_off(2_500_000 + 602_500) == pytest.approx(2_500_000)
-    short = own.as_of([shown(450_000, events_ns=500_000)] * LEAST_SHOWN)
-    assert short == own, "around little work little is added, and nothing has drifted"
+    assert own.as_of([shown(750_000, events_ns=999_000)] * 4) == own, "little work shows nothing"
 
 
 def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
@@ -134,3 +142,26 @@ def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
 def test_it_drifts_only_so_far(beyond: int, drift: float) -> None:
     """Events that miss part of a baseline's work must not flatter all sides."""
     assert Overhead(EMPTY_NS).as_of([shown(beyond)] * 4).empty_ns == EMPTY_NS * drift
+
+
+class Growing(ClockedSession):
+    """One whose empty blocks take longer once its outputs have moved, and longer with every block after that."""
+
+    empty_ns = EMPTY_NS
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        self.empties.append(repeats)
+        return [block_of(self.empty_ns)] * repeats
+
+    def run(self, order: range, *, with_python: bool) -> tuple[Block, Any]:
+        self.empty_ns += 100_000
+        return super().run(order, with_python=with_python)
+
+
+def test_empty_blocks_from_before_outputs_moved_show_nothing() -> None:
+    assert overhead(Growing([None, None, 780_000])) == Overhead(EMPTY_NS + 250_000, 130_000)
+
+
+def test_full_and_empty_blocks_see_the_same_drift() -> None:
+    """All full ones first, and it would be taken for what work adds."""
+    assert overhead(Growing([600_000, 700_000, 800_000])) == Overhead(EMPTY_NS + 200_000, 100_000)

@@ -471,3 +471,14 @@ def test_what_stands_in_for_a_kernel_is_said_last(state: RowState) -> None:
     state.condemn(WrongOutput("y differs"))
     cause, note = verdict(state).reasons
     assert cause == "y differs" and note == "no kernel ran, but the reference: cuda (close): x is on cpu"
+
+
+def test_a_time_is_the_devices_own_where_every_quad_says_so(state: RowState) -> None:
+    samples = quads("device", 100, 50)
+    for told in (len(samples), len(samples) - 1, 0):
+        for number, sample in enumerate(samples):
+            sample.by_events = number < told
+        state.samples = [*quads("stream", 100, 50), *samples]
+        result = state.result("device", POLICY, quick=False)
+        assert isinstance(result, MetricResult)
+        assert result.by_events == (told == len(samples))

@@ -64,8 +64,8 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     """Nor the twin of a pair that is decided: its baseline did so in an earlier round."""
     monkeypatch.setattr(Crew, "keeps_files_apart", True)
     kept: list[tuple[Path, bool]] = []
-    monkeypatch.setattr(Compiled, "lay_out", lambda self: None)
-    monkeypatch.setattr(Compiled, "keep", lambda self, measured: kept.append((self.scratch, measured)))
+    monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: None)
+    monkeypatch.setattr(Compiled, "keep", lambda self, chosen: kept.append((self.scratch, chosen)))
     task = load_task(tiny_folder)
     names: tuple[SideName, ...] = ("baseline", "again", "baseline-2", "again-2")
     sides = {name: baseline_side(find_baseline(task, "eager"), task, tmp_path / name) for name in names}

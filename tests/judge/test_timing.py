@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -232,7 +233,7 @@ class Drifting(Mover):
     """A session with events, around which the protocol takes longer than it did at first."""
 
     tells_events = True
-    wall_calls = 1
+    wall_calls = 3
 
     def __init__(self, call_us: int) -> None:
         super().__init__(0)
@@ -266,7 +267,56 @@ def test_calls_by_themselves_have_no_events(tiny_folder: Path, monkeypatch: pyte
     sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
     timing = timing_of(tiny_folder, **sides)
     asked = sides["baseline"].asked
-    monkeypatch.setattr(timing, "_one_by_one", lambda session, *_: session.run([0])[0])
+
+    def one_by_one(session: Drifting, contents: Any, slots: Sequence[int], *_: Any) -> Block:
+        return Block.joined([session.run([slot])[0] for slot in slots])
+
+    monkeypatch.setattr(timing, "_one_by_one", one_by_one)
     timing.begin("wall", list(sides))
     assert timing.quad("wall", 0).ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
     assert sides["baseline"].asked == asked
+
+
+def test_a_side_whose_events_cannot_be_had_has_fallen(tiny_folder: Path) -> None:
+    sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
+    timing = timing_of(tiny_folder, **sides)
+    sides["baseline"].event_ns = lambda: (_ for _ in ()).throw(WorkerFailed("is gone"))  # type: ignore[method-assign]
+    with pytest.raises(SideFault, match="is gone") as fault:
+        timing.quad("stream", 0)
+    assert fault.value.side == "baseline"
+
+
+def test_outputs_that_move_between_the_halves_change_no_time(tiny_folder: Path) -> None:
+    """There is more to read back from then on, of every side: the half before knows nothing of it."""
+    sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
+    timing = timing_of(tiny_folder, **sides)
+    run, blocks = sides["candidate"].run, []
+
+    def moves_once(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        block, left = run(order, with_python=with_python)
+        blocks.append(block)
+        if len(blocks) == 2:  # the first of the second half
+            for side in sides.values():
+                side.around_ns += 150_000
+            raise OutputsMoved(block, left)
+        return block, left
+
+    sides["candidate"].run = moves_once  # type: ignore[method-assign]
+    quad = timing.quad("stream", 0)
+    assert quad.moved == {"candidate": 1}
+    assert quad.ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
+    assert quad.ns_per_call["baseline"] == pytest.approx((200_000, 200_000))
+
+
+def test_a_half_that_was_run_again_is_counted(tiny_folder: Path) -> None:
+    sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(0)}
+    timing = timing_of(tiny_folder, **sides)
+    run, blocks = sides["candidate"].run, []
+
+    def waits_once(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        block, left = run(order, with_python=with_python)
+        blocks.append(block)
+        return (replace(block, ready_ns=block.elapsed_ns), left) if len(blocks) == 1 else (block, left)
+
+    sides["candidate"].run = waits_once  # type: ignore[method-assign]
+    assert timing.quad("stream", 0).redone == 1

@@ -22,8 +22,8 @@ from kernwright.tasks.digest import digest_of
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
 PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # how names begin and end of what is not finished, or a lock
-MEASURED = (".best_config", ".autotune.json")  # what was chosen by time: for later judgements only where nobody could
-# have kept the GPU busy meanwhile
+MEASURED = (".best_config", ".autotune.json")  # what a compiler chose by time, in whatever company
+CHOSEN = ".best_config"  # torch.compile's, which is alone when it measures: it serves judgements of trusted sides alone
 LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
@@ -71,14 +71,16 @@ class Compiled:
         """For the record."""
         return {"key": self.key, "files": self.found}
 
-    def lay_out(self) -> None:
-        """Before the side's first worker loads it. Later ones find what their predecessors left."""
+    def lay_out(self, chosen: bool = False) -> None:
+        """Before the side's first worker loads it. Later ones find what their predecessors left. `chosen`: what was
+        chosen by time in an earlier judgement, too."""
         if self._is_laid_out:
             return
         self._is_laid_out = True
         try:
-            self.found = self._put(self.store.take(self.key))
-            self._kept = dict(_marks(self.scratch, measured=True))
+            kept = self.store.take(self.key)
+            self.found = self._put({name: data for name, data in kept.items() if chosen or not name.endswith(CHOSEN)})
+            self._kept = dict(_marks(self.scratch, chosen))
         except OSError:  # a store that cannot be read is as good as none, half of its files are not
             self.found = 0
             self._clear()
@@ -94,19 +96,19 @@ class Compiled:
         for folder in FOLDERS:
             shutil.rmtree(self.scratch / folder, ignore_errors=True)
 
-    def keep(self, measured: bool = False) -> None:
-        """After the side's worker has ended: what is new goes to the store. `measured`: what a compiler chose by time
-        too, so that the next judgement runs the same kernels. That is for judgements of trusted sides alone."""
-        marks = dict(_marks(self.scratch, measured))
+    def keep(self, chosen: bool = False) -> None:
+        """After the side's worker has ended: what is new goes to the store. `chosen`: what was chosen by time, too."""
+        marks = dict(_marks(self.scratch, chosen))
         new = [name for name, mark in marks.items() if self._kept.get(name) != mark]
         if new:
             with contextlib.suppress(OSError):  # a full disk costs later judgements some seconds
                 self.store.keep(self.key, self.facts, _read(self.scratch, new))
                 self._kept = marks
 
-    def hand_on(self, twin: Compiled, measured: bool = False) -> int:
-        """What the twin's compilers would make again; `measured`: and how they chose. Both workers stand still."""
-        lacking = [name for name, _ in _marks(self.scratch, measured) if not (twin.scratch / name).exists()]
+    def hand_on(self, twin: Compiled) -> int:
+        """What the twin's compilers would make again, but for what they choose by time: were that handed on, the noise
+        band would not show what a choice is worth. Both workers stand still."""
+        lacking = [name for name, _ in _marks(self.scratch) if not (twin.scratch / name).exists()]
         return twin._put(_read(self.scratch, lacking)) if lacking else 0
 
     def _put(self, files: Files) -> int:
@@ -141,10 +143,11 @@ def _placed(name: str, data: bytes, old: bytes, new: bytes) -> bytes:
     return data.replace(old, new) if name.endswith(LISTS_PATHS) else data
 
 
-def _marks(scratch: Path, measured: bool) -> Iterator[tuple[str, Mark]]:
+def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, Mark]]:
     """Every finished file of a compiler's. Links lead nowhere."""
     of_scratch = f"bytecode{scratch.absolute()}/"  # of sources that go with the folder
-    beginnings, endings = PASSING[0], (*PASSING[1], *(() if measured else MEASURED))
+    beginnings = PASSING[0]
+    endings = *PASSING[1], *(ending for ending in MEASURED if not (chosen and ending == CHOSEN))
     for top in FOLDERS:
         if (scratch / top).resolve() != scratch.resolve() / top:
             continue

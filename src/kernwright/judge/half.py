@@ -12,10 +12,20 @@ from kernwright.judge.quad import Quad
 from kernwright.tasks.policy import Metric
 
 
+@dataclass(frozen=True)
+class Try:
+    """A block that did not count, and what the protocol took when it ran."""
+
+    elapsed_ns: int
+    calls: int
+    overhead: Overhead
+
+
 @dataclass
 class Half:
-    """What the judge's clock showed. How much of it were calls is for the quad's overhead to say."""
+    """What the judge's clock showed. How much of it were calls is for the overhead of the moment to say."""
 
+    overhead: Overhead  # as it was measured last
     blocks: dict[SideName, Block] = field(default_factory=dict)
     calls: dict[SideName, int] = field(default_factory=dict)
     exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one a block, or one a call
@@ -23,19 +33,28 @@ class Half:
     released_ns: dict[SideName, float] = field(default_factory=dict)
     waited: frozenset[SideName] = frozenset()  # who was kept waiting for its processor
     redone: int = 0  # times that it was run again
-    slowest_ns: dict[SideName, float] = field(default_factory=dict)  # a call's, in tries that were not counted
+    tries: dict[SideName, list[Try]] = field(default_factory=dict)  # of untrusted sides, whose slowest one counts
 
-    def ns_per_call(self, side: SideName, overhead: Overhead) -> float:
-        took = overhead.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]
-        return max(took, self.slowest_ns.get(side, 0.0))
+    def ns_per_call(self, side: SideName, now: Overhead) -> float:
+        """By what the protocol took just then; a try before that by as much more as it had drifted."""
+        drift_ns = now.empty_ns - self.overhead.empty_ns
+        took = [now.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]]
+        for one in self.tries.get(side, ()):
+            took.append(one.overhead.drifted(drift_ns).taken_off(one.elapsed_ns) / max(1, one.calls))
+        return max(took)
 
-    def by_events(self, side: SideName) -> float:
+    def event_ns_per_call(self, side: SideName) -> float:
         return self.event_ns[side] / self.calls[side]
+
+    def tells_events(self, side: SideName) -> bool:
+        """Whether the device's clock says something that can be true of this block."""
+        return 0 < self.event_ns.get(side, 0) < self.blocks[side].elapsed_ns
 
     @property
     def with_events(self) -> list[tuple[int, int]]:
-        """How long blocks took, and how long by the device's own clock."""
-        return [(self.blocks[side].elapsed_ns, events) for side, events in self.event_ns.items()]
+        """How long blocks took, and how long by the device's own clock; not of who was kept waiting."""
+        told = (side for side in self.event_ns if self.tells_events(side) and side not in self.waited)
+        return [(self.blocks[side].elapsed_ns, self.event_ns[side]) for side in told]
 
     def secured_ns(self, side: SideName) -> int:
         block = self.blocks[side]
@@ -43,23 +62,32 @@ class Half:
 
 
 def quad_of(
-    metric: Metric, number: int, order: Sequence[SideName], first: Half, second: Half, overhead: Overhead,
-    moved: Mapping[SideName, int],
-) -> Quad:  # fmt: skip
-    """Both halves of one, by the overhead of the moment."""
-    now = overhead.as_of(first.with_events + second.with_events)
+    metric: Metric, number: int, order: Sequence[SideName], first: Half, second: Half, moved: Mapping[SideName, int]
+) -> Quad:
+    """Both halves of one."""
+    then, now = _overheads(first, second)
     halves = first, second
     released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
-    told = [side for side in order if all(half.event_ns.get(side, 0) > 0 for half in halves)]
+    told = [side for side in order if all(half.tells_events(side) for half in halves)]
     return Quad(
         metric,
         number,
         list(order),
         first.redone + second.redone,
         first.waited | second.waited,
-        {side: (first.ns_per_call(side, now), second.ns_per_call(side, now)) for side in order},
+        {side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
         {side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
         dict(moved),
         released,
-        {side: (first.by_events(side), second.by_events(side)) for side in told},
+        {side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in told},
+        (then.empty_ns, now.empty_ns),
     )
+
+
+def _overheads(first: Half, second: Half) -> tuple[Overhead, Overhead]:
+    """Of the moment, in each half. Where it was measured anew between them, for a side's outputs that lie elsewhere,
+    neither says anything of the other: one of them has more to read back, and whose doing that is nobody asks."""
+    if first.overhead == second.overhead:
+        now = first.overhead.as_of(first.with_events + second.with_events)
+        return now, now
+    return first.overhead.as_of(first.with_events), second.overhead.as_of(second.with_events)

@@ -23,6 +23,7 @@ class Sample:
     moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
     longer: float = 1.0  # times as long as at first, its blocks were
     released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # a call's, of the blocks before these
+    overhead_ns: tuple[float, float] = (0.0, 0.0)  # an empty block's, that was taken off in either half
     by_events: bool = False  # whether the device's own clock told these times, not the judge's
 
     def log_ratio(self, over: Role, under: Role) -> float:
@@ -49,6 +50,7 @@ class Quad:
     moved: dict[SideName, int] = field(default_factory=dict)
     released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
     event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    overhead_ns: tuple[float, float] = (0.0, 0.0)
 
     def of(self, pair: Pair, longer: float = 1.0) -> Sample:
         """As if nobody else had been there.
@@ -70,5 +72,6 @@ class Quad:
             sum(self.moved.get(side, 0) for side in roles),
             longer,
             {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            self.overhead_ns,
             by_events,
         )

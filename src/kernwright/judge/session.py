@@ -187,8 +187,8 @@ class Session:
         return outputs
 
     def event_ns(self) -> int:
-        """What the device's own events made of the last block, as the worker tells it: no time of a side that is not
-        trusted."""
+        """What the device's own events made of the last block, as the worker tells it: a time of
+        trusted sides alone."""
         answer = self.worker.request({"do": "events"}, 60.0)
         return int(answer.get("ns") or 0)
 

@@ -232,7 +232,7 @@ class Crew:
             self.device.furnish(self.workers[name])
         for name in names:
             if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
-                compiled.lay_out()
+                compiled.lay_out(chosen=self.is_among_trusted)
 
     @property
     def keeps_files_apart(self) -> bool:
@@ -251,14 +251,14 @@ class Crew:
         """A baseline's twin need not compile what the baseline has."""
         made, twin = (self.sides[name].compiled for name in pair.baselines)
         if made and twin and self.keeps_files_apart:
-            made.hand_on(twin, measured=self.is_among_trusted)
+            made.hand_on(twin)
 
     def keep_compiled(self, twins: Collection[SideName]) -> None:
         """What trusted sides of this crew compiled serves the next judgement. To be called when the workers have
         ended."""
         for name in self.workers:
             if name not in twins and (compiled := self.sides[name].compiled) and self.keeps_files_apart:
-                compiled.keep(measured=self.is_among_trusted)
+                compiled.keep(chosen=self.is_among_trusted)
 
     def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""

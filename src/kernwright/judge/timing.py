@@ -14,7 +14,7 @@ from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
-from kernwright.judge.half import Half, quad_of
+from kernwright.judge.half import Half, Try, quad_of
 from kernwright.judge.inputs import HARSH
 from kernwright.judge.odd_contents import OddContents
 from kernwright.judge.overhead import Overhead
@@ -115,7 +115,7 @@ class RowTiming:
             self._measure_overhead(metric)
         before = Counter(self._moves)
         first, second = self._quiet_half(metric, sides), self._quiet_half(metric, sides[::-1])
-        return quad_of(metric, round_number, sides, first, second, self.overhead, self._moves - before)
+        return quad_of(metric, round_number, sides, first, second, self._moves - before)
 
     def _quiet_half(self, metric: Metric, sides: list[SideName]) -> Half:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
@@ -127,19 +127,19 @@ class RowTiming:
         so that nobody gains by choosing after a slow block, the slowest of its tries is what an untrusted side has.
         """
         redone = 0
-        slowest: dict[SideName, float] = {}
+        tries: dict[SideName, list[Try]] = {}
         while True:
             try:
                 half = self._half(metric, sides)
             except OutputsMoved as moved:
                 self._note_move(moved.side)
-                took = self.overhead.taken_off(moved.block.elapsed_ns) / max(1, moved.left.calls)
-                slowest[moved.side] = max(took, slowest.get(moved.side, 0.0))
+                if moved.side not in self.trusted:
+                    one = Try(moved.block.elapsed_ns, moved.left.calls, self.overhead)
+                    tries.setdefault(moved.side, []).append(one)
                 self._measure_overhead(metric)  # there may be more to read back now, for every side
                 continue
             if not half.waited or redone >= MOST_REDONE:
-                half.slowest_ns = {side: took for side, took in slowest.items() if side not in self.trusted}
-                half.redone = redone
+                half.tries, half.redone = tries, redone
                 return half
             redone += 1
 
@@ -155,7 +155,7 @@ class RowTiming:
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
-        half = Half()
+        half = Half(self.overhead)
         for side in sides:
             block = half.blocks[side] = self._block(side, metric, calls[side], own.get(side, shared))
             half.calls[side] = calls[side]

@@ -23,9 +23,7 @@ class MetricResult(BaseModel):
     baseline_us: float
     candidate_us: float
     quads: int
-    by_events: bool = Field(
-        default=False, description="timed by the device's own events: both sides are trusted, and nothing else ran"
-    )
+    by_events: bool = Field(default=False, description="timed by the device's own events: all of its sides are trusted")
     outcome: Outcome
 
 
