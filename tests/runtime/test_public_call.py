@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
 
 import kernwright
 from kernwright import ops
+from kernwright.errors import KernwrightError
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
@@ -245,3 +247,63 @@ def test_what_is_wrong_is_named_whatever_it_is(call: Any, named: str, launches: 
 def test_several_outputs_come_back_as_one_tuple_whoever_runs() -> None:
     outs = [torch.empty_like(X), torch.empty_like(X)]
     assert type(ops.add_norm(X, X, backend="torch", out=outs)) is tuple
+
+
+def forwards(function: Callable[..., Any], x: Tensor, tangent: Tensor) -> Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))).tangent  # type: ignore
+
+
+@pytest.mark.parametrize("way", ["dual", "jvp", "jacfwd"])
+@pytest.mark.parametrize("op", ["norm_scale_shift", "scale_shift"])
+def test_derivatives_that_go_forwards_are_the_references(op: str, way: str, launches: Launches) -> None:
+    """A kernel knows nothing of tangents, and what it returns has none: zero, as far as anyone can see."""
+    launches(lambda *_: pytest.fail("a kernel ran"))
+    x, scale, tangent = (torch.randn(2, 3, 8, dtype=torch.float32) for _ in range(3))
+    reference = {**MODULATION, **NORM_MODULATION}[op].op.reference
+    found = []
+    for function in (getattr(ops, op), reference):
+        own = lambda given, function=function: function(given, scale, scale)  # noqa: E731
+        if way == "dual":
+            found.append(forwards(own, x, tangent))
+        elif way == "jvp":
+            found.append(torch.func.jvp(own, (x,), (tangent,))[1])
+        else:
+            found.append(torch.func.jacfwd(own)(x))
+    assert found[0].abs().max() > 0.1
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_what_has_no_tangent_beside_others_that_have_runs_as_ever() -> None:
+    x, scale, out = torch.randn(2, 3, 8), torch.randn(2, 8), torch.empty(2, 3, 8)
+    with forward_ad.dual_level():
+        assert ops.norm_scale_shift(x, scale, scale, out=out) is out
+        dual = forward_ad.make_dual(x, x)
+        with pytest.raises(ValueError, match="out: cannot be written where an input needs a gradient"):
+            ops.norm_scale_shift(dual, scale, scale, out=out)
+    assert "gradient" not in str(kernwright.explain("norm_scale_shift", x, scale, scale))
+
+
+def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launches) -> None:
+    ran = []
+    launches(lambda *given: ran.append(given) or True)  # type: ignore[func-returns-value]
+    memory = torch.zeros(96)
+    x, row, apart = memory[:48].view(2, 3, 8), torch.zeros(8), memory[48:].view(2, 3, 8)
+    with pytest.raises(ValueError, match="out: y overlaps x"):
+        ops.norm_scale_shift(x, row, row, out=memory[8:56].view(2, 3, 8))
+    with pytest.raises(ValueError, match="out: y overlaps scale"):
+        ops.norm_scale_shift(torch.zeros(2, 3, 8), memory[16:24], row, out=x)
+    with pytest.raises(ValueError, match=r"out: \w+ lies in the memory of"):
+        ops.residual_norm_scale_shift(
+            torch.zeros(2, 3, 8), torch.zeros(2, 3, 8), row, row, row, out=(x, memory[8:56].view(2, 3, 8))
+        )
+    assert not ran
+    assert ops.norm_scale_shift(x, row, row, out=x) is x, "in its place it may lie"
+    assert ops.norm_scale_shift(x, row, row, out=torch.empty(2, 3, 8)).shape == x.shape
+    assert len(ran) == 2
+    assert ops.norm_scale_shift(x, row, row, out=apart) is apart, "one memory, and apart in it"
+
+
+def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:
+    with pytest.raises(KernwrightError, match="there is no contract 'foo'"):
+        kernwright.explain("norm_scale_shift", X, ROW, ROW, contract="foo")

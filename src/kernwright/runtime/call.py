@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 
+is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
@@ -51,7 +53,7 @@ class Call:
 
     @property
     def needs_gradient(self) -> bool:
-        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors.values())
+        return any_trains(list(self.tensors.values()))
 
     def check(self) -> None:
         """What holds for every op: tensors where the signature has tensors, all on one device."""
@@ -78,6 +80,20 @@ class Call:
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
         return [self.arguments[name] for name in names], scalars
+
+
+def any_trains(tensors: Sequence[Tensor | None]) -> bool:
+    """In a call that records gradients, or that derivatives go through forwards. What is no tensor is found out by the
+    check."""
+    given = [value for value in tensors if isinstance(value, Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
+        return True
+    return not is_compiling() and forward_ad._current_level >= 0 and any(map(_goes_forward, given))
+
+
+def _goes_forward(tensor: Tensor) -> bool:
+    """Whether it has a tangent; inside a transform nobody can tell, and it may."""
+    return transforms() is not None or forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.call import BadArgument, Call, any_trains
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.outputs import given_back, refuse_expanded, share_memory, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
@@ -175,8 +175,7 @@ class Dispatcher:
             self._check(call)
 
     def choose(self, call: Call, backend: Backend | None = None, contract: Contract | None = None) -> Implementation:
-        if contract not in (None, "exact", "close"):
-            raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
+        _refuse_unknown(contract)
         wanted = known(backend) if backend is not None else preferred()
         refused: list[Answer] = []
         for own in self.implementations:
@@ -204,6 +203,7 @@ class Dispatcher:
 
     def answers(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
+        _refuse_unknown(contract)
         if self._spelled is not None:
             arguments, named = self._spelled(arguments, named)
         call = Call.of(self.op, arguments, named)
@@ -261,6 +261,11 @@ class Dispatcher:
                     raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
 
 
+def _refuse_unknown(contract: str | None) -> None:
+    if contract not in (None, "exact", "close"):
+        raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
+
+
 def _likeness(
     tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], wanted: Backend | None, contract: Contract | None
 ) -> tuple[Any, ...]:
@@ -278,11 +283,6 @@ def _likeness(
             for value in tensors
         ),
     )
-
-
-def any_trains(tensors: Sequence[Tensor | None]) -> bool:
-    """In a call that records gradients. What is no tensor is found out by the check."""
-    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in tensors)
 
 
 def _listed(tensors: Out) -> list[Tensor]:

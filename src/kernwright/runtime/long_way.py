@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.dispatch import Dispatcher, Out, any_trains, check_results
-from kernwright.runtime.outputs import Promise, dispatches_itself, transforms
+from kernwright.runtime.call import any_trains, is_compiling, transforms
+from kernwright.runtime.dispatch import Dispatcher, Out, check_results
+from kernwright.runtime.outputs import Promise, dispatches_itself
 from kernwright.runtime.preference import Backend
 from kernwright.runtime.traced import traced
 
-is_compiling = torch.compiler.is_compiling
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
 modes = torch._C._len_torch_dispatch_stack

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
-from kernwright.runtime.call import BadArgument
+from kernwright.runtime.call import BadArgument, is_compiling, transforms
 from kernwright.runtime.implementation import Launch
 
-is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
 # Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
 Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
@@ -90,6 +89,20 @@ def share_memory(one: Tensor, other: Tensor) -> bool:
         return False
     first, second = sorted((one, other), key=lambda own: own.data_ptr())
     return first.data_ptr() + first.numel() * first.itemsize > second.data_ptr()
+
+
+def may_overlap(tensors: Sequence[Tensor | None], out: Any) -> bool:
+    """Whether an output could lie in part where an input or another output does: a look at storages alone, for callers
+    who are in a hurry. In an input's very place it may lie."""
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    places = [own.untyped_storage().data_ptr() for own in outs]
+    if len(places) > 1 and len(set(places)) < len(places):
+        return True
+    return any(
+        own.untyped_storage().data_ptr() in places and all(own.data_ptr() != other.data_ptr() for other in outs)
+        for own in tensors
+        if own is not None
+    )
 
 
 def _has_no_gaps(own: Tensor) -> bool:

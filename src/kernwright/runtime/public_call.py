@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, empty_like
+from torch.autograd import forward_ad
 
 from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Out
 from kernwright.runtime.long_way import LongWay, modes
-from kernwright.runtime.outputs import has_memory, written
+from kernwright.runtime.outputs import has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, preferences, preferred
 
 Result = TypeVar("Result")
@@ -50,7 +51,7 @@ def public_call(
         # As `Dispatcher.latest` has it, in no frame of its own; nor is `preferred` asked where nobody prefers anything.
         own, launch, contracts = dispatcher._latest
         wanted = backend or (preferences and preferred())
-        if contract in contracts and (not wanted or wanted == own):
+        if contract in contracts and (not wanted or wanted == own) and forward_ad._current_level < 0:
             try:
                 for tensor in (
                     () if not is_grad_enabled() else arguments[:tensors] if out is None else every(arguments, out)
@@ -58,6 +59,8 @@ def public_call(
                     if tensor is not None and tensor.requires_grad:
                         break  # what trains is the reference's
                 else:
+                    if out is not None and may_overlap(arguments[:tensors], out):
+                        return otherwise.run(arguments, backend, contract, out)  # which looks closely
                     if is_one_like_first:
                         y = empty_like(first) if out is None else out
                         if launch(*(arguments + (y,))):  # noqa: RUF005 - the other way makes a list first
