@@ -91,7 +91,7 @@ def test_what_it_compiles_serves_whoever_judges_it_later(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "store"))
     laid_out: list[int] = []
     lay_out = Compiled.lay_out
-    monkeypatch.setattr(Compiled, "lay_out", lambda self: (lay_out(self), laid_out.append(self.found)))
+    monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: (lay_out(self, chosen), laid_out.append(self.found)))
     findings(RIGHT)
     assert list(verify(NAME, find_task(str(norms)), "all", "cpu", quiet))
     assert laid_out[0] == 0 < laid_out[1], "the package's bytecode, where there is no GPU"
