@@ -84,6 +84,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledStore:
     return CompiledStore(tmp_path / "compiled")
 
 
+@pytest.fixture
+def unhidden(private_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge in the test's own process, which must not vanish from sight."""
+    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+
+
 def side(folder: Path, store: CompiledStore, **files: str) -> Compiled:
     folder.mkdir()
     for name, text in files.items():
@@ -208,6 +214,7 @@ def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: p
     assert Compiled.of(parties[0], "tiny", tmp_path, {}, {}) is None
 
 
+@pytest.mark.usefixtures("unhidden")
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
     is_trusted: bool,
@@ -215,11 +222,9 @@ def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
     tmp_path: Path,
     write_task: Callable[..., Path],
     write_candidate: Callable[..., Path],
-    private_tmp: Path,
     quiet: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
     found: list[bool] = []
     monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: found.append(chosen))
     monkeypatch.setattr(Compiled, "keep", lambda self, chosen: found.append(chosen))
@@ -233,16 +238,15 @@ def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhidden")
 def test_a_second_judgement_compiles_nothing_and_its_candidate_sees_nothing(
     store: CompiledStore,
     tmp_path: Path,
     write_task: Callable[..., Path],
     write_candidate: Callable[..., Path],
-    private_tmp: Path,
     quiet: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
     task = write_task(tmp_path / "tiny")
     (task / "baselines.py").write_text(ADAPTER)
     handed_on = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,22 +287,30 @@ def test_a_side_whose_events_cannot_be_had_has_fallen(tiny_folder: Path) -> None
     assert fault.value.side == "baseline"
 
 
+def change_blocks(session: Mover, change: Callable[[int, Block, Any], Block]) -> None:
+    """Has each of a session's blocks, by its number, pass through the test's own hands."""
+    run, numbers = session.run, itertools.count(1)
+
+    def changed(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
+        block, left = run(order, with_python=with_python)
+        return change(next(numbers), block, left), left
+
+    session.run = changed  # type: ignore[method-assign]
+
+
 def test_outputs_that_move_between_the_halves_change_no_time(tiny_folder: Path) -> None:
     """There is more to read back from then on, of every side: the half before knows nothing of it."""
     sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
     timing = timing_of(tiny_folder, **sides)
-    run, blocks = sides["candidate"].run, []
 
-    def moves_once(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
-        block, left = run(order, with_python=with_python)
-        blocks.append(block)
-        if len(blocks) == 2:  # the first of the second half
+    def moves_once(number: int, block: Block, left: Any) -> Block:
+        if number == 2:  # the first of the second half
             for side in sides.values():
                 side.around_ns += 150_000
             raise OutputsMoved(block, left)
-        return block, left
+        return block
 
-    sides["candidate"].run = moves_once  # type: ignore[method-assign]
+    change_blocks(sides["candidate"], moves_once)
     quad = timing.quad("stream", 0)
     assert quad.moved == {"candidate": 1}
     assert quad.ns_per_call["candidate"] == pytest.approx((100_000, 100_000))
@@ -311,12 +320,9 @@ def test_outputs_that_move_between_the_halves_change_no_time(tiny_folder: Path) 
 def test_a_half_that_was_run_again_is_counted(tiny_folder: Path) -> None:
     sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(0)}
     timing = timing_of(tiny_folder, **sides)
-    run, blocks = sides["candidate"].run, []
 
-    def waits_once(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
-        block, left = run(order, with_python=with_python)
-        blocks.append(block)
-        return (replace(block, ready_ns=block.elapsed_ns), left) if len(blocks) == 1 else (block, left)
+    def waits_once(number: int, block: Block, left: Any) -> Block:
+        return replace(block, ready_ns=block.elapsed_ns) if number == 1 else block
 
-    sides["candidate"].run = waits_once  # type: ignore[method-assign]
+    change_blocks(sides["candidate"], waits_once)
     assert timing.quad("stream", 0).redone == 1

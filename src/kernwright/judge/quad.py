@@ -55,9 +55,9 @@ class Quad:
     def of(self, pair: Pair, longer: float = 1.0) -> Sample:
         """As if nobody else had been there.
 
-        Kernels of sides that are all trusted are timed by the device's own events, in which nothing of the protocol is:
-        they repeat within a percent where the judge's clock needs many blocks for that. What a worker says of itself is
-        no candidate's time, nor that of whom it is held against."""
+        Kernels of sides that are all trusted are timed by the device's own events, in which nothing of the protocol is.
+        What a worker says of itself is no candidate's time, nor that of whom it is held against.
+        """
         roles = pair.roles
         by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
         times = self.event_ns_per_call if by_events else self.ns_per_call
