@@ -254,7 +254,7 @@ def forwards(function: Callable[..., Any], x: Tensor, tangent: Tensor) -> Tensor
         return forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))).tangent  # type: ignore
 
 
-@pytest.mark.parametrize("way", ["dual", "jvp", "jacfwd"])
+@pytest.mark.parametrize("way", ["dual", "jvp", "jvp of vmap", "jacfwd"])
 @pytest.mark.parametrize("op", ["norm_scale_shift", "scale_shift"])
 def test_derivatives_that_go_forwards_are_the_references(op: str, way: str, launches: Launches) -> None:
     """A kernel knows nothing of tangents, and what it returns has none: zero, as far as anyone can see."""
@@ -268,6 +268,8 @@ def test_derivatives_that_go_forwards_are_the_references(op: str, way: str, laun
             found.append(forwards(own, x, tangent))
         elif way == "jvp":
             found.append(torch.func.jvp(own, (x,), (tangent,))[1])
+        elif way == "jvp of vmap":
+            found.append(torch.func.jvp(torch.func.vmap(own), (x[None],), (tangent[None],))[1])
         else:
             found.append(torch.func.jacfwd(own)(x))
     assert found[0].abs().max() > 0.1

@@ -92,7 +92,7 @@ def any_trains(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def _goes_forward(tensor: Tensor) -> bool:
-    """Whether it has a tangent; inside a transform nobody can tell, and it may."""
+    """Whether it has a tangent; inside a transform it may, and under vmap torch cannot say."""
     return transforms() is not None or forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
