@@ -1,0 +1,240 @@
+"""Evidence for the pages, as far as a short GPU window goes, in one archive.
+
+    python3 benchmarks/gpu_evidence.py field=4 again=4:qknorm_rope ops=12 [--out DIR] [--work DIR] [--bundle DIR]
+
+Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NAME=MINUTES:TASK,TASK:
+
+    field     every baseline against eager: what docs/field.md is made of
+    again     the same rows once more, whatever is recorded of them: how well times repeat
+    ops       the ops that ship against eager, torch.compile and sglang
+    peers     the ops that ship against all other baselines
+    verify    does every baseline compute what the reference does?
+    sanitize  the ops that ship under compute-sanitizer, task by task
+    look      a quick look at every op beside the eager chain and a copy, no evidence
+
+It needs what gpu_check.py needs. A step that overruns its minutes is ended with its processes. --work holds ledgers,
+and a later call goes on from it: what was judged is not judged again, but by `again`. --out then holds a few files:
+evidence.tar.gz (all of --work, for `kernwright ledger import`), verified.json, looked.json and a log for each step.
+
+Exit status 0: every step did all that was asked of it. 1: one did not. 2: it could not run here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_check import ARCHIVE, show_end_of_log
+from gpu_machine import ROOT, CannotRun, environment, look_around, search_path
+from gpu_steps import Outcome, run_step
+
+EAGER, CURRENT = "eager", ("compile", "sglang@0.5.23")
+OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
+VERIFIERS = 7  # each with a context on the device
+ROUNDS = 2  # of a row: few windows have time for more
+LATE_S = 20.0  # a sweep starts nothing that would end after its minutes; what it has begun may end a little later
+
+
+@dataclass(frozen=True)
+class Step:
+    """NAME=MINUTES[:TASK,TASK]"""
+
+    name: str
+    minutes: float
+    tasks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, word: str) -> Step:
+        name, _, rest = word.partition("=")
+        minutes, _, tasks = rest.partition(":")
+        try:
+            own = cls(name, float(minutes), tuple(filter(None, tasks.split(","))))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{word!r} is no step: write NAME=MINUTES[:TASK,TASK]") from None
+        if name not in COMMANDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(COMMANDS)}")
+        if not 0 < own.minutes < float("inf"):
+            raise argparse.ArgumentTypeError(f"{word!r}: minutes must be above 0")
+        return own
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where steps leave what they find, and which rows they are about."""
+
+    out: Path
+    work: Path
+    device: str
+    rows: str
+    baselines: tuple[str, ...]  # beside eager
+
+    @property
+    def ledger(self) -> Path:
+        return self.work / "ledger"
+
+    def another_ledger(self) -> Path:
+        """For a repeated sweep: in one that there is, its rows might count as done."""
+        return self.work / f"again-{sum(1 for _ in self.work.glob('again-*'))}"
+
+    def sweep(self, step: Step, ledger: Path, *words: str) -> Iterator[list[str]]:
+        yield [
+            *kernwright("sweep", *step.tasks, *words), "--device", self.device, "--rows", self.rows,
+            "--rounds", str(ROUNDS), "--minutes", f"{step.minutes:g}", "--ledger", str(ledger), "--wait", "30",
+        ]  # fmt: skip
+
+
+def kernwright(*words: str) -> list[str]:
+    return [sys.executable, "-m", "kernwright", *words]
+
+
+def named(option: str, *names: str) -> list[str]:
+    return [word for name in names for word in (option, name)]
+
+
+def field(window: Window, step: Step) -> Iterator[list[str]]:
+    return window.sweep(step, window.ledger, "--aa", *named("--contender", *window.baselines))
+
+
+def again(window: Window, step: Step) -> Iterator[list[str]]:
+    return window.sweep(step, window.another_ledger(), "--aa", *named("--contender", *window.baselines))
+
+
+def ops(window: Window, step: Step) -> Iterator[list[str]]:
+    baselines = named("--baseline", EAGER, *window.baselines)
+    return window.sweep(step, window.ledger, "--contender", "kernwright", *baselines)
+
+
+def peers(window: Window, step: Step) -> Iterator[list[str]]:
+    return window.sweep(step, window.ledger, "--contender", "kernwright", *named("--baseline", *OTHERS))
+
+
+def verify(window: Window, step: Step) -> Iterator[list[str]]:
+    yield [
+        *kernwright("baseline", "verify", *named("--task", *step.tasks)), "--device", window.device,
+        "--rows", window.rows, "--processes", str(VERIFIERS), "--json", str(window.out / "verified.json"),
+    ]  # fmt: skip
+
+
+def sanitize(window: Window, step: Step) -> Iterator[list[str]]:
+    for name in step.tasks or tasks_with_kernels():
+        yield [
+            *kernwright("sanitize", name, "--candidate", "kernwright"), "--device", window.device,
+            "--ledger", str(window.ledger), "--wait", "30",
+        ]  # fmt: skip
+
+
+def tasks_with_kernels() -> list[str]:
+    from kernwright.runtime.catalog import dispatcher
+    from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.shipped import Shipped
+
+    shipped = {name: Shipped.of(find_task(name)).ops for name in list_tasks()}
+    return [name for name, ops in shipped.items() if any(dispatcher(op).implementations[1:] for op in ops)]
+
+
+def look(window: Window, step: Step) -> Iterator[list[str]]:
+    yield [sys.executable, str(ROOT / "benchmarks" / "bench_ops.py"), "--json", str(window.out / "looked.json")]
+
+
+COMMANDS: dict[str, Callable[[Window, Step], Iterator[list[str]]]] = {
+    own.__name__: own for own in (field, again, ops, peers, verify, sanitize, look)
+}
+
+
+def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outcome:
+    """A step, command after command, each in what is left of its minutes."""
+    log, start = window.out / f"{number}-{step.name}.log", time.monotonic()
+    end = start + 60 * step.minutes + LATE_S
+    outcome = Outcome(step.name, "passed", detail=f"log in {log.name}")
+    text = b""
+    for command in COMMANDS[step.name](window, step):
+        if time.monotonic() > start + 60 * step.minutes:
+            outcome.status = "overran"
+            break
+        one = run_step(step.name, [command], [env], log, end - time.monotonic())
+        text = text + b"$ " + " ".join(command[1:]).encode() + b"\n" + log.read_bytes()
+        outcome.status = outcome.status if one.good else one.status
+        if one.status in ("overran", "interrupted"):
+            break
+    log.write_bytes(text)
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def pack(window: Window) -> list[str]:
+    """Every run of the window's ledgers as one archive; returns what could not be packed."""
+    from kernwright.campaign.ledger import Ledger
+    from kernwright.campaign.ledger_transfer import export_runs, import_runs
+    from kernwright.errors import LedgerError
+
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
+        for heads in sorted(window.work.glob("*/heads.jsonl")):
+            try:
+                import_runs(folder, heads.parent)
+            except LedgerError as error:
+                problems.append(f"{heads.parent.name}: {error.cause}")
+        if runs := Ledger(folder).runs():
+            export_runs(folder, runs, window.out / ARCHIVE)
+    return problems
+
+
+def collect(options: argparse.Namespace) -> int:
+    places = search_path(options.bundle)
+    sys.path[:0] = [str(place) for place in places]
+    env = environment(places)
+    found = look_around(env, 120.0, options.device == "cpu")
+    kernels = found["kernels"] or {"all": 0, "built": 0}
+    print(f"{found['device']}; {kernels['built']} of {kernels['all']} libraries of kernels are built", flush=True)
+    for folder in (options.out, options.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    for stale in (ARCHIVE, "verified.json", "looked.json", *(own.name for own in options.out.glob("*.log"))):
+        (options.out / stale).unlink(missing_ok=True)
+    rows = options.rows or ("smoke" if options.device == "cpu" else "production")
+    baselines = tuple(options.baseline or CURRENT)
+    window = Window(options.out, options.work, options.device, rows, baselines)
+    outcomes: list[Outcome] = []
+    for number, step in enumerate(options.steps):
+        outcomes.append(taken(window, step, number, env))
+        if outcomes[-1].status == "interrupted":
+            break
+    problems = pack(window)
+    for number, outcome in enumerate(outcomes):
+        show_end_of_log(window.out / f"{number}-{outcome.name}.log")
+    for outcome in outcomes:
+        print(f"{outcome.name}: {outcome.status}, {outcome.seconds:.0f} s, {outcome.detail}")
+    for problem in problems:
+        print(f"left out of the archive: {problem}")
+    return 0 if all(outcome.good for outcome in outcomes) and not problems else 1
+
+
+def main(words: list[str] | None = None) -> int:
+    about = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
+    parser.add_argument("steps", nargs="+", type=Step.of, metavar="STEP", help="NAME=MINUTES[:TASK,TASK]")
+    parser.add_argument("--out", type=Path, default=Path(".kernwright/evidence"), help="where the archive goes")
+    parser.add_argument("--work", type=Path, default=Path(".kernwright/window"), help="ledgers, to go on from")
+    parser.add_argument("--bundle", type=Path, default=ROOT / "bundle", help="what `kernwright bundle` made")
+    parser.add_argument("--rows", help="globs over row ids, or sets; production, on a CPU smoke")
+    parser.add_argument("--baseline", action="append", help="beside eager; repeatable; compile and sglang by default")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try the procedure")
+    options = parser.parse_args(words)
+    options.out, options.work, options.bundle = (own.resolve() for own in (options.out, options.work, options.bundle))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
+    try:
+        return collect(options)
+    except CannotRun as problem:
+        print(f"gpu evidence: {problem}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("gpu evidence: interrupted before its first step", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

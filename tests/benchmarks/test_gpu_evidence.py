@@ -1,0 +1,91 @@
+"""The procedure of a GPU window, tried without a GPU: steps, their commands, and one archive of what they recorded."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.ledger_transfer import import_runs
+from kernwright.tasks.catalog import list_tasks
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_evidence.py"
+ROW = "smoke_rms_hunyuan_1320x128"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    """It imports its neighbours, as a script does."""
+    sys.path.insert(0, str(SCRIPT.parent))
+    yield importlib.import_module("gpu_evidence")
+    sys.path.remove(str(SCRIPT.parent))
+
+
+def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    places = ["--out", tmp_path / "out", "--work", tmp_path / "work", "--bundle", tmp_path / "none"]
+    command = [sys.executable, SCRIPT, *words, "--device", "cpu", "--baseline", "eager", "--rows", ROW, *places]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+
+def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
+    """How often each contender was judged, by the archive that came back."""
+    ledger = tmp_path / "home"
+    import_runs(ledger, tmp_path / "out" / "evidence.tar.gz")
+    verdicts = [record.body for record in Ledger(ledger).all_records() if record.kind == "verdict"]
+    return Counter((own["candidate"], row["id"]) for own in verdicts for row in own["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "4-look.log").write_text("of an earlier call")
+    done = run(tmp_path, "field=3:norm_infer", "again=3:norm_infer", "field=3:norm_infer")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert judged(tmp_path) == {("eager", ROW): 2}, "by the first step, and by `again`"
+    files = {own.name for own in (tmp_path / "out").iterdir()}
+    assert files == {"evidence.tar.gz", "0-field.log", "1-again.log", "2-field.log"}
+
+
+def test_a_step_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
+    """Neither a sanitizer nor a GPU is here."""
+    done = run(tmp_path, "look=1", "field=1:no_such_task")
+    assert done.returncode == 1
+    assert "look: failed" in done.stdout and "field: failed" in done.stdout
+    assert "no_such_task" in (tmp_path / "out" / "1-field.log").read_text()
+    assert not (tmp_path / "out" / "evidence.tar.gz").exists(), "there is nothing to pack"
+
+
+@pytest.mark.parametrize("word", ["field", "field=", "field=soon", "field=0", "field=-1", "field=inf", "fields=1"])
+def test_a_step_that_is_none_is_refused(script: ModuleType, word: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        script.Step.of(word)
+
+
+def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
+    """Which the command line takes: none has an option or a task that there is not."""
+    from typer.testing import CliRunner
+
+    from kernwright.cli.main import app
+
+    window = script.Window(tmp_path, tmp_path, "cuda", "production", script.CURRENT)
+    commands = {name: list(made(window, script.Step(name, 2.5))) for name, made in script.COMMANDS.items()}
+    assert {name for name in commands if not commands[name]} == set()
+    for command in (own for all_of_them in commands.values() for own in all_of_them if own[1] == "-m"):
+        told = CliRunner().invoke(app, [*command[3:], "--help"])
+        assert told.exit_code == 0, command
+        known = {word.strip("│ ,") for word in told.output.split()}
+        assert {word for word in command[3:] if word.startswith("--")} <= known, command
+    sanitized = {command[4] for command in commands["sanitize"]}
+    assert "norm_infer" in sanitized and "group_norm_silu" in set(list_tasks()) - sanitized, "of ops that have kernels"
+    swept = json.dumps(commands["ops"])
+    assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))
