@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,33 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     crew.pinned = False  # as where others verify beside it
     crew.keep_compiled(twins={"again"})
     assert kept == [(sides["baseline"].scratch, True), (sides["baseline"].scratch, False)]
+
+
+def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept, it would be every later candidate's gain, should a side have disturbed the measurement."""
+    given: dict[str, str | None] = {}
+
+    class Worker:
+        def __init__(self, name: str, *words: Any, **named: Any) -> None:
+            given[name] = words[3].get("TRITON_CACHE_AUTOTUNING")
+
+        wait_ready = kill = lambda self: None
+        isolation: dict[str, str] = {}
+
+    monkeypatch.setattr("kernwright.judge.sides.WorkerProcess", Worker)
+    task = load_task(tiny_folder)
+    trusted = {name: baseline_side(find_baseline(task, "eager"), task, tmp_path / name) for name in ("one", "two")}
+    stranger = Side(tmp_path / "three", {"kind": "candidate"})
+    for sides, pinned, expected in (
+        (trusted, True, {"one": "1", "two": "1"}),
+        (trusted, False, {"one": None, "two": None}),
+        (trusted | {"three": stranger}, True, {"one": None, "two": None, "three": None}),
+    ):
+        given.clear()
+        Crew(sides, 1, CpuDevice(), pinned=pinned)
+        assert given == expected
 
 
 SLOW = """

@@ -22,8 +22,9 @@ from kernwright.tasks.digest import digest_of
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
 PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # how names begin and end of what is not finished, or a lock
-MEASURED = (".best_config", ".autotune.json")  # what a compiler chose by time, in whatever company
-CHOSEN = ".best_config"  # torch.compile's, which is alone when it measures: it serves judgements of trusted sides alone
+# What torch.compile and Triton chose by time. Both are alone when they measure, among trusted sides: only there is it
+# kept, and only there does it serve.
+CHOSEN = (".best_config", ".autotune.json")
 LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
@@ -147,7 +148,7 @@ def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, Mark]]:
     """Every finished file of a compiler's. Links lead nowhere."""
     of_scratch = f"bytecode{scratch.absolute()}/"  # of sources that go with the folder
     beginnings = PASSING[0]
-    endings = *PASSING[1], *(ending for ending in MEASURED if not (chosen and ending == CHOSEN))
+    endings = PASSING[1] if chosen else (*PASSING[1], *CHOSEN)
     for top in FOLDERS:
         if (scratch / top).resolve() != scratch.resolve() / top:
             continue

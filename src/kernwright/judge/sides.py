@@ -213,7 +213,7 @@ class Crew:
         for name in names:
             self._loaded.pop(name, None)
             side = self.sides[name]
-            environment = self.device.environment() | side.environment
+            environment = self.device.environment() | side.environment | self._writing_choices_down()
             self.workers[name] = WorkerProcess(
                 name,
                 side.scratch,
@@ -246,6 +246,10 @@ class Crew:
         """Whether nobody could have disturbed a compiler that chose by time: neither a side that is not trusted nor,
         where nothing is timed, another judge's."""
         return self.pinned and all(side.is_baseline for side in self.sides.values())
+
+    def _writing_choices_down(self) -> dict[str, str]:
+        """Triton forgets what it chose by time, unless it is asked: every round would choose for itself."""
+        return {"TRITON_CACHE_AUTOTUNING": "1"} if self.is_among_trusted else {}
 
     def hand_on_compiled(self, pair: Pair) -> None:
         """A baseline's twin need not compile what the baseline has."""
