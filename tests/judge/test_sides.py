@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
             given[name] = words[3].get("TRITON_CACHE_AUTOTUNING")
 
         wait_ready = kill = lambda self: None
-        isolation: dict[str, str] = {}
+        isolation: ClassVar[dict[str, str]] = {}
 
     monkeypatch.setattr("kernwright.judge.sides.WorkerProcess", Worker)
     task = load_task(tiny_folder)
