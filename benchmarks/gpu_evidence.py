@@ -36,7 +36,7 @@ from gpu_steps import Outcome, run_step
 
 EAGER, CURRENT = "eager", ("compile", "sglang@0.5.23")
 OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
-VERIFIERS = 7  # each with a context on the device
+AT_ONCE = 7  # of those that nothing is timed in, each with a context on the device
 ROUNDS = 2  # of a row: few windows have time for more
 LATE_S = 20.0  # a sweep starts nothing that would end after its minutes; what it has begun may end a little later
 
@@ -82,14 +82,20 @@ class Window:
         """For a repeated sweep: in one that there is, its rows might count as done."""
         return self.work / f"again-{sum(1 for _ in self.work.glob('again-*'))}"
 
-    def sweep(self, step: Step, ledger: Path, *words: str) -> Iterator[list[str]]:
-        yield [
+    def sweep(self, step: Step, ledger: Path, *words: str) -> Commands:
+        own = [
             *kernwright("sweep", *step.tasks, *words), "--device", self.device, "--rows", self.rows,
             "--rounds", str(ROUNDS), "--minutes", f"{step.minutes:g}", "--ledger", str(ledger), "--wait", "30",
         ]  # fmt: skip
+        yield [own]
 
 
-def kernwright(*words: str) -> list[str]:
+Command = list[str]
+# Commands that run side by side; those of the next list when they have ended.
+Commands = Iterator[list[Command]]
+
+
+def kernwright(*words: str) -> Command:
     return [sys.executable, "-m", "kernwright", *words]
 
 
@@ -97,36 +103,41 @@ def named(option: str, *names: str) -> list[str]:
     return [word for name in names for word in (option, name)]
 
 
-def field(window: Window, step: Step) -> Iterator[list[str]]:
+def field(window: Window, step: Step) -> Commands:
     return window.sweep(step, window.ledger, "--aa", *named("--contender", *window.baselines))
 
 
-def again(window: Window, step: Step) -> Iterator[list[str]]:
+def again(window: Window, step: Step) -> Commands:
     return window.sweep(step, window.another_ledger(), "--aa", *named("--contender", *window.baselines))
 
 
-def ops(window: Window, step: Step) -> Iterator[list[str]]:
+def ops(window: Window, step: Step) -> Commands:
     baselines = named("--baseline", EAGER, *window.baselines)
     return window.sweep(step, window.ledger, "--contender", "kernwright", *baselines)
 
 
-def peers(window: Window, step: Step) -> Iterator[list[str]]:
+def peers(window: Window, step: Step) -> Commands:
     return window.sweep(step, window.ledger, "--contender", "kernwright", *named("--baseline", *OTHERS))
 
 
-def verify(window: Window, step: Step) -> Iterator[list[str]]:
-    yield [
+def verify(window: Window, step: Step) -> Commands:
+    own = [
         *kernwright("baseline", "verify", *named("--task", *step.tasks)), "--device", window.device,
-        "--rows", window.rows, "--processes", str(VERIFIERS), "--json", str(window.out / "verified.json"),
+        "--rows", window.rows, "--processes", str(AT_ONCE), "--json", str(window.out / "verified.json"),
     ]  # fmt: skip
+    yield [own]
 
 
-def sanitize(window: Window, step: Step) -> Iterator[list[str]]:
-    for name in step.tasks or tasks_with_kernels():
-        yield [
+def sanitize(window: Window, step: Step) -> Commands:
+    all_of_them = [
+        [
             *kernwright("sanitize", name, "--candidate", "kernwright"), "--device", window.device,
-            "--ledger", str(window.ledger), "--wait", "30",
-        ]  # fmt: skip
+            "--ledger", str(window.ledger), "--deadline", f"{60 * step.minutes:g}",
+        ]
+        for name in step.tasks or tasks_with_kernels()
+    ]  # fmt: skip
+    for start in range(0, len(all_of_them), AT_ONCE):
+        yield all_of_them[start : start + AT_ONCE]
 
 
 def tasks_with_kernels() -> list[str]:
@@ -138,33 +149,42 @@ def tasks_with_kernels() -> list[str]:
     return [name for name, ops in shipped.items() if any(dispatcher(op).implementations[1:] for op in ops)]
 
 
-def look(window: Window, step: Step) -> Iterator[list[str]]:
-    yield [sys.executable, str(ROOT / "benchmarks" / "bench_ops.py"), "--json", str(window.out / "looked.json")]
+def look(window: Window, step: Step) -> Commands:
+    yield [[sys.executable, str(ROOT / "benchmarks" / "bench_ops.py"), "--json", str(window.out / "looked.json")]]
 
 
-COMMANDS: dict[str, Callable[[Window, Step], Iterator[list[str]]]] = {
+COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
     own.__name__: own for own in (field, again, ops, peers, verify, sanitize, look)
 }
 
 
 def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outcome:
-    """A step, command after command, each in what is left of its minutes."""
+    """A step, commands after commands, all in what is left of its minutes."""
     log, start = window.out / f"{number}-{step.name}.log", time.monotonic()
-    end = start + 60 * step.minutes + LATE_S
     outcome = Outcome(step.name, "passed", detail=f"log in {log.name}")
-    text = b""
-    for command in COMMANDS[step.name](window, step):
-        if time.monotonic() > start + 60 * step.minutes:
+    text = ""
+    for commands in COMMANDS[step.name](window, step):
+        left = start + 60 * step.minutes - time.monotonic()
+        if left <= 0:
             outcome.status = "overran"
             break
-        one = run_step(step.name, [command], [env], log, end - time.monotonic())
-        text = text + b"$ " + " ".join(command[1:]).encode() + b"\n" + log.read_bytes()
+        with tempfile.TemporaryDirectory() as locks:
+            # Those that run side by side do so on purpose: each holds the device for itself.
+            envs = [env | {"KERNWRIGHT_LOCKS": locks_of(locks, at)} for at in range(len(commands))]
+            one = run_step(step.name, commands, envs if len(commands) > 1 else [env], log, left + LATE_S)
+        text += "\n".join([*("$ " + " ".join(command[1:]) for command in commands), log.read_text(errors="replace")])
         outcome.status = outcome.status if one.good else one.status
         if one.status in ("overran", "interrupted"):
             break
-    log.write_bytes(text)
+    log.write_text(text)
     outcome.seconds = time.monotonic() - start
     return outcome
+
+
+def locks_of(folder: str, number: int) -> str:
+    own = Path(folder) / str(number)
+    own.mkdir()
+    return str(own)
 
 
 def pack(window: Window) -> list[str]:

@@ -58,9 +58,10 @@ def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> N
 
 def test_a_step_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
     """Neither a sanitizer nor a GPU is here."""
-    done = run(tmp_path, "look=1", "field=1:no_such_task")
+    done = run(tmp_path, "sanitize=1:norm_infer,add_norm", "field=1:no_such_task")
     assert done.returncode == 1
-    assert "look: failed" in done.stdout and "field: failed" in done.stdout
+    assert "sanitize: failed" in done.stdout and "field: failed" in done.stdout
+    assert (tmp_path / "out" / "0-sanitize.log").read_text().count("remedy") == 2, "none waits for the other"
     assert "no_such_task" in (tmp_path / "out" / "1-field.log").read_text()
     assert not (tmp_path / "out" / "evidence.tar.gz").exists(), "there is nothing to pack"
 
@@ -78,7 +79,10 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     from kernwright.cli.main import app
 
     window = script.Window(tmp_path, tmp_path, "cuda", "production", script.CURRENT)
-    commands = {name: list(made(window, script.Step(name, 2.5))) for name, made in script.COMMANDS.items()}
+    commands = {
+        name: [command for group in made(window, script.Step(name, 2.5)) for command in group]
+        for name, made in script.COMMANDS.items()
+    }
     assert {name for name in commands if not commands[name]} == set()
     for command in (own for all_of_them in commands.values() for own in all_of_them if own[1] == "-m"):
         told = CliRunner().invoke(app, [*command[3:], "--help"])
