@@ -8,6 +8,7 @@ Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NA
     again     the same rows once more, whatever is recorded of them: how well times repeat
     ops       the ops that ship against eager, torch.compile and sglang
     peers     the ops that ship against all other baselines
+    grids     the ops that ship whose contract is exact, on every row of their grids, untimed
     verify    does every baseline compute what the reference does?
     sanitize  the ops that ship under compute-sanitizer, task by task
     look      a quick look at every op beside the eager chain and a copy, no evidence
@@ -27,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpu_check import ARCHIVE, show_end_of_log
@@ -82,9 +83,9 @@ class Window:
         """For a repeated sweep: in one that there is, its rows might count as done."""
         return self.work / f"again-{sum(1 for _ in self.work.glob('again-*'))}"
 
-    def sweep(self, step: Step, ledger: Path, *words: str) -> Commands:
+    def sweep(self, step: Step, ledger: Path, *words: str, rows: str = "") -> Commands:
         own = [
-            *kernwright("sweep", *step.tasks, *words), "--device", self.device, "--rows", self.rows,
+            *kernwright("sweep", *step.tasks, *words), "--device", self.device, "--rows", rows or self.rows,
             "--rounds", str(ROUNDS), "--minutes", f"{step.minutes:g}", "--ledger", str(ledger), "--wait", "30",
         ]  # fmt: skip
         yield [own]
@@ -118,6 +119,21 @@ def ops(window: Window, step: Step) -> Commands:
 
 def peers(window: Window, step: Step) -> Commands:
     return window.sweep(step, window.ledger, "--contender", "kernwright", *named("--baseline", *OTHERS))
+
+
+def grids(window: Window, step: Step) -> Commands:
+    if not step.tasks:
+        step = replace(step, tasks=tuple(tasks_with_exact_grids()))
+    return window.sweep(step, window.ledger, "--contender", "kernwright", rows="grid")
+
+
+def tasks_with_exact_grids() -> list[str]:
+    from kernwright.tasks.catalog import find_task, list_tasks
+
+    tasks = [find_task(name) for name in list_tasks()]
+    shipped = tasks_with_kernels()
+    exact = [task.name for task in tasks if any(task.ops[own.op].contract == "exact" for own in task.grids)]
+    return [name for name in exact if name in shipped]
 
 
 def verify(window: Window, step: Step) -> Commands:
@@ -154,7 +170,7 @@ def look(window: Window, step: Step) -> Commands:
 
 
 COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
-    own.__name__: own for own in (field, again, ops, peers, verify, sanitize, look)
+    own.__name__: own for own in (field, again, ops, peers, grids, verify, sanitize, look)
 }
 
 

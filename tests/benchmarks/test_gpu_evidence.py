@@ -91,5 +91,6 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
         assert {word for word in command[3:] if word.startswith("--")} <= known, command
     sanitized = {command[4] for command in commands["sanitize"]}
     assert "norm_infer" in sanitized and "group_norm_silu" in set(list_tasks()) - sanitized, "of ops that have kernels"
+    assert commands["grids"][0][4:6] == ["fuse_scale_shift", "residual_gate_add"], "of exact ops that have kernels"
     swept = json.dumps(commands["ops"])
     assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))

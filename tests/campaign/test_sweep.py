@@ -109,6 +109,21 @@ def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(
     assert ids(work) == [["r48"], ["r48"]]
 
 
+def test_rows_that_nobody_times_come_in_larger_slices(
+    sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernwright.campaign.sweep.MOST_ROWS", 2)
+    asked: list[int] = []
+    monkeypatch.setattr(Sweep, "_judge", lambda self, legs, rows, progress: asked.append(len(rows)) or ["judged"])
+    list(sweep("eager").run(quiet))
+    assert asked == [2, 1]
+    asked.clear()
+    of_a_grid = [row.model_copy(update={"set": "grid"}) for row in task.rows]
+    monkeypatch.setattr(Sweep, "outstanding", lambda self, leg: of_a_grid)
+    list(sweep("eager").run(quiet))
+    assert asked == [3]
+
+
 def test_legs_that_wait_for_the_same_rows_are_judged_together(
     sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in the middle of it
+MOST_UNTIMED_ROWS = 500  # of a grid, where each takes a fraction of a second and to start a judgement several
 FIRST_ROWS = 3  # where there is little time, and nobody knows yet how long a row takes
 
 
@@ -155,10 +156,11 @@ class Sweep:
         pace = Pace()
         for legs, waiting in self._groups():
             sides = len(set().union(*(leg.sides for leg in legs)))
+            most = MOST_UNTIMED_ROWS if all(row.set == "grid" for row in waiting) else MOST_ROWS
             while waiting:
                 left = end - self.clock()
-                fit = pace.rows_in(left, sides) if self.minutes else MOST_ROWS
-                size = int(min(fit, len(waiting), MOST_ROWS))
+                fit = pace.rows_in(left, sides) if self.minutes else most
+                size = int(min(fit, len(waiting), most))
                 if left <= 0 or size < 1:
                     return
                 slice_, waiting = waiting[:size], waiting[size:]

@@ -111,13 +111,14 @@ class Task(BaseModel):
     def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
         """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; else one set."""
         wanted = pattern or default
-        words = [word.strip() for word in wanted.split(",")]
-        known = self.rows if {"production", "smoke"} >= set(words) else (*self.rows, *self.grid_rows)
+        words = {word.strip() for word in wanted.split(",")}
+        globs = [word for word in words if set(word) & set("*?[")]  # a sweep names hundreds of rows by their ids
+        known = self.rows if {"production", "smoke"} >= words else (*self.rows, *self.grid_rows)
         rows = tuple(
             row
             for row in known
             if (op is None or row.op == op)
-            and any(word == "all" or row.set == word or fnmatch.fnmatchcase(row.id, word) for word in words)
+            and (words & {"all", row.set, row.id} or any(fnmatch.fnmatchcase(row.id, glob) for glob in globs))
         )
         if not rows:
             of_op = f" of op {op}" if op else ""
