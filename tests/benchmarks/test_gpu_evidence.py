@@ -16,7 +16,7 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_transfer import import_runs
-from kernwright.tasks.catalog import list_tasks
+from kernwright.tasks.catalog import find_task, list_tasks
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_evidence.py"
 ROW = "smoke_rms_hunyuan_1320x128"
@@ -92,5 +92,8 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     sanitized = {command[4] for command in commands["sanitize"]}
     assert "norm_infer" in sanitized and "group_norm_silu" in set(list_tasks()) - sanitized, "of ops that have kernels"
     assert commands["grids"][0][4:6] == ["fuse_scale_shift", "residual_gate_add"], "of exact ops that have kernels"
+    patterns = commands["grids"][0][commands["grids"][0].index("--rows") + 1]
+    rows = [row for name in ("fuse_scale_shift", "residual_gate_add") for row in find_task(name).select(patterns)]
+    assert len(rows) == 2562 and {row.op for row in rows} == {"scale_shift", "residual_gate", "broadcast_add"}
     swept = json.dumps(commands["ops"])
     assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))
