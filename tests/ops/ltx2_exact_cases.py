@@ -24,9 +24,9 @@ WANTED = (
     "mixed",
     "dual mixed",
     "table torch.bfloat16 torch.float32",
-    "table torch.float16 torch.float16",
-    "dual table torch.bfloat16 torch.float32",
-    "dual table torch.bfloat16 torch.bfloat16",
+    "table torch.bfloat16 torch.bfloat16",
+    "rms table torch.bfloat16 torch.float32",
+    "rms table torch.float16 torch.float16",
     "dual gaps",
 )
 CASES = {name: ltx2_modulate_cases.CASES[name] for name in WANTED} | {

@@ -39,8 +39,9 @@ def runner(op: str, emulated: Any) -> Any:
     return call
 
 
+HELD = ("held 4096", "dual held 8188", "rms table held 4096")
 # Torch's order adds up 512 squares of such a token in a row. On a GPU the eager chain is no closer, on a CPU it is.
-WIDEST = ("table width 65536", "dual table width 65536")
+WIDEST = ("table width 65536", "rms table width 65536")
 
 
 @pytest.mark.parametrize("name", [name for name in CUDA_CASES if name not in WIDEST])
@@ -49,7 +50,7 @@ def test_every_case_is_close(name: str, emulated: Any) -> None:
     verify(case, runner(case.op, emulated))
 
 
-@pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, "held 4096", "table held 4096", "dual held 8188", *WIDEST])
+@pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, *HELD, *WIDEST])
 def test_it_has_the_bits_of_torchs_order(name: str, emulated: Any) -> None:
     case = replace(ltx2_exact_cases.CASES.get(name) or CUDA_CASES[name], dtype=BF16)
     ltx2_exact_cases.hold_to_twin(case, runner(case.op, emulated))
@@ -123,7 +124,7 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 @pytest.mark.parametrize(
-    "name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32", "dual table gaps odd"]
+    "name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32", "rms table gaps odd"]
 )
 def test_a_call_like_the_last_goes_straight_to_the_kernel(
     name: str, emulated: Any, monkeypatch: pytest.MonkeyPatch
