@@ -24,7 +24,7 @@ def shipped_ops() -> dict[str, Op]:
 
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
-    """Of its `definition.py`, and of each `*_definition.py` beside it: what came later than others were judged."""
+    """Of its `definition.py`, and of each `*_definition.py` beside it: ops that came later have a file of their own."""
     package = importlib.import_module(f"kernwright.ops.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
