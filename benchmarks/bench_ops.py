@@ -132,15 +132,16 @@ class TokenRow:
     op: Callable[..., Any]
     tokens: int
     width: int
-    given: (
-        str  # its tensors: "t" tokens, "r" and "2" a row, "w" a weight, "i" an index, "m" and "T" embedding and table
-    )
+    # Its tensors: "t" tokens, "r" and "2" a row, "w" a weight, "i" an index, "m" and "T" embedding and table of four
+    # rows, "n" and "U" of two.
+    given: str
     outputs: tuple[torch.dtype, ...] = (BF16,)
     batch: int = 1
 
     def inputs(self) -> list[torch.Tensor]:
         b, s, d = self.batch, self.tokens, self.width
         sizes = {"t": (b, s, d), "r": (b, 1, d), "2": (b, d), "w": (d,), "m": (b, 1, 4 * d), "T": (4, d)}
+        sizes |= {"n": (b, 1, 2 * d), "U": (2, d)}
         return [
             torch.randint(0, 2, (b, s), device="cuda", dtype=torch.int32)
             if kind == "i"
@@ -167,6 +168,7 @@ TOKEN_ROWS = [
     TokenRow("rms_mod_s32640_d4096_token", ops.rms_modulate, 32640, 4096, "ttt", (FP32,)),
     TokenRow("dual_mod_s126_d2048", ops.dual_modulate, 126, 2048, "trrrr", (FP32,) * 2, batch=2),
     TokenRow("dual_mod_s32640_d4096", ops.dual_modulate, 32640, 4096, "trrrr", (FP32,) * 2),
+    TokenRow("rms_table_s32640_d4096", ops.rms_modulate_from_table, 32640, 4096, "tnU", (FP32,)),
     TokenRow("dual_table_s32640_d4096", ops.dual_modulate_from_table, 32640, 4096, "tmT", (FP32,) * 2),
     TokenRow("ernie_norm_s4096_d4096", ops.ernie_norm_modulate, 4096, 4096, "twrr"),
     TokenRow("ernie_res_norm_s4096_d4096", ops.ernie_residual_norm_modulate, 4096, 4096, "ttrwrr", (BF16,) * 2),

@@ -60,7 +60,7 @@ def test_every_family_with_native_kernels_is_among_them() -> None:
     names = {library.name for library in ahead.libraries(Target("sm_90"))}
     mine = {"norm_scale_shift_bf16", "residual_norm_scale_shift_fp32", "plain_norm_fp16", "modulation_bf16_fp32"}
     mine |= {"norm_scale_shift_select_bf16", "norm_tanh_mul_add_norm_scale_fp32"}
-    mine |= {"dual_modulate_from_table_bf16", "ernie_residual_norm_modulate_fp16"}
+    mine |= {"rms_modulate_from_table_fp32", "dual_modulate_from_table_bf16", "ernie_residual_norm_modulate_fp16"}
     assert mine <= names
     assert len(ahead.libraries(Target("sm_90"))) == len(names)  # what two families need is there once
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kernwright.ops.definition import ops_in
+from kernwright.ops.registry import ops_of_family
 
 
 def round_to_bfloat16() -> None:
@@ -101,8 +101,7 @@ def public_outcomes(family: str) -> dict[str, str | None]:
 
 
 def is_exact(family: str) -> bool:
-    defined = vars(importlib.import_module(f"kernwright.ops.{family}.definition"))
-    return any(op.contract == "exact" for op in ops_in(defined).values())
+    return any(op.contract == "exact" for op in ops_of_family(family).values())
 
 
 def main(first: str, *others: str) -> None:

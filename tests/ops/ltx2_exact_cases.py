@@ -25,6 +25,8 @@ WANTED = (
     "dual mixed",
     "table torch.bfloat16 torch.float32",
     "table torch.bfloat16 torch.bfloat16",
+    "rms table torch.bfloat16 torch.float32",
+    "rms table torch.float16 torch.float16",
     "dual gaps",
 )
 CASES = {name: ltx2_modulate_cases.CASES[name] for name in WANTED} | {

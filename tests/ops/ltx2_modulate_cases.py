@@ -15,7 +15,10 @@ from kernwright.ops.registry import shipped_ops
 
 @dataclass(frozen=True)
 class Case:
-    """One call: x's sizes and dtype, each modulation's layout and dtype; or the dtypes of a table and an embedding."""
+    """One call: x's sizes and dtype, each modulation's layout and dtype; or the dtypes of a table and an embedding.
+
+    With gaps these two are cut out of larger ones.
+    """
 
     name: str
     batch: int = 2
@@ -33,7 +36,7 @@ class Case:
 
     @property
     def op(self) -> str:
-        return "dual_modulate_from_table" if self.table else "dual_modulate" if self.second else "rms_modulate"
+        return f"{'dual' if self.second else 'rms'}_modulate{'_from_table' if self.table else ''}"
 
     @property
     def scalars(self) -> dict[str, Any]:
@@ -46,10 +49,14 @@ class Case:
         )  # fmt: skip
         x = own.tokens()
         if self.table is not None:
-            embedding = own.draw(self.batch, self.tokens if self.per_token else 1, 4 * self.width) / 4
-            table = own.draw(4, self.width) / 4
+            count = 4 if self.second else 2
+            more = 3 if self.gaps else 0  # rows that are not ours, one of them ahead
+            embedding = own.draw(self.batch, self.tokens if self.per_token else 1, (count + more) * self.width) / 4
+            table = own.draw(count + more, self.width) / 4
             dtypes = zip((embedding, table), self.table, strict=True)
             temb, rows = (given.to(dtype).to(device) for given, dtype in dtypes)
+            if more:
+                temb, rows = temb[..., self.width : (1 + count) * self.width], rows[1 : 1 + count]
             return {"x": x, "temb_scale_shift": temb, "scale_shift_table": rows}
         names = ("scale0", "shift0", "scale1", "shift1") if self.second else ("scale", "shift")
         return {"x": x} | {
@@ -62,6 +69,10 @@ def cases() -> list[Case]:
         yield Case(name, **more)
         yield Case(f"dual {name}", second=True, **more)
 
+    def tables(name: str, **more: Any) -> Iterator[Case]:
+        yield Case(f"table {name}", second=True, **more)
+        yield Case(f"rms table {name}", **more)
+
     found: list[Case] = []
     for layout in ("number", "one", "channel", "row", "token", "tokens of one", "flat tokens", "column", "expanded"):
         found.append(Case(f"{layout} modulation", scale=(layout, BF16), shift=(layout, FP32)))
@@ -69,31 +80,34 @@ def cases() -> list[Case]:
     for dtype in (BF16, FP16, FP32):
         found += both(f"{dtype}", dtype=dtype, scale=("token", dtype), shift=("token", dtype))
         for table in (BF16, FP16, FP32):
-            found.append(Case(f"table {dtype} {table}", dtype=FP16, table=(dtype, table), per_token=dtype == FP16))
+            found += tables(f"{dtype} {table}", dtype=FP16, table=(dtype, table), per_token=dtype == FP16)
     found += both("mixed", dtype=FP16, scale=("row", BF16), shift=("token", FP32))
     for width in (1, 7, 129, 2048):
         found += both(f"width {width}", width=width, tokens=3)
-        found.append(Case(f"table width {width}", width=width, tokens=3, table=(BF16, BF16)))
+        found += tables(f"width {width}", width=width, tokens=3, table=(BF16, BF16))
     found += both("width 16390", width=16390, tokens=2, batch=1)
-    found.append(Case("table width 65536", width=65536, tokens=1, batch=1, table=(BF16, FP32)))
+    found += tables("width 65536", width=65536, tokens=1, batch=1, table=(BF16, FP32))
     found += both("single tokens", batch=4, tokens=1)
-    found.append(Case("table single tokens", batch=4, tokens=1, table=(BF16, BF16)))
+    found += tables("single tokens", batch=4, tokens=1, table=(BF16, BF16))
     found += both("gaps", gaps=True, width=96, shift=("token", BF16))
-    found.append(Case("table gaps odd", gaps=True, width=97, dtype=FP32, table=(BF16, BF16)))
+    found += tables("gaps", gaps=True, width=96, per_token=True, table=(BF16, BF16))
+    found += tables("gaps odd", gaps=True, width=97, dtype=FP32, table=(BF16, BF16))
     found.append(Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)))
     found.append(Case("far from zero", dtype=FP32, offset=1000.0, width=513, scale=("row", FP32), shift=("row", FP32)))
     found += both("no tokens", tokens=0)
-    found.append(Case("table no batch", batch=0, table=(BF16, BF16)))
+    found += tables("no batch", batch=0, table=(BF16, BF16))
     return found
 
 
 def cuda_cases() -> list[Case]:
     """Rows of x's dtype for tokens that fill each of the CUDA kernels that hold one."""
     found: list[Case] = []
+    own_rows = (BF16, BF16)
     for width in (2044, 4096, 8188):
         found.append(Case(f"held {width}", width=width, tokens=2, scale=("token", BF16), shift=("row", BF16)))
         found.append(Case(f"dual held {width}", width=width, tokens=2, second=True, shift=("token", BF16)))
-        found.append(Case(f"table held {width}", width=width, tokens=2, table=(BF16, BF16)))
+        found.append(Case(f"table held {width}", width=width, tokens=2, second=True, table=own_rows))
+        found.append(Case(f"rms table held {width}", width=width, tokens=2, table=own_rows, per_token=width == 4096))
     found.append(Case("one by one", width=512, gaps=True, second=True, scale=("chunk", FP16)))
     return found
 

@@ -28,12 +28,30 @@ def test_one_and_two_modulations(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(both[1].numpy(), NORMED * (1 + scale1) + shift1, atol=1e-13)
 
 
-def test_the_table_and_the_timestep_are_added_row_by_row() -> None:
-    table, temb = RANDOM.normal(size=(4, D)), RANDOM.normal(size=(B, 1, 4 * D))
-    found = oracle("dual_modulate_from_table", x=X, temb_scale_shift=temb, scale_shift_table=table)
-    rows = table[None, None] + temb.reshape(B, 1, 4, D)
-    for y, scale, shift in ((found[0], 0, 1), (found[1], 2, 3)):
-        np.testing.assert_allclose(y.numpy(), NORMED * (1 + rows[:, :, scale]) + rows[:, :, shift], atol=1e-13)
+@pytest.mark.parametrize("tokens", [1, S])
+@pytest.mark.parametrize(("op", "results"), [("rms_modulate_from_table", 1), ("dual_modulate_from_table", 2)])
+def test_the_table_and_the_timestep_are_added_row_by_row(op: str, results: int, tokens: int) -> None:
+    count = 2 * results
+    table, temb = RANDOM.normal(size=(count, D)), RANDOM.normal(size=(B, tokens, count * D))
+    found = oracle(op, x=X, temb_scale_shift=temb, scale_shift_table=table)
+    assert len(found) == results
+    rows = table[None, None] + temb.reshape(B, tokens, count, D)
+    for i, y in enumerate(found):
+        np.testing.assert_allclose(y.numpy(), NORMED * (1 + rows[:, :, 2 * i]) + rows[:, :, 2 * i + 1], atol=1e-13)
+
+
+@pytest.mark.parametrize("table_dtype", [torch.bfloat16, torch.float32])
+def test_one_modulation_from_a_table_has_the_bits_of_two_of_which_it_is_the_first(table_dtype: torch.dtype) -> None:
+    """The same roundings: the sum in the dtype that holds both, then 1 + scale in it."""
+    x, temb = torch.from_numpy(X).bfloat16(), torch.from_numpy(RANDOM.normal(size=(B, 1, 2, D))).bfloat16()
+    table = torch.from_numpy(RANDOM.normal(size=(2, D))).to(table_dtype)
+    ops, scalars = shipped_ops(), {"eps": 0.01}
+    one = {"x": x, "temb_scale_shift": temb.flatten(2), "scale_shift_table": table}
+    two = {"x": x, "temb_scale_shift": temb.repeat(1, 1, 2, 1).flatten(2), "scale_shift_table": table.repeat(2, 1)}
+    (y,) = ops["rms_modulate_from_table"].call(one, scalars)
+    assert y.dtype == torch.float32
+    for wanted in ops["dual_modulate_from_table"].call(two, scalars):
+        assert torch.equal(y, wanted)
 
 
 def test_results_are_float32_and_only_one_plus_scale_rounds() -> None:

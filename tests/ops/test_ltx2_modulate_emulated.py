@@ -31,7 +31,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def runner(op: str, emulated: Any) -> Any:
     def call(*tensors: torch.Tensor, eps: float) -> Any:
-        count = 1 if op == "rms_modulate" else 2
+        count = 1 if op.startswith("rms") else 2
         outs = tuple(torch.full_like(tensors[0], float("nan"), dtype=torch.float32) for _ in range(count))
         assert getattr(emulated, op)(*tensors, eps, *outs)
         return outs[0] if count == 1 else outs
@@ -39,17 +39,18 @@ def runner(op: str, emulated: Any) -> Any:
     return call
 
 
+HELD = ("held 4096", "dual held 8188", "rms table held 4096")
 # Torch's order adds up 512 squares of such a token in a row. On a GPU the eager chain is no closer, on a CPU it is.
-WIDEST = "table width 65536"
+WIDEST = ("table width 65536", "rms table width 65536")
 
 
-@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name != WIDEST])
+@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name not in WIDEST])
 def test_every_case_is_close(name: str, emulated: Any) -> None:
     case = replace(CUDA_CASES[name], dtype=BF16)
     verify(case, runner(case.op, emulated))
 
 
-@pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, "held 4096", "dual held 8188", WIDEST])
+@pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, *HELD, *WIDEST])
 def test_it_has_the_bits_of_torchs_order(name: str, emulated: Any) -> None:
     case = replace(ltx2_exact_cases.CASES.get(name) or CUDA_CASES[name], dtype=BF16)
     ltx2_exact_cases.hold_to_twin(case, runner(case.op, emulated))
@@ -70,14 +71,16 @@ def test_each_kernel_has_its_case(emulated: Any) -> None:
             own = replace(case, dtype=BF16)
             runner(case.op, emulated)(*arguments(own), **own.scalars)
             seen.setdefault(case.op, set()).add(str(emulated.variant()))
-    early = {"rms_modulate": (4, 8, 16), "dual_modulate": (4, 8), "dual_modulate_from_table": (4,)}
+    early = {"rms_modulate": (4, 8, 16), "dual_modulate": (4, 8)}
+    early |= {"rms_modulate_from_table": (4, 8), "dual_modulate_from_table": (4,)}
+    assert seen.keys() == early.keys()
     for op, words in seen.items():
         held = {f"{n} groups a thread, rows {'early' if n in early[op] else 'late'}" for n in (4, 8, 16)}
         assert words == held | {"read twice by 4", "read twice by 1"}, op
 
 
 X, D, TABLE = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64), torch.zeros(4, 64)
-Y = X.float()
+Y, TEMB = X.float(), torch.zeros(2, 1, 128)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,13 @@ Y = X.float()
         ("dual_modulate", (X, D, D, D, D, 1e-6, Y, Y[:1]), "out: has another shape than x"),
         ("dual_modulate_from_table", (X, Y[:, :1], TABLE, 1e-6, Y, Y), r"temb_scale_shift: must be \[B, 1, 256\]"),
         ("dual_modulate_from_table", (X, Y, TABLE[:3], 1e-6, Y, Y), r"scale_shift_table: must be \[4, 64\]"),
+        (
+            "rms_modulate_from_table",
+            (X, TEMB[:, :, 1:], TABLE[:2], 1e-6, Y),
+            r"temb_scale_shift: must be \[B, 1, 128\]",
+        ),
+        ("rms_modulate_from_table", (X, TEMB, TABLE, 1e-6, Y), r"scale_shift_table: must be \[2, 64\]"),
+        ("rms_modulate_from_table", (X, TEMB, TABLE[:2], 1e-6, X), "out: has another dtype than the result"),
         (
             "dual_modulate_from_table",
             (X, torch.zeros(3, 1, 256), TABLE, 1e-6, Y, Y),
@@ -108,10 +118,14 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
     for x, scale, shift in refused:
         assert not emulated.rms_modulate(x, scale, shift, 1e-6, torch.zeros_like(x, dtype=torch.float32))
     assert not emulated.dual_modulate_from_table(X[0], torch.zeros(1, 6, 256), TABLE, 1e-6, Y[0], Y[0])
+    for x, temb in ((X[0], TEMB[:1]), (X[:1], TEMB), (X.float(), TEMB), (X, torch.zeros(2, 1, 256)[..., ::2])):
+        assert not emulated.rms_modulate_from_table(x, temb, TABLE[:2], 1e-6, torch.zeros_like(x, dtype=torch.float32))
 
 
 @pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
-@pytest.mark.parametrize("name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32"])
+@pytest.mark.parametrize(
+    "name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32", "rms table gaps odd"]
+)
 def test_a_call_like_the_last_goes_straight_to_the_kernel(
     name: str, emulated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

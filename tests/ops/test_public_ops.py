@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,12 +12,35 @@ import torch
 import kernwright
 from kernwright import ops
 from kernwright.errors import KernwrightError
-from kernwright.ops.registry import shipped_ops
+from kernwright.ops.registry import ops_of_family, shipped_ops
+from kernwright.runtime.catalog import dispatcher
 
 
 def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:
     defined = {name: op.reference.__module__.split(".")[2] for name, op in shipped_ops().items()}
     assert defined == ops.FAMILIES
+
+
+def test_an_op_that_came_later_has_a_definition_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the family's first one, whose digests cover all of its file; without kernels it runs its reference."""
+    text = (
+        "from torch import Tensor\nfrom kernwright.ops.definition import define\n\n"
+        "@define(outputs=['y'], activations=['x'])\ndef {name}(x: Tensor) -> Tensor:\n    return x * 2\n"
+    )
+    family = tmp_path / "doubling"
+    family.mkdir()
+    for file, name in {"__init__": "", "definition": "twice", "later_definition": "doubled", "other": "hidden"}.items():
+        (family / f"{file}.py").write_text(text.format(name=name) if name else "")
+    monkeypatch.setattr(ops, "__path__", [*ops.__path__, str(tmp_path)])
+    monkeypatch.setitem(ops.FAMILIES, "doubled", "doubling")
+    try:
+        assert shipped_ops.__wrapped__().keys() - shipped_ops() == {"twice", "doubled"}
+        assert torch.equal(dispatcher("doubled")(torch.ones(2)), torch.full((2,), 2.0))
+    finally:
+        for cached in (ops_of_family, dispatcher):
+            cached.cache_clear()
+        for name in [name for name in sys.modules if name.startswith("kernwright.ops.doubling")]:
+            del sys.modules[name]
 
 
 def test_no_family_hides_an_op_of_the_same_name() -> None:

@@ -17,6 +17,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.registry import shipped_ops
 
 TABLE = "table torch.bfloat16 torch.float32"
+RMS_TABLE = f"rms {TABLE}"
 # A family's cases, and the name of one for each of its ops.
 CALLS = [
     ("norm_select", "mixed"),
@@ -26,6 +27,7 @@ CALLS = [
     ("ltx2_modulate", "mixed"),
     ("ltx2_modulate", "dual gaps"),
     ("ltx2_modulate", TABLE),
+    ("ltx2_modulate", RMS_TABLE),
     ("ernie", "norm torch.float16"),
     ("ernie", "residual gaps"),
     ("ernie", "gate mixed"),
@@ -156,6 +158,9 @@ WRONG: list[tuple[str, str, dict[str, Tensor], str]] = [
     ("ltx2_modulate", TABLE, {"scale_shift_table": zeros(3, 64)}, r"scale_shift_table: is \[3, 64\], it must be"),
     ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(2, 1, 64)}, r"temb_scale_shift: is \[2, 1, 64\], it must be"),
     ("ltx2_modulate", TABLE, {"temb_scale_shift": zeros(3, 1, 256)}, "temb_scale_shift: .* rows do not broadcast"),
+    ("ltx2_modulate", RMS_TABLE, {"scale_shift_table": zeros(4, 64)}, r"scale_shift_table: is .* must be \[2, 64\]"),
+    ("ltx2_modulate", RMS_TABLE, {"temb_scale_shift": zeros(2, 1, 256)}, r"temb_scale_shift: is .* \[B, 1, 128\]"),
+    ("ltx2_modulate", RMS_TABLE, {"temb_scale_shift": zeros(3, 1, 128)}, "temb_scale_shift: .* rows do not broadcast"),
     ("ernie", "norm gaps", {"weight": zeros(95)}, r"weight: is \[95\], which does not broadcast with x, \[2, 6, 96\]"),
     ("ernie", "residual gaps", {"update": zeros(2, 5, 96)}, r"update: is \[2, 5, 96\], .* residual, \[2, 6, 96\]"),
     ("ernie", "residual gaps", {"shift": zeros(3, 1, 96)}, r"shift: is \[3, 1, 96\], which does not broadcast with"),

@@ -30,6 +30,7 @@ ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "ernie_norm_modulate": lambda x, row: [x, row[0], row, row],
     "ernie_residual_norm_modulate": lambda x, row: [x, x, row, row[0], row, row],
     "ernie_residual_gate": lambda x, row: [x, x, row],
+    "rms_modulate_from_table": lambda x, row: [x, row[None].repeat(1, 1, 2), row.repeat(2, 1)],
     "dual_modulate_from_table": lambda x, row: [x, row[None].repeat(1, 1, 4), row.repeat(4, 1)],
 }
 

@@ -20,7 +20,7 @@ FAMILIES = {
     "causal_conv3d_cat_pad": 8, "ltx2_rms_adaln": 6, "ltx2_dual_modulate": 12, "ltx2_qknorm_split_rope": 14,
     "ernie_adaln_residual_gate": 3,
 }  # fmt: skip
-DERIVED = {"wan_vae_rmsnorm_silu": 22, "add_norm": 20}
+DERIVED = {"wan_vae_rmsnorm_silu": 22, "add_norm": 20, "ltx2_rms_adaln_table": 12}
 TASKS = {name: find_task(name) for name in list_tasks() if name in FAMILIES | DERIVED}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernwright.ops.ltx2_modulate.calls import dual_modulate as dual_modulate
     from kernwright.ops.ltx2_modulate.calls import dual_modulate_from_table as dual_modulate_from_table
     from kernwright.ops.ltx2_modulate.calls import rms_modulate as rms_modulate
+    from kernwright.ops.ltx2_modulate.calls import rms_modulate_from_table as rms_modulate_from_table
     from kernwright.ops.modulation.calls import broadcast_add as broadcast_add
     from kernwright.ops.modulation.calls import residual_gate as residual_gate
     from kernwright.ops.modulation.calls import scale_shift as scale_shift
@@ -59,6 +60,7 @@ FAMILIES: dict[str, str] = {
     "residual_norm_scale_shift": "norm_modulation",
     "residual_norm_scale_shift_select": "norm_modulation",
     "rms_modulate": "ltx2_modulate",
+    "rms_modulate_from_table": "ltx2_modulate",
     "rms_norm": "plain_norm",
     "rotary": "rotation",
     "scale_shift": "modulation",

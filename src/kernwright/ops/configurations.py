@@ -91,6 +91,7 @@ SHARED = {
     "ernie_residual_gate": "residual_gate",
     "ernie_residual_norm_modulate": "residual_norm_scale_shift",
     "fused_add_rms_norm_": "add_norm",
+    "rms_modulate_from_table": "rms_modulate",
 }
 
 

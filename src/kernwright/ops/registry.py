@@ -18,8 +18,18 @@ def shipped_ops() -> dict[str, Op]:
     found: dict[str, Op] = {}
     for family in pkgutil.iter_modules(kernwright.ops.__path__):
         if family.ispkg:
-            module = importlib.import_module(f"kernwright.ops.{family.name}.definition")
-            found |= ops_in(vars(module))
+            found |= ops_of_family(family.name)
+    return found
+
+
+@cache
+def ops_of_family(family: str) -> dict[str, Op]:
+    """Of its `definition.py`, and of each `*_definition.py` beside it: ops that came later have a file of their own."""
+    package = importlib.import_module(f"kernwright.ops.{family}")
+    found: dict[str, Op] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name == "definition" or module.name.endswith("_definition"):
+            found |= ops_in(vars(importlib.import_module(f"{package.__name__}.{module.name}")))
     return found
 
 

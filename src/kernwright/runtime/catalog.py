@@ -10,6 +10,7 @@ from typing import Any
 
 from kernwright.errors import KernwrightError
 from kernwright.ops import FAMILIES
+from kernwright.ops.registry import ops_of_family
 from kernwright.runtime.dispatch import Dispatcher, Explanation
 
 
@@ -23,7 +24,7 @@ def dispatcher(name: str) -> Dispatcher:
         own: dict[str, Dispatcher] = importlib.import_module(f"{family}.implementations").DISPATCHERS
         if name in own:
             return own[name]
-    return Dispatcher(getattr(importlib.import_module(f"{family}.definition"), name))
+    return Dispatcher(ops_of_family(FAMILIES[name])[name])
 
 
 def public_call(name: str) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ class Checkout:
         if new.name in families.values():
             raise KernwrightError(
                 f"there is a family {new.name} already",
-                f"choose another, or add the op to {new.folder / 'definition.py'} by hand (CONTRIBUTING.md, Add an op)",
+                f"choose another, or add the op to {new.folder} by hand (CONTRIBUTING.md, Add an op)",
             )
         for word in (new.op, new.name):
             for there in (OPS / word, OPS / f"{word}.py"):

@@ -35,6 +35,12 @@ bool dual_modulate(ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView sh
   return read_dual_modulate(&problem, kDLCPU, x, scale0, shift0, scale1, shift1, eps, y0, y1) && run(&problem);
 }
 
+bool rms_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
+                             ffi::TensorView y) {
+  Problem problem;
+  return read_rms_modulate_from_table(&problem, kDLCPU, x, temb, table, eps, y) && run(&problem);
+}
+
 bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                               ffi::TensorView y0, ffi::TensorView y1) {
   Problem problem;
@@ -48,5 +54,6 @@ ffi::String variant() { return latest(); }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_modulate, kernwright::rms_modulate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate, kernwright::dual_modulate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_modulate_from_table, kernwright::rms_modulate_from_table);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate_from_table, kernwright::dual_modulate_from_table);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant, kernwright::variant);

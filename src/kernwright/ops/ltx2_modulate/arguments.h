@@ -45,22 +45,23 @@ inline Modulation behind(const Modulation& of, int64_t row) {
   return own;
 }
 
+// A scale and a shift for each result, in turn.
 inline void read_table(Problem* p, Reader* reader, int ndim, ffi::TensorView temb, ffi::TensorView table) {
   const char *temb_name = "temb_scale_shift", *table_name = "scale_shift_table";
   Modulation timestep, rows;
   if (!reader->begins(temb, &timestep, temb_name) || !reader->begins(table, &rows, table_name)) return;
-  const int64_t width = p->width;
-  if (table.ndim() != 2 || table.size(0) != 4 || table.size(1) != width)
-    TVM_FFI_THROW(ValueError) << table_name << ": must be [4, " << width << "]";
-  if (temb.ndim() != 3 || temb.size(2) != 4 * width)
-    TVM_FFI_THROW(ValueError) << temb_name << ": must be [B, 1, " << 4 * width << "]";
+  const int64_t width = p->width, count = 2 * results_of(p->form);
+  if (table.ndim() != 2 || table.size(0) != count || table.size(1) != width)
+    TVM_FFI_THROW(ValueError) << table_name << ": must be [" << count << ", " << width << "]";
+  if (temb.ndim() != 3 || temb.size(2) != count * width)
+    TVM_FFI_THROW(ValueError) << temb_name << ": must be [B, 1, " << count * width << "]";
   timestep.token_step = reader->broadcast_step(temb, 1, p->tokens, "tokens", temb_name);
   if (ndim != 3) return reader->refuse();  // the results have three axes, x has not
   timestep.batch_step = reader->broadcast_step(temb, 0, p->batches, "batch entries", temb_name);
   if ((width > 0 && temb.stride(2) != 1) || (width > 1 && table.stride(1) != 1)) return reader->refuse();
   timestep.channel_step = rows.channel_step = 1;
   p->sum = timestep.type == rows.type ? rows.type : Type::kFloat32;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < results_of(p->form); ++i) {
     p->pairs[i].scale = behind(timestep, 2 * i * width);
     p->pairs[i].shift = behind(timestep, (2 * i + 1) * width);
     p->pairs[i].table_scale = behind(rows, 2 * i * table.stride(0));
@@ -68,9 +69,20 @@ inline void read_table(Problem* p, Reader* reader, int ndim, ffi::TensorView tem
   }
 }
 
+inline bool read_rms_modulate_from_table(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView temb,
+                                         ffi::TensorView table, double eps, ffi::TensorView y) {
+  p->form = Form::kOneOfTable;
+  p->eps = static_cast<float>(eps);
+  Reader reader(p, x, device_type);
+  reader.tokens(x, &p->x, "x");
+  read_table(p, &reader, x.ndim(), temb, table);
+  reader.tokens_of(Type::kFloat32, y, &p->y[0], "out", true);
+  return reader.takes();
+}
+
 inline bool read_dual_modulate_from_table(Problem* p, int32_t device_type, ffi::TensorView x, ffi::TensorView temb,
                                           ffi::TensorView table, double eps, ffi::TensorView y0, ffi::TensorView y1) {
-  p->form = Form::kTable;
+  p->form = Form::kTwoOfTable;
   p->eps = static_cast<float>(eps);
   Reader reader(p, x, device_type);
   reader.tokens(x, &p->x, "x");

@@ -29,7 +29,8 @@ def _two_wide(arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 _one: PublicCall[Tensor] = public_call(_ways["rms_modulate"], _one_wide)
 _two: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["dual_modulate"], _two_wide)
-_from_table: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["dual_modulate_from_table"], _two_wide)
+_one_from_table: PublicCall[Tensor] = public_call(_ways["rms_modulate_from_table"], _one_wide)
+_two_from_table: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["dual_modulate_from_table"], _two_wide)
 
 
 def rms_modulate(
@@ -68,6 +69,23 @@ def dual_modulate(
     return _two((x, scale0, shift0, scale1, shift1, eps), backend, contract, out)
 
 
+def rms_modulate_from_table(
+    x: Tensor,
+    temb_scale_shift: Tensor,
+    scale_shift_table: Tensor,
+    *,
+    eps: float = 1e-6,
+    backend: Backend | None = None,
+    contract: Contract | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """rms_modulate with (scale, shift) = table `[2, D]` + timestep embedding `[B, 1, 2 * D]`.
+
+    The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 2 * D]`, is taken too.
+    """
+    return _one_from_table((x, temb_scale_shift, scale_shift_table, eps), backend, contract, out)
+
+
 def dual_modulate_from_table(
     x: Tensor,
     temb_scale_shift: Tensor,
@@ -82,4 +100,4 @@ def dual_modulate_from_table(
 
     The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 4 * D]`, is taken too.
     """
-    return _from_table((x, temb_scale_shift, scale_shift_table, eps), backend, contract, out)
+    return _two_from_table((x, temb_scale_shift, scale_shift_table, eps), backend, contract, out)

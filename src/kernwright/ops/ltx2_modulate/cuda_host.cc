@@ -32,6 +32,12 @@ bool dual_modulate(ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView sh
          run(&problem, x.device());
 }
 
+bool rms_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
+                             ffi::TensorView y) {
+  Problem problem;
+  return read_rms_modulate_from_table(&problem, kDLCUDA, x, temb, table, eps, y) && run(&problem, x.device());
+}
+
 bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                               ffi::TensorView y0, ffi::TensorView y1) {
   Problem problem;
@@ -43,4 +49,5 @@ bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::Tens
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_modulate, kernwright::rms_modulate);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate, kernwright::dual_modulate);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rms_modulate_from_table, kernwright::rms_modulate_from_table);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(dual_modulate_from_table, kernwright::dual_modulate_from_table);

@@ -1,5 +1,5 @@
-// rms_modulate, dual_modulate and dual_modulate_from_table for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM picks one of
-// them; without it all are compiled.
+// rms_modulate and dual_modulate, and both from table and timestep, for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM picks
+// one of the four; without it all are compiled.
 //
 // Contract: exact where the device shows that torch sums as these kernels do (exactness.py), close everywhere. A token of
 // whole groups is summed in torch's own order: 128 threads take groups of four channels in turn and fuse each square into their
@@ -9,7 +9,8 @@
 // D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
 // for single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time out of
 // the cache.
-// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/ltx2_rms_adaln and tasks/ltx2_dual_modulate.
+// Share of a copy's bandwidth: judged row by row, see RESULTS.md in tasks/ltx2_rms_adaln and tasks/ltx2_dual_modulate; that of
+// rms_modulate_from_table is not measured yet.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
 
@@ -31,6 +32,8 @@ constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 using Piece = RawOf<kType, kGroup>;
 template <Form kForm>
 constexpr int kResultsOf = results_of(kForm);
+template <Form kForm>
+constexpr bool kIsOfTable = is_of_table(kForm);
 
 #ifdef KERNWRIGHT_FORM
 constexpr bool is_compiled(Form form) { return form == Form::KERNWRIGHT_FORM; }
@@ -78,7 +81,7 @@ struct Affine {
   __device__ __forceinline__ void load(const Problem& p, const Pair& pair, int64_t batch, int64_t token, int column) {
     load_modulation(pair.scale, row_start(pair.scale, batch, token), column, gain);
     load_modulation(pair.shift, row_start(pair.shift, batch, token), column, offset);
-    if constexpr (kForm == Form::kTable) {
+    if constexpr (kIsOfTable<kForm>) {
       float own[kCount];
       load_modulation(pair.table_scale, row_start(pair.table_scale, batch, token), column, own);
       add(gain, own);
@@ -89,7 +92,7 @@ struct Affine {
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) gain[i] = __fadd_rn(1.f, gain[i]);
-    round_to(kForm == Form::kTable ? p.sum : pair.scale.type, gain);
+    round_to(kIsOfTable<kForm> ? p.sum : pair.scale.type, gain);
   }
 
   __device__ __forceinline__ void apply(float inverse, float (&values)[kCount]) const {
@@ -115,7 +118,7 @@ struct OwnRows {
   __device__ __forceinline__ void load(const Pair& pair, int64_t batch, int64_t token, int column) {
     scale = one(pair.scale, batch, token, column);
     shift = one(pair.shift, batch, token, column);
-    if constexpr (kForm == Form::kTable) {
+    if constexpr (kIsOfTable<kForm>) {
       table_scale = one(pair.table_scale, batch, token, column);
       table_shift = one(pair.table_shift, batch, token, column);
     }
@@ -125,7 +128,7 @@ struct OwnRows {
     Affine<kGroup> by;
     widen<kType, kGroup>(scale, by.gain);
     widen<kType, kGroup>(shift, by.offset);
-    if constexpr (kForm == Form::kTable) {
+    if constexpr (kIsOfTable<kForm>) {
       float own[kGroup];
       widen<kType, kGroup>(table_scale, own);
       add(by.gain, own);
@@ -286,7 +289,8 @@ Kernel kernel_of(const Variant& v) {
 
 Kernel kernel_of(Form form, const Variant& v) {
   if (form == Form::kOne) return kernel_of<Form::kOne>(v);
-  return form == Form::kTwo ? kernel_of<Form::kTwo>(v) : kernel_of<Form::kTable>(v);
+  if (form == Form::kTwo) return kernel_of<Form::kTwo>(v);
+  return form == Form::kOneOfTable ? kernel_of<Form::kOneOfTable>(v) : kernel_of<Form::kTwoOfTable>(v);
 }
 
 cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream) {

@@ -11,7 +11,7 @@ from functools import partial
 from torch import Tensor
 
 from kernwright.ops.definition import Op
-from kernwright.ops.ltx2_modulate import definition, native
+from kernwright.ops.ltx2_modulate import definition, native, table_definition
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
 from kernwright.ops.ltx2_modulate.exactness import is_chains, sums_as_torch
 from kernwright.ops.token_requirements import tokens_fit
@@ -22,7 +22,12 @@ from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import from_module
 from kernwright.runtime.requirements import on_cuda, triton_there
 
-OPS = (definition.rms_modulate, definition.dual_modulate, definition.dual_modulate_from_table)
+OPS = (
+    definition.rms_modulate,
+    definition.dual_modulate,
+    table_definition.rms_modulate_from_table,
+    definition.dual_modulate_from_table,
+)
 PROMISES = {op.name: promise_of(op) for op in OPS}
 
 

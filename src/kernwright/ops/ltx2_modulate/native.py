@@ -12,7 +12,12 @@ from kernwright.runtime.target import Target
 _HERE = Path(__file__).parent
 _FILES = ("cuda_host.cc", "cuda_kernel.cu", "arguments.h", "problem.h", "variant.h")
 _SOURCES = (*(_HERE / name for name in _FILES), *CUDA_HEADERS)
-_FORMS = {"rms_modulate": "kOne", "dual_modulate": "kTwo", "dual_modulate_from_table": "kTable"}
+_FORMS = {
+    "rms_modulate": "kOne",
+    "dual_modulate": "kTwo",
+    "rms_modulate_from_table": "kOneOfTable",
+    "dual_modulate_from_table": "kTwoOfTable",
+}
 CUDA = {op: NativeOp(op, _SOURCES, (("KERNWRIGHT_FORM", form),)) for op, form in _FORMS.items()}
 
 

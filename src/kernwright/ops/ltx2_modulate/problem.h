@@ -1,4 +1,4 @@
-// Problem: one call of rms_modulate, dual_modulate or dual_modulate_from_table:
+// Problem: one call of rms_modulate, dual_modulate, or either from table and timestep:
 //
 //   y = rms(x) * (1 + scale) + shift      for one pair of scale and shift, or for two of the same norm
 //
@@ -11,9 +11,10 @@
 
 namespace kernwright {
 
-enum class Form { kOne, kTwo, kTable };
+enum class Form { kOne, kTwo, kOneOfTable, kTwoOfTable };
 
-constexpr int results_of(Form form) { return form == Form::kOne ? 1 : 2; }
+constexpr bool is_of_table(Form form) { return form == Form::kOneOfTable || form == Form::kTwoOfTable; }
+constexpr int results_of(Form form) { return form == Form::kOne || form == Form::kOneOfTable ? 1 : 2; }
 
 struct Pair {
   Modulation scale, shift;

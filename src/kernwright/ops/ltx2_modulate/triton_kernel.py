@@ -179,13 +179,27 @@ def dual_modulate(
     return y0, y1
 
 
+def _of_table(x: Tensor, temb: Tensor, table: Tensor) -> list[tuple[Any, ...]]:
+    """A modulation for every two rows."""
+    timestep, rows = ([rows_of(own, x) for own in given] for given in (table_rows(temb, table), table))
+    return [(*timestep[i : i + 2], *rows[i : i + 2]) for i in range(0, len(rows), 2)]
+
+
+def rms_modulate_from_table(
+    x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor,
+    *, eps: float = 1e-6, exact: bool = False, out: Any = None,
+) -> Tensor:  # fmt: skip
+    y = results_like(x, 1)[0] if out is None else out
+    modulations = _of_table(x, temb_scale_shift, scale_shift_table)
+    _launch(x, modulations, eps, (y,), sum_dtype(temb_scale_shift, scale_shift_table), exact)
+    return y
+
+
 def dual_modulate_from_table(
     x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor,
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y0, y1 = out or results_like(x, 2)
-    timestep = [rows_of(own, x) for own in table_rows(temb_scale_shift, scale_shift_table)]
-    table = [rows_of(own, x) for own in scale_shift_table]
-    modulations: list[tuple[Any, ...]] = [(*timestep[:2], *table[:2]), (*timestep[2:], *table[2:])]
+    modulations = _of_table(x, temb_scale_shift, scale_shift_table)
     _launch(x, modulations, eps, (y0, y1), sum_dtype(temb_scale_shift, scale_shift_table), exact)
     return y0, y1

@@ -26,7 +26,7 @@ struct Variant {
 // in a small grid. They take registers, so where there are many they come out of the cache once the sum is there.
 constexpr int kRegistersOfRows = 64;
 constexpr bool is_early(Form form, Type type, int groups) {
-  const int rows = form == Form::kOne ? 2 : form == Form::kTwo ? 4 : 8;
+  const int rows = results_of(form) * (is_of_table(form) ? 4 : 2);
   return rows * groups * (type == Type::kFloat32 ? 4 : 2) <= kRegistersOfRows;
 }
 
@@ -60,7 +60,7 @@ inline bool are_rows_own(const Problem& p) {
 
 inline void fold_batches(Problem* p) {
   Pair &one = p->pairs[0], &two = p->pairs[1];
-  fold_batches(p, {&p->x, &p->y[0], p->form == Form::kOne ? &p->y[0] : &p->y[1]},
+  fold_batches(p, {&p->x, &p->y[0], &p->y[results_of(p->form) - 1]},
                {&one.scale, &one.shift, &one.table_scale, &one.table_shift, &two.scale, &two.shift, &two.table_scale,
                 &two.table_shift});
 }

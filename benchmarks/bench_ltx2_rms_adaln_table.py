@@ -1,0 +1,6 @@
+"""RMS norm and modulation of LTX-2, from table and timestep. See --help."""
+
+from family import benchmark
+
+if __name__ == "__main__":
+    benchmark("ltx2_rms_adaln_table", "compile")
