@@ -6,17 +6,19 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn.parameter import is_lazy
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 
 is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
-NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
 
 
 class BadArgument(KernwrightError, ValueError):
@@ -61,8 +63,8 @@ class Call:
             value = self.arguments[parameter.name]
             if not (isinstance(value, Tensor) or (value is None and parameter.optional)):
                 raise BadArgument(parameter.name, f"is a {type(value).__name__}, not a tensor")
-            if value is not None and (value.layout != torch.strided or value.is_nested):
-                raise BadArgument(parameter.name, "is nested or sparse, not a tensor with strides")
+            if value is not None:
+                refuse_strange(parameter.name, value)
         for name, default in self.op.scalar_defaults.items():
             value = self.arguments[name]
             if isinstance(default, float) and not isinstance(value, NUMBERS):
@@ -80,6 +82,21 @@ class Call:
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
         return [self.arguments[name] for name in names], scalars
+
+
+def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:
+    """A tensor that is not rows of numbers in memory, of which nothing else can be asked: often not even its shape.
+
+    `called`: which it is of those that go by the name.
+    """
+    words = f"{called}{' ' * bool(called)}is"
+    if is_lazy(tensor):
+        raise BadArgument(name, f"{words} not initialized", "run its lazy module once, or load its weights")
+    if tensor.is_nested:
+        raise BadArgument(name, f"{words} nested, not one tensor", "pass its parts, or its to_padded_tensor(0.0)")
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
+        raise BadArgument(name, f"{words} {kind}, not a tensor with strides", "pass its to_dense()")
 
 
 def any_trains(tensors: Sequence[Tensor | None]) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains
+from kernwright.runtime.call import BadArgument, Call, any_trains, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.outputs import given_back, refuse_expanded, share_memory, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
@@ -125,18 +125,19 @@ class Dispatcher:
 
         A call like one before is neither checked nor chosen for again: both take longer than a kernel.
         """
-        likeness = _likeness(tensors, scalars, backend or preferred(), contract)
+        wanted = backend or preferred()
+        likeness: tuple[Any, ...] | None
         try:
+            likeness = _likeness(tensors, scalars, wanted, contract)
             chosen = self._chosen.get(likeness)
-        except TypeError:  # a list in a number's place, say, which the check names
-            chosen = None
+        except (TypeError, RuntimeError):  # a list in a number's place, a tensor without strides: the check names it
+            likeness = chosen = None
         if chosen is None:
-            names = (parameter.name for parameter in self.op.tensor_parameters)
-            call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
+            call = self.call(tensors, scalars)
             self.check(call)
             chosen = self.choose(call, backend, contract)
             # While a graph is captured some cannot be chosen that will be afterwards.
-            if not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
+            if likeness is not None and not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
                 if len(self._chosen) >= MOST_REMEMBERED:
                     self._chosen.clear()
                 self._chosen[likeness] = chosen
@@ -168,6 +169,11 @@ class Dispatcher:
         """
         own, launch, contracts = self._latest
         return launch if contract in contracts and (backend or preferred()) in (None, own) else None
+
+    def call(self, tensors: Sequence[Any], scalars: Mapping[str, Any]) -> Call:
+        """As `run` is given them."""
+        names = (parameter.name for parameter in self.op.tensor_parameters)
+        return Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
 
     def check(self, call: Call) -> None:
         call.check()
@@ -247,6 +253,9 @@ class Dispatcher:
         for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
             if not isinstance(tensor, Tensor):
                 raise BadArgument("out", f"{name} is a {type(tensor).__name__}, not a tensor")
+            refuse_strange("out", tensor, name)
+            if tensor.is_quantized:
+                raise BadArgument("out", f"{name} is {tensor.dtype}, which no result has")
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
             refuse_expanded("out", tensor, name)

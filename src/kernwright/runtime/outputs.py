@@ -57,7 +57,7 @@ def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) 
     for name, own, wanted in zip(op.outputs, outs, promise(tensors, "meta"), strict=True):
         if own.shape != wanted.shape or own.dtype != wanted.dtype:
             found, expected = f"{own.dtype} {list(own.shape)}", f"{wanted.dtype} {list(wanted.shape)}"
-            raise BadArgument("out", f"{name} is {found}, the result is {expected}")
+            raise BadArgument("out", f"{name} is {found}, not {expected}")
         if own.ndim and own.shape[-1] > 1 and own.stride(-1) != 1:
             raise BadArgument("out", f"{name} has a last axis with gaps")
     return outs
