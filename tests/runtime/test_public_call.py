@@ -254,7 +254,6 @@ def foreign_words(*given: Any, **named: Any) -> bool:
     ("changed", "named"),
     [
         ({"x": X.int()}, "x: is torch.int32, not floating point"),
-        ({"x": X.to(torch.float8_e4m3fn)}, "x: is torch.float8_e4m3fn, in which nothing is computed"),
         ({"scale": ROW[:, :7]}, r"scale: is \[2, 7\], which does not broadcast over x, \[2, 3, 8\]"),
         ({"shift": ROW.bool()}, "shift: is torch.bool, not floating point"),
         ({"weight": ROW}, r"weight: is \[2, 8\], it must be \[8\], the width of x"),
@@ -338,6 +337,14 @@ def as_a_foreign_function(*given: Any) -> bool:
         if isinstance(own, Tensor) and (own.layout != torch.strided or own.is_nested or own.is_quantized):
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
     raise ValueError("scale: has 0 channels, x has 8")
+
+
+def test_a_float_of_eight_bits_that_torch_does_not_compute_with_is_named() -> None:
+    for place in ("x", "scale", "shift"):
+        given = {"x": X, "scale": ROW, "shift": ROW}
+        for own in (ops.norm_scale_shift, ops.scale_shift):
+            with pytest.raises(BadArgument, match=rf"^{place}: is torch.float8_e4m3fn: .*not (implemented|supported)"):
+                own(**given | {place: given[place].to(torch.float8_e4m3fn)})
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -16,8 +16,6 @@ def check_floating(call: Call, but: Collection[str] = ()) -> None:
             raise BadArgument(
                 name, f"is {tensor.dtype}, not floating point", "pass its dequantize()" if tensor.is_quantized else ""
             )
-        if tensor.dtype.itemsize == 1 and name not in but:  # torch itself adds and multiplies none of them
-            raise BadArgument(name, f"is {tensor.dtype}, in which nothing is computed", "pass its to(torch.bfloat16)")
 
 
 def check_width(x: Tensor, name: str = "x") -> None:

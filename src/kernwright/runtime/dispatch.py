@@ -309,11 +309,25 @@ def check_results(op: Op, result: Out, out: Out) -> None:
             raise BadArgument("out", f"{name} is {_described(given)}, not {_described(own)}")
 
 
+def _narrow(op: Op, tensors: Sequence[Any], error: RuntimeError) -> BadArgument | None:
+    """Floats of eight bits are the reference's where torch computes with them, as with a weight that is cast first."""
+    for parameter, own in zip(op.tensor_parameters, tensors, strict=False):
+        if isinstance(own, Tensor) and own.is_floating_point() and own.itemsize == 1:
+            said = str(error).partition("\n")[0]
+            return BadArgument(parameter.name, f"is {own.dtype}: {said}", "pass its to(torch.bfloat16)")
+    return None
+
+
 def reference_function(op: Op) -> Callable[..., Any]:
     """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
 
     def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:
-        result = op.reference(*arguments, **scalars)
+        try:
+            result = op.reference(*arguments, **scalars)
+        except RuntimeError as error:
+            if (narrow := _narrow(op, arguments, error)) is None:
+                raise
+            raise narrow from error
         if out is None:
             return result
         check_results(op, result, out)
