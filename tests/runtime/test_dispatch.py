@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -262,6 +263,13 @@ def test_wrong_arguments_are_named() -> None:
         dispatch(torch.ones(2), out=torch.ones(1).expand(2))
     with pytest.raises(TypeError, match="unexpected keyword argument 'factory'"):
         dispatch(torch.ones(2), factory=2.0)
+
+
+def test_a_wrong_argument_crosses_to_another_process_and_goes_by_other_names() -> None:
+    wrong = BadArgument("scale", "is [7], scale_constant and x are not", "see x")
+    there = pickle.loads(pickle.dumps(wrong))
+    assert type(there) is BadArgument and str(there) == str(wrong)
+    assert str(wrong.renamed({"x": "a", "scale": "b"})) == "b: is [7], scale_constant and a are not\n  remedy: see a"
 
 
 def test_an_ops_own_check_comes_before_any_choice() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -25,7 +26,18 @@ class BadArgument(KernwrightError, ValueError):
     """An argument that no implementation could take. It is found before anything is launched."""
 
     def __init__(self, name: str, problem: str, remedy: str = "") -> None:
+        self.name, self.problem = name, problem
         super().__init__(f"{name}: {problem}", remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.problem, self.remedy)
+
+    def renamed(self, names: Mapping[str, str]) -> BadArgument:
+        """For one who passed the op's arguments under names of their own."""
+        words = re.compile(rf"\b({'|'.join(names)})\b")
+        return BadArgument(
+            *(words.sub(lambda found: names[found[0]], text) for text in (self.name, self.problem, self.remedy))
+        )
 
 
 @dataclass(frozen=True)
