@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -419,3 +420,15 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
 def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:
     with pytest.raises(KernwrightError, match="there is no contract 'foo'"):
         kernwright.explain("norm_scale_shift", X, ROW, ROW, contract="foo")
+
+
+@pytest.mark.parametrize("out", [torch.empty(2, 3, 16)[..., ::2], torch.empty(2, 3, 8).half(), torch.empty(2, 3, 8)])
+def test_an_explanation_says_of_outputs_what_the_call_says(out: Tensor) -> None:
+    def told(call: Callable[..., Any]) -> str | None:
+        try:
+            call(X, ROW, ROW, out=out)
+        except BadArgument as wrong:
+            return str(wrong)
+        return None
+
+    assert told(ops.norm_scale_shift) == told(partial(kernwright.explain, ops.norm_scale_shift))

@@ -20,7 +20,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call, any_trains, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
-from kernwright.runtime.outputs import given_back, refuse_expanded, share_memory, written
+from kernwright.runtime.outputs import given_back, refuse_expanded, refuse_gaps, share_memory, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
@@ -47,11 +47,12 @@ class Answer:
     implementation: Implementation
     refusal: str | None
     configured: Found | None = None
+    wanted: Backend | None = None
 
     @property
     def fits(self) -> bool:
         """Whether it would run, were no better one there."""
-        return self.refusal is None and preferred() in (None, self.implementation.backend)
+        return self.refusal is None and self.wanted in (None, self.implementation.backend)
 
     def __str__(self) -> str:
         how = f", {self.configured}" if self.configured and not self.refusal else ""
@@ -70,6 +71,8 @@ class Explanation:
     def __str__(self) -> str:
         what = str(self.chosen) if self.chosen else "an error"
         wish = f", as {self.preferred} is preferred" if self.preferred else ""
+        if not self.chosen and not self.preferred:
+            wish = ", as strict lets no reference stand in for a kernel"
         return "\n".join([f"{self.op}: {what}{wish}", *(f"  {answer}" for answer in self.answers)])
 
 
@@ -202,20 +205,48 @@ class Dispatcher:
     def backends(self) -> list[str]:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
-    def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
-        answers = tuple(self.answers(*arguments, contract=contract, **named))
+    def explain(
+        self,
+        *arguments: Any,
+        backend: Backend | None = None,
+        contract: Contract | None = None,
+        out: Out = None,
+        **named: Any,
+    ) -> Explanation:
+        """Raises what the call would raise for an argument that is wrong."""
+        answers = tuple(self.answers(*arguments, backend=backend, contract=contract, **named))
         chosen = next((answer.implementation for answer in answers if answer.fits), None)
-        return Explanation(self.op.name, chosen, preferred(), answers)
+        if out is not None:
+            self._foresee_out(self._spelled_call(arguments, named), chosen, out)
+        wanted = backend or preferred()
+        if chosen is self.implementations[-1] and len(answers) > 1 and wanted is None and is_strict():
+            chosen = None
+        return Explanation(self.op.name, chosen, wanted, answers)
 
-    def answers(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Iterator[Answer]:
+    def answers(
+        self, *arguments: Any, backend: Backend | None = None, contract: Contract | None = None, **named: Any
+    ) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
+        call = self._spelled_call(arguments, named)
+        self.check(call)
         _refuse_unknown(contract)
+        wanted = known(backend) if backend is not None else preferred()
+        for own in self.implementations:
+            yield Answer(own, own.refusal(call, contract), self._configured(own, call), wanted)
+
+    def _spelled_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         if self._spelled is not None:
             arguments, named = self._spelled(arguments, named)
-        call = Call.of(self.op, arguments, named)
-        self.check(call)
-        for own in self.implementations:
-            yield Answer(own, own.refusal(call, contract), self._configured(own, call))
+        return Call.of(self.op, arguments, named)
+
+    def _foresee_out(self, call: Call, chosen: Implementation | None, out: Out) -> None:
+        """All that a call says of its outputs, by results that have a shape and no memory."""
+        tensors, scalars = call.parts
+        self.check_out(call.first, tensors, out)
+        meta = [None if own is None else own.detach().to("meta") for own in tensors]
+        check_results(self.op, self.op.reference(*meta, **scalars), out)
+        if chosen is not None and chosen.backend != "torch":
+            refuse_gaps(self.op, _listed(out))
 
     def _configured(self, own: Implementation, call: Call) -> Found | None:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
