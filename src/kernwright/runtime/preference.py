@@ -24,6 +24,8 @@ Backend = Literal["cuda", "cpu", "triton", "torch"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried
 BACKEND_VARIABLE, STRICT_VARIABLE = "KERNWRIGHT_BACKEND", "KERNWRIGHT_STRICT"
 ENVIRONMENT = "the environment"
+STRICT_WORDS = {"1": True, "true": True, "yes": True, "on": True}
+STRICT_WORDS |= {"": False, "0": False, "false": False, "no": False, "off": False}
 Value = TypeVar("Value")
 
 
@@ -113,7 +115,11 @@ def _environment_backend() -> Backend | None:
 
 @cache
 def _environment_strict() -> bool:
-    return os.environ.get(STRICT_VARIABLE, "") not in ("", "0")
+    word = os.environ.get(STRICT_VARIABLE, "").lower()
+    if word not in STRICT_WORDS:
+        possible = ", ".join(filter(None, STRICT_WORDS))
+        raise KernwrightError(f"{STRICT_VARIABLE}: {word!r} is neither on nor off", f"set it to one of: {possible}")
+    return STRICT_WORDS[word]
 
 
 def known(backend: str, where: str = "backend") -> Backend:
