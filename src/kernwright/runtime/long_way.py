@@ -12,12 +12,13 @@ from kernwright.ops.definition import Contract
 from kernwright.runtime.call import BadArgument, any_trains, is_compiling, transforms
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import Promise, dispatches_itself
-from kernwright.runtime.preference import Backend
+from kernwright.runtime.preference import Backend, blocks_wishes
 from kernwright.runtime.traced import traced
 
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
 modes = torch._C._len_torch_dispatch_stack
+is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 # What a call ends in where its arguments are not what they should be, or nowhere.
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
 
@@ -50,11 +51,15 @@ class LongWay:
             return self.dispatcher.run(given, scalars, backend, contract, out)
         if out is not None:
             self.dispatcher.check_out(first, given, out)
+        trains = any_trains(given)
+        if not is_compiling() and transforms() is None and trains:
+            return self.dispatcher.run(given, scalars, backend, contract, out)
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
-        if any_trains(given) or (op.inplace and not is_compiling() and transforms() is not None):
+        if trains or (op.inplace and not is_compiling() and transforms() is not None):
             return op.reference(*given, **scalars)
         if is_compiling():
-            result = self._traced(*arguments, backend, contract)
+            block, strict = blocks_wishes(is_dynamo_compiling())
+            result = self._traced(*arguments, backend or block, contract, strict)
         else:
             result = self._met(arguments, backend, contract)
         if out is None:
@@ -68,7 +73,7 @@ class LongWay:
         """Torch's own words for what no op of its library takes, and a kernel's for what it does not, are not a user's:
         where an argument is wrong, that is said as in every other call."""
         try:
-            return self._traced(*arguments, backend, contract)
+            return self._traced(*arguments, backend, contract, None)
         except MISFITS:
             if (wrong := self.wrong(arguments)) is None:
                 raise
