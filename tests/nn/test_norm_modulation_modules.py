@@ -139,6 +139,15 @@ def test_without_a_bias_and_in_another_dtype() -> None:
     assert not RMSNormScaleShift(D).state_dict()
 
 
+def test_it_is_made_on_no_device_and_filled_later() -> None:
+    own = LayerNormScaleShift(D, elementwise_affine=True, device="meta").to_empty(device="cpu")
+    for parameter in own.parameters():
+        nn.init.constant_(parameter, 7.0)
+    own.norm.reset_parameters()
+    expected = LayerNormScaleShift(D, elementwise_affine=True).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in own.state_dict().items())
+
+
 WRONG_ROW = torch.zeros(2, D - 1)
 ROW_WORDS = rf"is \[2, {D - 1}\], which does not broadcast over x, \[2, 3, {D}\]"
 SET_WORDS = rf"is \[2, {D - 1}\], it must be \[2, {D}\], a row per batch entry of x"

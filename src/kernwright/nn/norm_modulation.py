@@ -24,8 +24,16 @@ class _Affine(nn.Module):
         self, width: int, weight: bool, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width, device=device, dtype=dtype)) if weight else None
-        self.bias = nn.Parameter(torch.zeros(width, device=device, dtype=dtype)) if bias else None
+        self.weight = nn.Parameter(torch.empty(width, device=device, dtype=dtype)) if weight else None
+        self.bias = nn.Parameter(torch.empty(width, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As torch's norms have it, for whoever makes modules on no device and fills them later."""
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
 
 class _NormScaleShift(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains, refuse_strange
+from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.outputs import given_back, refuse_expanded, refuse_gaps, share_memory, written
 from kernwright.runtime.preference import Backend, is_strict, known, preferred
@@ -101,6 +101,7 @@ class Dispatcher:
         self.op = op
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
         self._check, self._spelled = check, spelled
+        self.__name__, self.__doc__ = op.name, op.reference.__doc__  # as a function of `kernwright.ops`
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
         self._latest = NONE_YET
@@ -113,8 +114,19 @@ class Dispatcher:
         out: Out = None,
         **named: Any,
     ) -> Any:
+        if is_compiling() and len(self.implementations) == 1 and backend in (None, "torch"):
+            return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
         call = Call.of(self.op, arguments, named)
         return self.run(*call.parts, backend, contract, out)
+
+    def __repr__(self) -> str:
+        return f"<kernwright.ops.{self.op.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shipped, (self.op.name,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dispatcher:
+        return self
 
     def run(
         self,
@@ -299,6 +311,12 @@ class Dispatcher:
                     continue
                 if own.data_ptr() != tensor.data_ptr():  # in its place, element by element, it may lie
                     raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
+
+
+def _shipped(name: str) -> Dispatcher:
+    from kernwright.runtime.catalog import dispatcher
+
+    return dispatcher(name)
 
 
 def _refuse_unknown(contract: str | None) -> None:
