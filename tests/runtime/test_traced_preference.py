@@ -198,6 +198,38 @@ def test_a_wish_that_a_gradient_stands_against_is_an_error_for_parameters_too() 
     assert ran(twice, x) == []
 
 
+def wishing(setting: Callable[[], Any], function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def wishful(x: Tensor) -> Tensor:
+        with setting():
+            return function(x)
+
+    return wishful
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: twice(x, "triton"), "cannot run on triton"),
+        (wishing(lambda: kernwright.prefer("triton"), twice), "cannot run on triton"),
+        (wishing(kernwright.strict, twice), "would run its reference"),
+    ],
+)
+def test_a_wish_that_a_gradient_stands_against_is_an_error_in_a_graph_too(function: Any, words: str) -> None:
+    x = X.clone().requires_grad_()
+    with pytest.raises(Exception, match=words):
+        compiled(function)[0](x)
+    assert ran(compiled(wishing(lambda: kernwright.prefer("torch"), twice))[0], x) == []
+
+
+def test_a_wish_that_an_op_without_kernels_cannot_meet_is_an_error_in_a_graph_too() -> None:
+    bare = Dispatcher(traced_twice)
+    function = wishing(lambda: kernwright.prefer("triton"), bare)
+    with pytest.raises(Exception, match="cannot run on triton"):
+        compiled(function)[0](X)
+    for setting in (lambda: kernwright.prefer("torch"), lambda: kernwright.prefer(None), kernwright.strict):
+        assert torch.equal(compiled(wishing(setting, bare))[0](X), X * 2)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_exported_program_keeps_its_blocks(strict: bool) -> None:
     class Wishful(torch.nn.Module):

@@ -18,7 +18,8 @@ from torch.nn.parameter import is_lazy
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 
-is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
+is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
+transforms = torch._C._functorch.peek_interpreter_stack
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
 
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, refuse_strange
+from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.outputs import given_back, refuse_expanded, refuse_gaps, share_memory, written
-from kernwright.runtime.preference import Backend, is_strict, known, preferred
+from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
@@ -114,7 +114,9 @@ class Dispatcher:
         out: Out = None,
         **named: Any,
     ) -> Any:
-        if is_compiling() and len(self.implementations) == 1 and backend in (None, "torch"):
+        if is_compiling() and len(self.implementations) == 1:
+            block, _ = blocks_wishes(is_dynamo_compiling())
+            check_reference_alone(self.op.name, backend or block, None, "it has no other implementation")
             return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
         call = Call.of(self.op, arguments, named)
         return self.run(*call.parts, backend, contract, out)

@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.call import BadArgument, any_trains, is_compiling, transforms
+from kernwright.runtime.call import BadArgument, any_trains, is_compiling, is_dynamo_compiling, transforms
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import Promise, dispatches_itself
-from kernwright.runtime.preference import Backend, blocks_wishes
+from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
 from kernwright.runtime.traced import traced
 
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
 modes = torch._C._len_torch_dispatch_stack
-is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 # What a call ends in where its arguments are not what they should be, or nowhere.
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
 
@@ -54,11 +53,13 @@ class LongWay:
         trains = any_trains(given)
         if not is_compiling() and transforms() is None and trains:
             return self.dispatcher.run(given, scalars, backend, contract, out)
+        block, strict = blocks_wishes(is_dynamo_compiling()) if is_compiling() else (None, None)
+        if trains and is_compiling():
+            check_reference_alone(op.name, backend or block, strict, "an input needs a gradient")
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
         if trains or (op.inplace and not is_compiling() and transforms() is not None):
             return op.reference(*given, **scalars)
         if is_compiling():
-            block, strict = blocks_wishes(is_dynamo_compiling())
             result = self._traced(*arguments, backend or block, contract, strict)
         else:
             result = self._met(arguments, backend, contract)

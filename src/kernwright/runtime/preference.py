@@ -137,6 +137,17 @@ def blocks_wishes(is_traced: bool) -> tuple[str | None, bool | None]:
     return backend_wish, _strictness.traced[-1] if _strictness.traced else None
 
 
+def check_reference_alone(op: str, backend: str | None, is_strict: bool | None, why: str) -> None:
+    """Where nothing but the reference can be a part of a graph: that nothing else was asked for.
+
+    One of Python's own errors, as above: untraced the call has words of ours for it.
+    """
+    if backend not in (None, BEST, "torch"):
+        raise RuntimeError(f"{op} cannot run on {backend}: {why}")
+    if is_strict:
+        raise RuntimeError(f"{op} would run its reference: {why}")
+
+
 @contextmanager
 def held(backend: str | None, is_strict: bool | None) -> Iterator[None]:
     """While a call of a graph runs: the wishes that it carries."""
