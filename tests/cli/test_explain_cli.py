@@ -11,7 +11,9 @@ from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.ops import FAMILIES
 from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.library import Library
 from kernwright.runtime.preference import BACKENDS
+from kernwright.runtime.target import Target
 
 OPS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 
@@ -61,6 +63,25 @@ def test_one_shape_is_enough_for_every_op_wherever_it_would_be(
     if device == "cuda" and len(told) > 2:
         assert f"  cuda ({shipped_ops()[op].contract}): " in done.output
         assert "torch sees no CUDA device" in done.output or "is close, where exact" in done.output
+
+
+def test_where_there_is_a_device_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: pytest.fail("there is no stream"))
+    monkeypatch.setattr("kernwright.ops.native_op.architecture", lambda device: Target("sm_90"))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(Library, "unavailable", lambda own, target: None)
+    monkeypatch.setattr(Library, "build", lambda *given: pytest.fail("a library was built"))
+    for op, name in (("norm_scale_shift", "x"), ("rms_modulate", "x")):
+        done = call(op, "--shape", f"{name}=2x64x128:bf16", "--device", "cuda:1", "--exact")
+        assert done.exit_code == 0, done.exception
+        assert done.output.startswith(f"{op}: torch (exact)")
+        assert "cuda (exact): x stands for a tensor that is not here" in done.output
+        done = call(op, "--shape", "2x64x128:bf16", "--device", "cuda:1")
+        assert done.output.startswith(f"{op}: cuda (close)"), done.exception
+        done = call(op, "--shape", "2x64x128:bf16", "--device", "cuda:2")
+        assert "cuda (close): torch sees 2 CUDA device(s), and no cuda:2" in done.output
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
