@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.runtime import ahead
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE
+from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library
 from kernwright.runtime.target import Target, compiler, nvcc
 
 
@@ -53,6 +53,14 @@ def test_one_library_for_a_gpu_that_is_not_here_and_not_again(tmp_path: Path, mo
     before = built.stat().st_mtime_ns
     assert call(*arguments).exit_code == 0
     assert built.stat().st_mtime_ns == before
+
+
+def test_an_architecture_that_gets_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "build", lambda own, target, folder: folder / own.file_name(target))
+    done = call("--arch", "cpu", "--arch", "sm_90", "--arch", "sm_80", "--out", tmp_path, "--only", "plain_norm_fp16")
+    assert done.exit_code == 0, done.output
+    assert "--only plain_norm_fp16: fits no library for cpu" in done.output
+    assert "library for sm_" not in done.output and "2 built" in done.output
 
 
 def test_every_family_with_native_kernels_is_among_them() -> None:

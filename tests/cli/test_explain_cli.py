@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
+from kernwright.ops import FAMILIES
+from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.library import Library
+from kernwright.runtime.preference import BACKENDS
+from kernwright.runtime.target import Target
+
+OPS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 
 
 def call(*arguments: str) -> Result:
@@ -29,9 +38,63 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
         (["scale_shift", "--shape", "z=1x3", "--shape", "1x3"], "has no tensor 'z'"),
         (["scale_shift", "--shape", "1x3", "--scalar", "k=2"], "has no scalar 'k'"),
         (["scale_shift", "--shape", "1x3", "--scalar", "scale_constant=two"], "is no float"),
+        (["scale_shift", "--shape", "1x3", "--backend", "cudaa"], "--backend: there is no backend 'cudaa'"),
+        (["scale_shift", "--shape", "1x3", "--shape", "scale=4"], "scale: is [4], which does not broadcast over x"),
+        (["scale_shift", "--shape", "1x3", "--device", "foo"], "--device foo: is no device"),
+        (["scale_shift", "--shape", "1x3", "--device", "cuda:x"], "name cpu, cuda or cuda:1"),
     ],
 )
 def test_what_cannot_be_asked_is_named(arguments: list[str], complaint: str) -> None:
-    done = call(*arguments, "--device", "cpu")
+    done = call(*arguments, *([] if "--device" in arguments else ["--device", "cpu"]))
     assert isinstance(done.exception, KernwrightError)
     assert complaint in str(done.exception)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("op", sorted(FAMILIES))
+def test_one_shape_is_enough_for_every_op_wherever_it_would_be(
+    op: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = call(op, "--shape", "2x64x128:bf16", "--device", device, "--exact")
+    assert done.exit_code == 0, done.exception
+    told = done.output.splitlines()
+    assert told[0] == f"{op}: torch (exact)" or "cpu" in told[0]
+    if device == "cuda" and len(told) > 2:
+        assert f"  cuda ({shipped_ops()[op].contract}): " in done.output
+        assert "torch sees no CUDA device" in done.output or "is close, where exact" in done.output
+
+
+def test_where_there_is_a_device_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: pytest.fail("there is no stream"))
+    monkeypatch.setattr("kernwright.ops.native_op.architecture", lambda device: Target("sm_90"))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(Library, "unavailable", lambda own, target: None)
+    monkeypatch.setattr(Library, "build", lambda *given: pytest.fail("a library was built"))
+    for op, name in (("norm_scale_shift", "x"), ("rms_modulate", "x")):
+        done = call(op, "--shape", f"{name}=2x64x128:bf16", "--device", "cuda:1", "--exact")
+        assert done.exit_code == 0, done.exception
+        assert done.output.startswith(f"{op}: torch (exact)")
+        assert "cuda (exact): x stands for a tensor that is not here" in done.output
+        done = call(op, "--shape", "2x64x128:bf16", "--device", "cuda:1")
+        assert done.output.startswith(f"{op}: cuda (close)"), done.exception
+        done = call(op, "--shape", "2x64x128:bf16", "--device", "cuda:2")
+        assert "cuda (close): torch sees 2 CUDA device(s), and no cuda:2" in done.output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("op", ["norm_scale_shift", "dual_modulate_from_table", "rotary"])
+def test_a_backend_that_cannot_run_is_explained_too(op: str, backend: str) -> None:
+    for device in ("cpu", "cuda"):
+        done = call(op, "--shape", "2x64x128:bf16", "--device", device, "--backend", backend)
+        assert done.exit_code == 0, done.exception
+        assert f"as {backend} is preferred" in done.output.splitlines()[0]
+
+
+def test_the_example_of_the_docs() -> None:
+    shapes = ("--shape", "x=1x4096x3072:bf16", "--shape", "scale=1x3072")
+    done = call("norm_scale_shift", *shapes, "--device", "cuda")
+    assert done.exit_code == 0, done.exception
+    assert " ".join(("kernwright explain norm_scale_shift", *shapes, "--device cuda")) in OPS_PAGE.read_text()

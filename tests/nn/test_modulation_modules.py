@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from kernwright.nn import MulAdd
+from kernwright.runtime.call import BadArgument
 
 B, S, F, D = 2, 6, 3, 16
 
@@ -32,3 +35,21 @@ def test_it_keeps_nothing_and_compiles_and_trains() -> None:
         assert torch.equal(compiled(a, b, a), a * b + a)
     own(a, b, a).sum().backward()
     torch.testing.assert_close(b.grad, a.sum((0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"a": None}, "a: is a NoneType, not a tensor"),
+        ({"a": torch.zeros(B, S, D).int()}, "a: is torch.int32, not floating point"),
+        ({"b": torch.zeros(D + 1)}, rf"b: is \[{D + 1}\], which does not broadcast over a, \[{B}, {S}, {D}\]"),
+        ({"b": [1.0]}, "b: is a list, not a tensor"),
+        ({"c": torch.zeros(B, 4, 1, D)}, f"c: {S} tokens do not divide into 4 frames"),
+        ({"c": torch.zeros(D, device="meta")}, "c: is on meta, a is on cpu"),
+        ({"k": "1"}, "k: is a str, not a number"),
+    ],
+)
+def test_what_is_wrong_goes_by_the_modules_own_names(changed: dict[str, Any], named: str) -> None:
+    given = {"a": torch.zeros(B, S, D), "b": torch.zeros(D), "c": torch.zeros(D)} | changed
+    with pytest.raises(BadArgument, match=f"^{named}"):
+        MulAdd()(**given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from kernwright.nn import (
     ScaleResidualLayerNormScaleShiftSelect,
     ScaleResidualRMSNormScaleShift,
 )
+from kernwright.runtime.call import BadArgument
 
 D = 48
 PAIRS = {LayerNormScaleShift: nn.LayerNorm, RMSNormScaleShift: nn.RMSNorm}
@@ -135,3 +137,53 @@ def test_without_a_bias_and_in_another_dtype() -> None:
     assert [(name, value.dtype) for name, value in own.state_dict().items()] == [("norm.weight", torch.bfloat16)]
     assert "48, eps=1e-06, elementwise_affine=True" in repr(own)
     assert not RMSNormScaleShift(D).state_dict()
+
+
+def test_it_is_made_on_no_device_and_filled_later() -> None:
+    own = LayerNormScaleShift(D, elementwise_affine=True, device="meta").to_empty(device="cpu")
+    for parameter in own.parameters():
+        nn.init.constant_(parameter, 7.0)
+    own.norm.reset_parameters()
+    expected = LayerNormScaleShift(D, elementwise_affine=True).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in own.state_dict().items())
+
+
+WRONG_ROW = torch.zeros(2, D - 1)
+ROW_WORDS = rf"is \[2, {D - 1}\], which does not broadcast over x, \[2, 3, {D}\]"
+SET_WORDS = rf"is \[2, {D - 1}\], it must be \[2, {D}\], a row per batch entry of x"
+
+
+def arguments_of(own: type[nn.Module]) -> dict[str, Any]:
+    x, row = torch.zeros(2, 3, D), torch.zeros(2, D)
+    whole = {"x": x, "residual": x, "index": torch.zeros(2, 3, dtype=torch.int32)}
+    return {name: whole.get(name, row) for name in inspect.signature(own.forward).parameters if name != "self"}
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "words"),
+    [
+        *((own, name, ROW_WORDS) for own in PAIRS for name in ("scale", "shift")),
+        *((own, name, ROW_WORDS) for own in RESIDUAL_PAIRS for name in ("scale", "shift", "gate")),
+        *((LayerNormScaleShiftSelect, name, SET_WORDS) for name in ("shift0", "scale0", "gate0", "shift1", "scale1")),
+        *((ScaleResidualLayerNormScaleShiftSelect, name, SET_WORDS) for name in ("shift0", "scale1", "gate1")),
+        (ScaleResidualLayerNormScaleShiftSelect, "gate", ROW_WORDS),
+    ],
+)
+def test_what_is_wrong_goes_by_the_modules_own_names(own: Any, name: str, words: str) -> None:
+    """Shift comes before scale in the modules, and after it in the ops."""
+    for given, said in ((WRONG_ROW, words), ("row", "is a str, not a tensor")):
+        with pytest.raises(BadArgument, match=f"^{name}: {said}"):
+            own(D)(*(arguments_of(own) | {name: given}).values())
+
+
+@pytest.mark.parametrize("own", [*PAIRS, *RESIDUAL_PAIRS, LayerNormScaleShiftSelect])
+def test_a_weight_that_was_left_elsewhere_is_named_as_the_state_dict_has_it(own: Any) -> None:
+    with pytest.raises(BadArgument, match=r"^norm.weight: is on meta, x is on cpu"), torch.no_grad():
+        own(D, elementwise_affine=True, device="meta")(**arguments_of(own))
+
+
+@pytest.mark.parametrize("wrong", [None, [1.0], torch.tensor(1.0), torch.zeros(2, 3, D).to_sparse()])
+@pytest.mark.parametrize("own", [*PAIRS, *RESIDUAL_PAIRS, LayerNormScaleShiftSelect])
+def test_x_is_named_whatever_it_is(own: Any, wrong: Any) -> None:
+    with pytest.raises(BadArgument, match=r"^x: "):
+        own(D)(**arguments_of(own) | {"x": wrong})

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from kernwright.nn import LayerNorm, RMSNorm
+from kernwright.runtime.call import BadArgument
 
 D = 48
 PAIRS = {LayerNorm: nn.LayerNorm, RMSNorm: nn.RMSNorm}
@@ -84,3 +85,17 @@ def test_what_it_cannot_norm_is_named(own: Any) -> None:
         own([4, D])
     with pytest.raises(ValueError, match=r": is \[2, 47\], the module norms rows of 48"):
         own(D, elementwise_affine=False)(torch.zeros(2, 47))
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, [1.0], torch.tensor(1.0), torch.zeros(3, D).int(), torch.zeros(3, D).to_sparse()]
+)
+@pytest.mark.parametrize("own", PAIRS)
+def test_what_is_wrong_goes_by_the_modules_own_names(own: Any, wrong: Any) -> None:
+    first = "input" if own is LayerNorm else "x"
+    with pytest.raises(BadArgument, match=f"^{first}: (is|has)"):
+        own(D)(wrong)
+    with pytest.raises(BadArgument, match=f"^{first}: (is|has)"):
+        own(D)(wrong, torch.zeros(3, D))
+    with pytest.raises(BadArgument, match=rf"^residual: is \[2, {D}\], {first} is \[3, {D}\]"):
+        own(D)(torch.zeros(3, D), torch.zeros(2, D))

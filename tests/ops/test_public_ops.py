@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +57,21 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
     assert torch.equal(ops.concat_sequence(a, b), torch.cat([a, b], 1))
     out = torch.empty(2, 8, 4)
     assert ops.concat_sequence(a, b, out=out) is out
+    assert torch.equal(out, torch.cat([a, b], 1))
+
+
+def test_an_op_without_kernels_is_a_function_like_the_others() -> None:
+    assert ops.rotary.__name__ == "rotary" and "Adjacent pairs of x" in str(ops.rotary.__doc__)
+    assert repr(ops.rotary) == "<kernwright.ops.rotary>"
+    assert pickle.loads(pickle.dumps(ops.rotary)) is ops.rotary is copy.deepcopy(ops.rotary)
+    assert pickle.loads(pickle.dumps(ops.scale_shift)) is ops.scale_shift
+
+
+def test_an_op_without_kernels_is_traced_as_its_chain() -> None:
+    a, b, out = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.empty(2, 8, 4)
+    own = torch.compile(lambda a, b: ops.concat_sequence(a, b) + 1, fullgraph=True, backend="aot_eager")
+    assert torch.equal(own(a, b), torch.cat([a, b], 1) + 1)
+    torch.compile(lambda a, b, out: ops.concat_sequence(a, b, out=out), fullgraph=True, backend="aot_eager")(a, b, out)
     assert torch.equal(out, torch.cat([a, b], 1))
 
 

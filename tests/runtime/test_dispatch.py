@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -264,6 +265,13 @@ def test_wrong_arguments_are_named() -> None:
         dispatch(torch.ones(2), factory=2.0)
 
 
+def test_a_wrong_argument_crosses_to_another_process_and_goes_by_other_names() -> None:
+    wrong = BadArgument("scale", "is [7], scale_constant and x are not", "see x")
+    there = pickle.loads(pickle.dumps(wrong))
+    assert type(there) is BadArgument and str(there) == str(wrong)
+    assert str(wrong.renamed({"x": "a", "scale": "b"})) == "b: is [7], scale_constant and a are not\n  remedy: see a"
+
+
 def test_an_ops_own_check_comes_before_any_choice() -> None:
     def refuse(call: Call) -> None:
         raise BadArgument("x", "is not to its liking")
@@ -284,3 +292,51 @@ def test_an_explanation_lists_everybody() -> None:
     ]
     with kernwright.prefer("cpu"):
         assert str(dispatch.explain(torch.ones(6))).startswith("twice: an error, as cpu is preferred")
+
+
+def test_an_explanation_is_of_the_call_with_all_that_it_takes() -> None:
+    dispatch = Trace().dispatch
+    asked = dispatch.explain(torch.ones(2), backend="triton")
+    assert str(asked).startswith("twice: triton (close), as triton is preferred")
+    with kernwright.prefer("cpu"):
+        assert str(dispatch.explain(torch.ones(2), backend="triton").chosen) == "triton (close)"
+        assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"
+    refused = dispatch.explain(torch.ones(9), backend="triton")
+    assert refused.chosen is None and str(refused).startswith("twice: an error, as triton is preferred")
+    with pytest.raises(KernwrightError, match="backend: there is no backend 'tritom'"):
+        dispatch.explain(torch.ones(2), backend="tritom")
+    assert dispatch.explain(torch.ones(2), out=torch.empty(2)).chosen is not None
+
+
+def test_an_explanation_knows_of_strict() -> None:
+    dispatch = Trace().dispatch
+    with kernwright.strict():
+        assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"
+        told = dispatch.explain(torch.ones(9))
+        assert told.chosen is None
+        assert str(told).startswith("twice: an error, as strict lets no reference stand in for a kernel\n  cpu")
+        assert dispatch.explain(torch.ones(9), backend="torch").chosen is not None, "as the call does"
+        assert Dispatcher(OP).explain(torch.ones(9)).chosen is not None, "there is nothing else that could run"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (([1.0],), {}),
+        ((torch.ones(2), torch.ones(2, device="meta")), {}),
+        ((torch.ones(2),), {"factor": "two"}),
+        ((torch.ones(2),), {"out": torch.ones(3), "backend": "torch"}),
+        ((torch.ones(2),), {"out": torch.ones(2).int(), "backend": "torch"}),
+        ((torch.ones(2),), {"out": torch.ones(2, device="meta")}),
+        ((torch.ones(2),), {"out": [torch.ones(2)] * 2}),
+        ((torch.ones(2),), {"out": 3}),
+        ((torch.ones(2, requires_grad=True),), {"out": torch.ones(2)}),
+    ],
+)
+def test_an_explanation_raises_what_the_call_would(given: Any, named: Any) -> None:
+    said = []
+    for how in (Trace().dispatch, Trace().dispatch.explain):
+        with pytest.raises(BadArgument) as error:
+            how(*given, **named)
+        said.append(str(error.value))
+    assert said[0] == said[1]

@@ -95,6 +95,23 @@ def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
         assert preferred() == "cpu" and not is_strict()
 
 
+@pytest.mark.parametrize(
+    ("word", "on"),
+    [("1", True), ("true", True), ("ON", True), ("", False), ("0", False), ("false", False), ("off", False)],
+)
+def test_strict_from_outside_is_on_or_off(word: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(preference.STRICT_VARIABLE, word)
+    preference.forget()
+    assert is_strict() is on
+
+
+def test_strict_that_is_neither_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(preference.STRICT_VARIABLE, "ture")
+    preference.forget()
+    with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*: 1, true"):
+        is_strict()
+
+
 def test_a_backend_that_is_none_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KernwrightError, match="there is no backend 'cutlass'"):
         kernwright.prefer("cutlass")  # type: ignore[arg-type]

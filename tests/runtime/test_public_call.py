@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
+from kernwright.runtime.call import BadArgument
+from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.long_way import LongWay
 from kernwright.runtime.outputs import rows_like
 
@@ -235,13 +238,121 @@ def test_the_negative_bit_is_seen_before_a_kernel_is_chosen() -> None:
         (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=None), "eps: is a NoneType, not a number"),
         (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a text"),
         (lambda: ops.scale_shift(X, ROW, ROW, out=3), "out: is a int, not a tensor or a list of them"),
-        (lambda: ops.scale_shift(X.to_sparse(), ROW, ROW), "x: is nested or sparse, not a tensor with strides"),
     ],
 )
 def test_what_is_wrong_is_named_whatever_it_is(call: Any, named: str, launches: Launches) -> None:
     launches(lambda *given: False)
     with pytest.raises(ValueError, match=f"^{named}"):
         call()
+
+
+def foreign_words(*given: Any, **named: Any) -> bool:
+    """As a native kernel refuses what is wrong for everybody: a plain error, in words of its own."""
+    raise ValueError("scale: has 7 channels, x has 8")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"x": X.int()}, "x: is torch.int32, not floating point"),
+        ({"scale": ROW[:, :7]}, r"scale: is \[2, 7\], which does not broadcast over x, \[2, 3, 8\]"),
+        ({"shift": ROW.bool()}, "shift: is torch.bool, not floating point"),
+        ({"weight": ROW}, r"weight: is \[2, 8\], it must be \[8\], the width of x"),
+        ({"bias": ROW[0]}, "bias: comes only with a weight"),
+        ({"norm_type": "batch"}, "norm_type: is 'layer' or 'rms', not 'batch'"),
+        ({"out": X.half()}, r"out: y is torch.float16 \[2, 3, 8\], not torch.float32"),
+        ({"out": torch.empty(3)}, r"out: y is torch.float32 \[3\], not torch.float32 \[2, 3, 8\]"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_same_words_in_every_call(
+    changed: dict[str, Any], named: str, launches: Launches
+) -> None:
+    """In the first, in one like those before, which goes straight to a kernel that has its own words, and in one that
+    meets an op of torch's library."""
+    given = {"x": X, "scale": ROW, "shift": ROW} | changed
+    said = []
+    for way in ("cold", "warm", "parameter"):
+        launches(foreign_words if way != "cold" else lambda *given: False)
+        own = given | ({"x": torch.nn.Parameter(given["x"], requires_grad=False)} if way == "parameter" else {})
+        with pytest.raises(BadArgument, match=f"^{named}") as error:
+            ops.norm_scale_shift(**own)
+        assert isinstance(error.value, ValueError) and isinstance(error.value, KernwrightError)
+        assert error.value.__context__ is None or error.value.__suppress_context__, "nobody else's words above it"
+        said.append(str(error.value))
+    assert said[0] == said[1] == said[2]
+
+
+def test_a_kernels_own_error_goes_up_where_nothing_is_wrong(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"], "implementations", [Refusing()])
+    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"], "_chosen", {})
+    launches(foreign_words)
+    for x in (X, torch.nn.Parameter(X, requires_grad=False)):
+        with pytest.raises(ValueError, match=r"^scale: has 7 channels, x has 8$") as error:
+            ops.norm_scale_shift(x, ROW, ROW)
+        assert not isinstance(error.value, BadArgument)
+
+
+class Refusing(Implementation):
+    """One whose foreign function finds fault with everything, first call or later."""
+
+    def __init__(self) -> None:
+        super().__init__("cuda", "close", lambda: foreign_words)
+
+
+@pytest.mark.parametrize("place", ["x", "scale", "out"])
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: X.to_sparse(), "sparse_coo, not a tensor with strides"),
+        (lambda: ROW.to_sparse_csr(), "sparse_csr, not a tensor with strides"),
+        (lambda: X.to_mkldnn(), "mkldnn, not a tensor with strides"),
+        (lambda: torch.nested.nested_tensor([ROW, ROW]), "nested, not one tensor"),
+        (lambda: torch.nested.nested_tensor([ROW, ROW], layout=torch.jagged), "nested, not one tensor"),
+        (lambda: torch.nn.parameter.UninitializedParameter(requires_grad=False), "not initialized"),
+        (lambda: torch.quantize_per_tensor(ROW, 0.1, 0, torch.qint8), "torch.qint8"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # torch's own, about what it will do away with
+def test_a_strange_tensor_is_named(make: Any, named: str, place: str, launches: Launches) -> None:
+    strange = make()
+    calls: list[Any] = [
+        (ops.norm_scale_shift, {"x": X, "scale": ROW, "shift": ROW, place: strange}),
+        (ops.scale_shift, {"x": X, "scale": ROW, "shift": ROW, place: strange}),
+    ]
+    for own, given in calls:
+        said = []
+        for way in ("cold", "warm"):
+            launches(as_a_foreign_function if way == "warm" else lambda *given: False)
+            with pytest.raises(BadArgument) as error:
+                own(**given)
+            said.append(str(error.value))
+        assert said[0] == said[1]
+        assert said[0].startswith(f"{place}: {'y ' * (place == 'out')}is {named}")
+
+
+def as_a_foreign_function(*given: Any) -> bool:
+    """What torch's way of handing out tensors says to these."""
+    for own in given:
+        if isinstance(own, Tensor) and (own.layout != torch.strided or own.is_nested or own.is_quantized):
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+    raise ValueError("scale: has 0 channels, x has 8")
+
+
+def test_a_float_of_eight_bits_that_torch_does_not_compute_with_is_named() -> None:
+    for place in ("x", "scale", "shift"):
+        given = {"x": X, "scale": ROW, "shift": ROW}
+        for own in (ops.norm_scale_shift, ops.scale_shift):
+            with pytest.raises(BadArgument, match=rf"^{place}: is torch.float8_e4m3fn: .*not (implemented|supported)"):
+                own(**given | {place: given[place].to(torch.float8_e4m3fn)})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    import numpy
+
+    expected = ops.norm_scale_shift(X, ROW, ROW, eps=0.5)
+    torch.testing.assert_close(ops.norm_scale_shift(X, ROW, ROW, eps=numpy.float32(0.5)), expected)  # type: ignore[arg-type]
 
 
 def test_several_outputs_come_back_as_one_tuple_whoever_runs() -> None:
@@ -309,3 +420,15 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
 def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:
     with pytest.raises(KernwrightError, match="there is no contract 'foo'"):
         kernwright.explain("norm_scale_shift", X, ROW, ROW, contract="foo")
+
+
+@pytest.mark.parametrize("out", [torch.empty(2, 3, 16)[..., ::2], torch.empty(2, 3, 8).half(), torch.empty(2, 3, 8)])
+def test_an_explanation_says_of_outputs_what_the_call_says(out: Tensor) -> None:
+    def told(call: Callable[..., Any]) -> str | None:
+        try:
+            call(X, ROW, ROW, out=out)
+        except BadArgument as wrong:
+            return str(wrong)
+        return None
+
+    assert told(ops.norm_scale_shift) == told(partial(kernwright.explain, ops.norm_scale_shift))

@@ -21,6 +21,7 @@ def build(
     """Builds the kernels of all ops into a folder. Where KERNWRIGHT_BUILDS names it, nothing needs to be built on
     machines of this kind, with the same release of Kernwright and of apache-tvm-ffi. For another kind of machine there
     must be a compiler here: Debian's g++-x86-64-linux-gnu or g++-aarch64-linux-gnu."""
+    from kernwright.cli.console import err
     from kernwright.cli.console import out as console
     from kernwright.errors import KernwrightError
     from kernwright.runtime.ahead import build_ahead
@@ -32,7 +33,10 @@ def build(
     def told(path: Path) -> None:
         console.print(path.name, highlight=False)
 
-    done = build_ahead(targets, out.absolute(), only, told)
+    def nothing_for(target: Target) -> None:
+        err.print(f"--only {only}: fits no library for {target.name}", highlight=False, markup=False, soft_wrap=True)
+
+    done = build_ahead(targets, out.absolute(), only, told, nothing_for)
     if not done:
         raise KernwrightError(f"--only {only}: fits no library", "leave it away to build all")
     console.print(

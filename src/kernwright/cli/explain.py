@@ -25,36 +25,53 @@ def explain(
         ),
     ] = None,
     scalar: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a scalar; repeatable")] = None,
-    device: Annotated[str, typer.Option(help="where the tensors would be")] = "",
+    device: Annotated[
+        str, typer.Option(help="where the tensors would be: cpu, cuda, cuda:1; it need not be here")
+    ] = "",
     exact: Annotated[bool, typer.Option("--exact", help='as contract="exact"')] = False,
     backend: Annotated[str | None, typer.Option(help="as kernwright.prefer: cuda, cpu, triton or torch")] = None,
 ) -> None:
     """Lists every implementation of an op with its verdict on a call. Nothing is allocated, built or launched.
 
-    Required tensors that are not named get the first one's sizes if they carry data, its last size if they modulate it.
+    Required tensors that are not named get the shapes that they usually have beside the first one: its sizes if they
+    carry data, its last size if they modulate it, and those of the op's own where it picks from sets or a table.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernwright.cli.console import out
     from kernwright.runtime.catalog import dispatcher
-    from kernwright.runtime.preference import prefer
+    from kernwright.runtime.preference import known
 
     dispatch = dispatcher(op)
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = known(backend, "--backend") if backend is not None else None
+    place = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     # A fake tensor has a shape, a dtype and a device, and no memory: a device that is not here can be asked about too.
-    with FakeTensorMode(), prefer(backend):  # type: ignore[arg-type]
-        tensors = _tensors(dispatch.op, shape or [], place)
-        explanation = dispatch.explain(
-            **tensors, **_scalars(dispatch.op, scalar or []), contract="exact" if exact else None
-        )
+    with FakeTensorMode():
+        arguments: dict[str, Any] = _tensors(dispatch.op, shape or [], place)
+        arguments |= _scalars(dispatch.op, scalar or [])
+        explanation = dispatch.explain(**arguments, backend=wanted, contract="exact" if exact else None)
     out.print(str(explanation), highlight=False, markup=False, soft_wrap=True)
 
 
-def _tensors(op: Op, shapes: list[str], device: str) -> dict[str, Tensor]:
+def _device(name: str) -> torch.device:
+    """Kernels are for these two kinds; torch knows twenty names, and for all others the reference is all there is."""
     import torch
 
     from kernwright.errors import KernwrightError
+
+    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", name):
+        raise KernwrightError(
+            f"--device {name}: is no device that tensors could be on here", "name cpu, cuda or cuda:1"
+        )
+    return torch.device(name)
+
+
+def _tensors(op: Op, shapes: list[str], device: torch.device) -> dict[str, Tensor]:
+    import torch
+
+    from kernwright.errors import KernwrightError
+    from kernwright.ops.usual_shapes import usual_shape
 
     first = op.activations[0]
     described = dict(_described(text, first) for text in shapes)
@@ -66,21 +83,26 @@ def _tensors(op: Op, shapes: list[str], device: str) -> dict[str, Tensor]:
     sizes, dtype = described[first]
     for parameter in op.tensor_parameters:
         if not parameter.optional and parameter.name not in described:
-            described[parameter.name] = (sizes if parameter.name in op.activations else sizes[-1:], None)
+            own_sizes, own_dtype = usual_shape(op, parameter.name, sizes)
+            described[parameter.name] = own_sizes, _dtypes()[own_dtype] if own_dtype else None
     return {
         name: torch.empty(own, dtype=own_dtype or dtype or torch.bfloat16, device=device)
         for name, (own, own_dtype) in described.items()
     }
 
 
-def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype | None]]:
+def _dtypes() -> dict[str, torch.dtype]:
     import torch
 
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64}
+    return dtypes | {"i32": torch.int32, "i64": torch.int64, "bool": torch.bool}
+
+
+def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype | None]]:
     from kernwright.errors import KernwrightError
 
     found = re.fullmatch(r"(?:(\w+)=)?(\d+(?:x\d+)*)(?::(\w+))?", text)
-    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64}
-    dtypes |= {"i32": torch.int32, "i64": torch.int64, "bool": torch.bool}
+    dtypes = _dtypes()
     if found is None or (found[3] and found[3] not in dtypes):
         raise KernwrightError(
             f"--shape {text}: is no shape", f"write it as x=1x4096x3072:bf16; dtypes: {', '.join(dtypes)}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from kernwright import ops
+from kernwright.runtime.call import BadArgument
+
+NAMES = {"x": "a", "scale": "b", "shift": "c", "scale_constant": "k"}
 
 
 class MulAdd(nn.Module):
@@ -13,4 +16,7 @@ class MulAdd(nn.Module):
     def forward(self, a: Tensor, b: Tensor, c: Tensor, k: float = 0) -> Tensor:
         """b and c lie over the tokens of a as scale and shift do in `ops.scale_shift`; with k 0 they are a gate and a
         residual, and the result has a's dtype."""
-        return ops.scale_shift(a, b, c, scale_constant=float(k))
+        try:
+            return ops.scale_shift(a, b, c, scale_constant=float(k) if isinstance(k, int) else k)
+        except BadArgument as wrong:
+            raise wrong.renamed(NAMES) from None

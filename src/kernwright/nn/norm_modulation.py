@@ -7,6 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from kernwright import ops
+from kernwright.nn.rows import check_rows
+from kernwright.runtime.call import BadArgument
+
+# What the ops call otherwise.
+NAMES = {"residual_gate": "gate", "weight": "norm.weight", "bias": "norm.bias"}
 
 
 class _Affine(nn.Module):
@@ -19,8 +24,16 @@ class _Affine(nn.Module):
         self, width: int, weight: bool, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width, device=device, dtype=dtype)) if weight else None
-        self.bias = nn.Parameter(torch.zeros(width, device=device, dtype=dtype)) if bias else None
+        self.weight = nn.Parameter(torch.empty(width, device=device, dtype=dtype)) if weight else None
+        self.bias = nn.Parameter(torch.empty(width, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As torch's norms have it, for whoever makes modules on no device and fills them later."""
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
 
 class _NormScaleShift(nn.Module):
@@ -41,11 +54,6 @@ class _NormScaleShift(nn.Module):
         has_bias = elementwise_affine and bias and self.norm_type == "layer"
         self.norm = _Affine(hidden_size, elementwise_affine, has_bias, device, dtype)
 
-    def _check_width(self, x: Tensor) -> None:
-        """Without a weight nothing else would notice."""
-        if x.shape[-1] != self.hidden_size:
-            raise ValueError(f"x: is {list(x.shape)}, the module norms rows of {self.hidden_size}")
-
     def extra_repr(self) -> str:
         return f"{self.hidden_size}, eps={self.eps}, elementwise_affine={self.norm.weight is not None}"
 
@@ -53,10 +61,13 @@ class _NormScaleShift(nn.Module):
 class _Plain(_NormScaleShift):
     def forward(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         """norm(x) * (1 + scale) + shift; shift comes first, as models call it"""
-        self._check_width(x)
-        return ops.norm_scale_shift(
-            x, scale, shift, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
-        )
+        check_rows("x", x, self.hidden_size)
+        try:
+            return ops.norm_scale_shift(
+                x, scale, shift, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
+            )
+        except BadArgument as wrong:
+            raise wrong.renamed(NAMES) from None
 
 
 class _BehindResidual(_NormScaleShift):
@@ -66,12 +77,16 @@ class _BehindResidual(_NormScaleShift):
         """r = residual + gate * x (gate 1 or None: residual + x); returns norm(r) * (1 + scale) + shift, and r"""
         if isinstance(gate, int):
             if gate != 1:
-                raise ValueError(f"gate: is the number {gate}; it is a tensor, 1 or None")
+                raise BadArgument("gate", f"is the number {gate}; it is a tensor, 1 or None")
             gate = None
-        self._check_width(x)
-        return ops.residual_norm_scale_shift(
-            x, residual, scale, shift, gate, self.norm.weight, self.norm.bias, norm_type=self.norm_type, eps=self.eps
-        )
+        check_rows("x", x, self.hidden_size)
+        affine = self.norm.weight, self.norm.bias
+        try:
+            return ops.residual_norm_scale_shift(
+                x, residual, scale, shift, gate, *affine, norm_type=self.norm_type, eps=self.eps
+            )
+        except BadArgument as wrong:
+            raise wrong.renamed(NAMES) from None
 
 
 class LayerNormScaleShiftSelect(_NormScaleShift):
@@ -91,10 +106,12 @@ class LayerNormScaleShiftSelect(_NormScaleShift):
         index: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """In each set shift comes first, as models cut it from their projection; index 0 picks the first set"""
-        self._check_width(x)
-        return ops.norm_scale_shift_select(
-            x, scale0, shift0, gate0, scale1, shift1, gate1, index, self.norm.weight, self.norm.bias, eps=self.eps
-        )
+        check_rows("x", x, self.hidden_size)
+        sets = (scale0, shift0, gate0, scale1, shift1, gate1)
+        try:
+            return ops.norm_scale_shift_select(x, *sets, index, self.norm.weight, self.norm.bias, eps=self.eps)
+        except BadArgument as wrong:
+            raise wrong.renamed(NAMES) from None
 
 
 class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
@@ -117,10 +134,13 @@ class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns y, r, and the gate that each token picked"""
         sets = (scale0, shift0, gate0, scale1, shift1, gate1)
-        self._check_width(x)
-        return ops.residual_norm_scale_shift_select(
-            x, residual, gate, *sets, index, self.norm.weight, self.norm.bias, eps=self.eps
-        )
+        check_rows("x", x, self.hidden_size)
+        try:
+            return ops.residual_norm_scale_shift_select(
+                x, residual, gate, *sets, index, self.norm.weight, self.norm.bias, eps=self.eps
+            )
+        except BadArgument as wrong:
+            raise wrong.renamed(NAMES) from None
 
 
 class LayerNormScaleShift(_Plain):

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from kernwright import ops
+from kernwright.nn.rows import check_rows
+from kernwright.runtime.call import BadArgument
 
 
 def _check_last_axis_alone(normalized_shape: tuple[int, ...]) -> None:
     if len(normalized_shape) != 1:
-        raise ValueError(f"normalized_shape: is {list(normalized_shape)}; the norm is over the last axis alone")
+        raise BadArgument("normalized_shape", f"is {list(normalized_shape)}; the norm is over the last axis alone")
 
 
 class LayerNorm(nn.LayerNorm):
@@ -38,10 +40,13 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """With a residual: the norm of input + residual, and that sum in the residual's dtype."""
-        _check_width("input", input, self.normalized_shape[0])
-        if residual is None:
-            return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
-        return ops.add_norm(input, residual, self.weight, self.bias, norm_type="layer", eps=self.eps)
+        check_rows("input", input, self.normalized_shape[0])
+        try:
+            if residual is None:
+                return ops.layer_norm(input, self.weight, self.bias, eps=self.eps)
+            return ops.add_norm(input, residual, self.weight, self.bias, norm_type="layer", eps=self.eps)
+        except BadArgument as wrong:
+            raise wrong.renamed({"x": "input"}) from None
 
 
 class RMSNorm(nn.RMSNorm):
@@ -64,7 +69,7 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """With a residual: the norm of x + residual, and that sum in the residual's dtype."""
-        _check_width("x", x, self.normalized_shape[0])
+        check_rows("x", x, self.normalized_shape[0])
         eps = _machine_epsilon(x) if self.eps is None else self.eps
         if residual is None:
             return ops.rms_norm(x, self.weight, eps=eps)
@@ -73,10 +78,5 @@ class RMSNorm(nn.RMSNorm):
 
 def _machine_epsilon(x: Tensor) -> float:
     """What torch takes where no eps is given: that of the dtype in which it computes, whatever its page says of x's."""
-    return torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
-
-
-def _check_width(name: str, given: Tensor, width: int) -> None:
-    """Without a weight nothing else would notice."""
-    if given.shape[-1] != width:
-        raise ValueError(f"{name}: is {list(given.shape)}, the module norms rows of {width}")
+    dtype = x.dtype if isinstance(x, Tensor) and x.is_floating_point() else torch.float32  # else the op has its say
+    return torch.finfo(torch.promote_types(dtype, torch.float32)).eps

@@ -13,7 +13,9 @@ from kernwright.runtime.call import BadArgument, Call
 def check_floating(call: Call, but: Collection[str] = ()) -> None:
     for name, tensor in call.tensors.items():
         if name not in but and not tensor.is_floating_point():
-            raise BadArgument(name, f"is {tensor.dtype}, not floating point")
+            raise BadArgument(
+                name, f"is {tensor.dtype}, not floating point", "pass its dequantize()" if tensor.is_quantized else ""
+            )
 
 
 def check_width(x: Tensor, name: str = "x") -> None:

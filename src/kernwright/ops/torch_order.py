@@ -16,6 +16,7 @@ from kernwright.ops.definition import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import reference_function
 from kernwright.runtime.implementation import Requirement
+from kernwright.runtime.outputs import has_memory
 
 GROUP = 4  # channels that torch loads at once, where their address allows it
 
@@ -31,6 +32,8 @@ def _refusal(backend: str, shown: Callable[[str, Call], bool], call: Call) -> st
         return f"x is {x.shape[-1]} wide, no multiple of {GROUP}: torch sums such a token in an order of its own"
     if backend == "triton" and call.arguments["eps"] < torch.finfo(torch.float32).tiny:
         return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
+    if not has_memory(x):
+        return "x stands for a tensor that is not here, for which the device is not asked how torch sums"
     if torch.cuda.is_current_stream_capturing():
         return "a graph is being captured, where the device cannot be asked how torch sums"
     if not shown(backend, call):

@@ -29,12 +29,18 @@ def libraries(target: Target, families: Collection[str] = frozenset(FAMILIES.val
 
 
 def build_ahead(
-    targets: Sequence[Target], folder: Path, only: str = "*", told: Callable[[Path], None] = lambda path: None
+    targets: Sequence[Target],
+    folder: Path,
+    only: str = "*",
+    told: Callable[[Path], None] = lambda path: None,
+    nothing_for: Callable[[Target], None] = lambda target: None,
 ) -> list[Path]:
     """Libraries whose name fits `only`, into a folder that KERNWRIGHT_BUILDS can name. One that is there stays."""
     done = []
     for target in targets:
         wanted = [library for library in libraries(target) if fnmatchcase(library.name, only)]
+        if not wanted:
+            nothing_for(target)
 
         def made(library: Library, target: Target = target) -> Path:
             return library.found_in(folder, target) or library.build(target, folder)

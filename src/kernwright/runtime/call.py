@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn.parameter import is_lazy
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 
-is_compiling, transforms = torch.compiler.is_compiling, torch._C._functorch.peek_interpreter_stack
-NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
+transforms = torch._C._functorch.peek_interpreter_stack
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
 
 
 class BadArgument(KernwrightError, ValueError):
     """An argument that no implementation could take. It is found before anything is launched."""
 
     def __init__(self, name: str, problem: str, remedy: str = "") -> None:
+        self.name, self.problem = name, problem
         super().__init__(f"{name}: {problem}", remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.problem, self.remedy)
+
+    def renamed(self, names: Mapping[str, str]) -> BadArgument:
+        """For one who passed the op's arguments under names of their own."""
+        words = re.compile(rf"\b({'|'.join(names)})\b")
+        return BadArgument(
+            *(words.sub(lambda found: names[found[0]], text) for text in (self.name, self.problem, self.remedy))
+        )
 
 
 @dataclass(frozen=True)
@@ -61,8 +76,8 @@ class Call:
             value = self.arguments[parameter.name]
             if not (isinstance(value, Tensor) or (value is None and parameter.optional)):
                 raise BadArgument(parameter.name, f"is a {type(value).__name__}, not a tensor")
-            if value is not None and (value.layout != torch.strided or value.is_nested):
-                raise BadArgument(parameter.name, "is nested or sparse, not a tensor with strides")
+            if value is not None:
+                refuse_strange(parameter.name, value)
         for name, default in self.op.scalar_defaults.items():
             value = self.arguments[name]
             if isinstance(default, float) and not isinstance(value, NUMBERS):
@@ -80,6 +95,23 @@ class Call:
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
         return [self.arguments[name] for name in names], scalars
+
+
+def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:
+    """A tensor that is not rows of numbers in memory, of which nothing else can be asked: often not even its shape.
+
+    `called`: which it is of those that go by the name.
+    """
+    if is_compiling():
+        return  # a compiler lets none of them in, and looks into this
+    words = f"{called}{' ' * bool(called)}is"
+    if is_lazy(tensor):
+        raise BadArgument(name, f"{words} not initialized", "run its lazy module once, or load its weights")
+    if tensor.is_nested:
+        raise BadArgument(name, f"{words} nested, not one tensor", "pass its parts, or its to_padded_tensor(0.0)")
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
+        raise BadArgument(name, f"{words} {kind}, not a tensor with strides", "pass its to_dense()")
 
 
 def any_trains(tensors: Sequence[Tensor | None]) -> bool:

@@ -40,7 +40,8 @@ def public_call(name: str) -> Callable[..., Any]:
 def explain(op: str | Callable[..., Any], *arguments: Any, **named: Any) -> Explanation:
     """What would run for this call, and what every implementation says to it.
 
-    The op by name, or as the function in `kernwright.ops`.
+    The op by name, or as the function in `kernwright.ops`; then all that the call takes, backend and out as well.
+    An argument that is wrong raises what the call would raise.
     """
     name = op if isinstance(op, str) else op.op.name if isinstance(op, Dispatcher) else getattr(op, "__name__", str(op))
     return dispatcher(name).explain(*arguments, **named)

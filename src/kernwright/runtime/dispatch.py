@@ -18,10 +18,10 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains
+from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
-from kernwright.runtime.outputs import given_back, refuse_expanded, share_memory, written
-from kernwright.runtime.preference import Backend, is_strict, known, preferred
+from kernwright.runtime.outputs import given_back, refuse_expanded, refuse_gaps, share_memory, written
+from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
@@ -47,11 +47,12 @@ class Answer:
     implementation: Implementation
     refusal: str | None
     configured: Found | None = None
+    wanted: Backend | None = None
 
     @property
     def fits(self) -> bool:
         """Whether it would run, were no better one there."""
-        return self.refusal is None and preferred() in (None, self.implementation.backend)
+        return self.refusal is None and self.wanted in (None, self.implementation.backend)
 
     def __str__(self) -> str:
         how = f", {self.configured}" if self.configured and not self.refusal else ""
@@ -70,6 +71,8 @@ class Explanation:
     def __str__(self) -> str:
         what = str(self.chosen) if self.chosen else "an error"
         wish = f", as {self.preferred} is preferred" if self.preferred else ""
+        if not self.chosen and not self.preferred:
+            wish = ", as strict lets no reference stand in for a kernel"
         return "\n".join([f"{self.op}: {what}{wish}", *(f"  {answer}" for answer in self.answers)])
 
 
@@ -98,6 +101,7 @@ class Dispatcher:
         self.op = op
         self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
         self._check, self._spelled = check, spelled
+        self.__name__, self.__doc__ = op.name, op.reference.__doc__  # as a function of `kernwright.ops`
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
         self._latest = NONE_YET
@@ -110,8 +114,21 @@ class Dispatcher:
         out: Out = None,
         **named: Any,
     ) -> Any:
+        if is_compiling() and len(self.implementations) == 1:
+            block, _ = blocks_wishes(is_dynamo_compiling())
+            check_reference_alone(self.op.name, backend or block, None, "it has no other implementation")
+            return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
         call = Call.of(self.op, arguments, named)
         return self.run(*call.parts, backend, contract, out)
+
+    def __repr__(self) -> str:
+        return f"<kernwright.ops.{self.op.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shipped, (self.op.name,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dispatcher:
+        return self
 
     def run(
         self,
@@ -125,18 +142,19 @@ class Dispatcher:
 
         A call like one before is neither checked nor chosen for again: both take longer than a kernel.
         """
-        likeness = _likeness(tensors, scalars, backend or preferred(), contract)
+        wanted = backend or preferred()
+        likeness: tuple[Any, ...] | None
         try:
+            likeness = _likeness(tensors, scalars, wanted, contract)
             chosen = self._chosen.get(likeness)
-        except TypeError:  # a list in a number's place, say, which the check names
-            chosen = None
+        except (TypeError, RuntimeError):  # a list in a number's place, a tensor without strides: the check names it
+            likeness = chosen = None
         if chosen is None:
-            names = (parameter.name for parameter in self.op.tensor_parameters)
-            call = Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
+            call = self.call(tensors, scalars)
             self.check(call)
             chosen = self.choose(call, backend, contract)
             # While a graph is captured some cannot be chosen that will be afterwards.
-            if not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
+            if likeness is not None and not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
                 if len(self._chosen) >= MOST_REMEMBERED:
                     self._chosen.clear()
                 self._chosen[likeness] = chosen
@@ -169,6 +187,11 @@ class Dispatcher:
         own, launch, contracts = self._latest
         return launch if contract in contracts and (backend or preferred()) in (None, own) else None
 
+    def call(self, tensors: Sequence[Any], scalars: Mapping[str, Any]) -> Call:
+        """As `run` is given them."""
+        names = (parameter.name for parameter in self.op.tensor_parameters)
+        return Call(self.op, {**dict(zip(names, tensors, strict=True)), **scalars})
+
     def check(self, call: Call) -> None:
         call.check()
         if self._check is not None:
@@ -196,20 +219,48 @@ class Dispatcher:
     def backends(self) -> list[str]:
         return list(dict.fromkeys(own.backend for own in self.implementations))
 
-    def explain(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Explanation:
-        answers = tuple(self.answers(*arguments, contract=contract, **named))
+    def explain(
+        self,
+        *arguments: Any,
+        backend: Backend | None = None,
+        contract: Contract | None = None,
+        out: Out = None,
+        **named: Any,
+    ) -> Explanation:
+        """Raises what the call would raise for an argument that is wrong."""
+        answers = tuple(self.answers(*arguments, backend=backend, contract=contract, **named))
         chosen = next((answer.implementation for answer in answers if answer.fits), None)
-        return Explanation(self.op.name, chosen, preferred(), answers)
+        if out is not None:
+            self._foresee_out(self._spelled_call(arguments, named), chosen, out)
+        wanted = backend or preferred()
+        if chosen is self.implementations[-1] and len(answers) > 1 and wanted is None and is_strict():
+            chosen = None
+        return Explanation(self.op.name, chosen, wanted, answers)
 
-    def answers(self, *arguments: Any, contract: Contract | None = None, **named: Any) -> Iterator[Answer]:
+    def answers(
+        self, *arguments: Any, backend: Backend | None = None, contract: Contract | None = None, **named: Any
+    ) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
+        call = self._spelled_call(arguments, named)
+        self.check(call)
         _refuse_unknown(contract)
+        wanted = known(backend) if backend is not None else preferred()
+        for own in self.implementations:
+            yield Answer(own, own.refusal(call, contract), self._configured(own, call), wanted)
+
+    def _spelled_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         if self._spelled is not None:
             arguments, named = self._spelled(arguments, named)
-        call = Call.of(self.op, arguments, named)
-        self.check(call)
-        for own in self.implementations:
-            yield Answer(own, own.refusal(call, contract), self._configured(own, call))
+        return Call.of(self.op, arguments, named)
+
+    def _foresee_out(self, call: Call, chosen: Implementation | None, out: Out) -> None:
+        """All that a call says of its outputs, by results that have a shape and no memory."""
+        tensors, scalars = call.parts
+        self.check_out(call.first, tensors, out)
+        meta = [None if own is None else own.detach().to("meta") for own in tensors]
+        check_results(self.op, self.op.reference(*meta, **scalars), out)
+        if chosen is not None and chosen.backend != "torch":
+            refuse_gaps(self.op, _listed(out))
 
     def _configured(self, own: Implementation, call: Call) -> Found | None:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
@@ -247,6 +298,9 @@ class Dispatcher:
         for number, (name, tensor) in enumerate(zip(self.op.outputs, given, strict=True)):
             if not isinstance(tensor, Tensor):
                 raise BadArgument("out", f"{name} is a {type(tensor).__name__}, not a tensor")
+            refuse_strange("out", tensor, name)
+            if tensor.is_quantized:
+                raise BadArgument("out", f"{name} is {tensor.dtype}, which no result has")
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
             refuse_expanded("out", tensor, name)
@@ -259,6 +313,12 @@ class Dispatcher:
                     continue
                 if own.data_ptr() != tensor.data_ptr():  # in its place, element by element, it may lie
                     raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
+
+
+def _shipped(name: str) -> Dispatcher:
+    from kernwright.runtime.catalog import dispatcher
+
+    return dispatcher(name)
 
 
 def _refuse_unknown(contract: str | None) -> None:
@@ -300,11 +360,25 @@ def check_results(op: Op, result: Out, out: Out) -> None:
             raise BadArgument("out", f"{name} is {_described(given)}, not {_described(own)}")
 
 
+def _narrow(op: Op, tensors: Sequence[Any], error: RuntimeError) -> BadArgument | None:
+    """Floats of eight bits are the reference's where torch computes with them, as with a weight that is cast first."""
+    for parameter, own in zip(op.tensor_parameters, tensors, strict=False):
+        if isinstance(own, Tensor) and own.is_floating_point() and own.itemsize == 1:
+            said = str(error).partition("\n")[0]
+            return BadArgument(parameter.name, f"is {own.dtype}: {said}", "pass its to(torch.bfloat16)")
+    return None
+
+
 def reference_function(op: Op) -> Callable[..., Any]:
     """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
 
     def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:
-        result = op.reference(*arguments, **scalars)
+        try:
+            result = op.reference(*arguments, **scalars)
+        except RuntimeError as error:
+            if (narrow := _narrow(op, arguments, error)) is None:
+                raise
+            raise narrow from error
         if out is None:
             return result
         check_results(op, result, out)

@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.call import any_trains, is_compiling, transforms
+from kernwright.runtime.call import BadArgument, any_trains, is_compiling, is_dynamo_compiling, transforms
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import Promise, dispatches_itself
-from kernwright.runtime.preference import Backend
+from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
 from kernwright.runtime.traced import traced
 
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.
 modes = torch._C._len_torch_dispatch_stack
+# What a call ends in where its arguments are not what they should be, or nowhere.
+MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
 
 
 class LongWay:
@@ -48,16 +50,47 @@ class LongWay:
             return self.dispatcher.run(given, scalars, backend, contract, out)
         if out is not None:
             self.dispatcher.check_out(first, given, out)
+        trains = any_trains(given)
+        if not is_compiling() and transforms() is None and trains:
+            return self.dispatcher.run(given, scalars, backend, contract, out)
+        block, strict = blocks_wishes(is_dynamo_compiling()) if is_compiling() else (None, None)
+        if trains and is_compiling():
+            check_reference_alone(op.name, backend or block, strict, "an input needs a gradient")
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
-        if any_trains(given) or (op.inplace and not is_compiling() and transforms() is not None):
+        if trains or (op.inplace and not is_compiling() and transforms() is not None):
             return op.reference(*given, **scalars)
-        result = self._traced(*arguments, backend, contract)
+        if is_compiling():
+            result = self._traced(*arguments, backend or block, contract, strict)
+        else:
+            result = self._met(arguments, backend, contract)
         if out is None:
             return result
         check_results(op, result, out)
         if isinstance(out, Tensor):
             return out.copy_(result)
         return tuple(own.copy_(found) for own, found in zip(out, result, strict=True))
+
+    def _met(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None) -> Any:
+        """Torch's own words for what no op of its library takes, and a kernel's for what it does not, are not a user's:
+        where an argument is wrong, that is said as in every other call."""
+        try:
+            return self._traced(*arguments, backend, contract, None)
+        except MISFITS:
+            if (wrong := self.wrong(arguments)) is None:
+                raise
+            raise wrong from None
+
+    def wrong(self, arguments: tuple[Any, ...], out: Out = None) -> BadArgument | None:
+        """The argument that no implementation could take, if it is one."""
+        given, scalars = self._parts(arguments)
+        try:
+            call = self.dispatcher.call(given, scalars)
+            self.dispatcher.check(call)
+            if out is not None:
+                self.dispatcher.check_out(call.first, given, out)
+        except BadArgument as wrong:
+            return wrong
+        return None
 
     def _parts(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         names = self.dispatcher.op.scalar_defaults

@@ -57,10 +57,16 @@ def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) 
     for name, own, wanted in zip(op.outputs, outs, promise(tensors, "meta"), strict=True):
         if own.shape != wanted.shape or own.dtype != wanted.dtype:
             found, expected = f"{own.dtype} {list(own.shape)}", f"{wanted.dtype} {list(wanted.shape)}"
-            raise BadArgument("out", f"{name} is {found}, the result is {expected}")
+            raise BadArgument("out", f"{name} is {found}, not {expected}")
+    refuse_gaps(op, outs)
+    return outs
+
+
+def refuse_gaps(op: Op, outs: Sequence[Tensor]) -> None:
+    """Which no kernel writes."""
+    for name, own in zip(op.outputs, outs, strict=True):
         if own.ndim and own.shape[-1] > 1 and own.stride(-1) != 1:
             raise BadArgument("out", f"{name} has a last axis with gaps")
-    return outs
 
 
 def refuse_expanded(name: str, own: Tensor, called: str = "") -> None:

@@ -7,12 +7,17 @@
 
 The nearest one counts: the call's own, then the block's, then the program's, then the environment's. The environment is
 read once: a call costs microseconds, and asking it each time would be a good part of them.
+
+A block inside a function that torch.compile traces becomes a part of its graph: what is called in it carries the wish
+along. All other preferences are looked up when the graph runs, as they are then.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar, Token
 from functools import cache
 from types import TracebackType
@@ -24,6 +29,9 @@ Backend = Literal["cuda", "cpu", "triton", "torch"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried
 BACKEND_VARIABLE, STRICT_VARIABLE = "KERNWRIGHT_BACKEND", "KERNWRIGHT_STRICT"
 ENVIRONMENT = "the environment"
+BEST = "best"  # in a graph alone
+STRICT_WORDS = {"1": True, "true": True, "yes": True, "on": True}
+STRICT_WORDS |= {"": False, "0": False, "false": False, "no": False, "off": False}
 Value = TypeVar("Value")
 
 
@@ -38,6 +46,9 @@ class Layers(Generic[Value]):
         self.block: ContextVar[Setting[Value] | None] = ContextVar(name, default=None)
         self.program: list[Setting[Value]] = []
         self.all: list[Setting[Value] | str] = [ENVIRONMENT]
+        # Of the function that is being traced: outside of traces both are empty.
+        self.traced: list[Value] = []
+        self.traced_unused: list[TracedBlock[Value]] = []
 
     def nearest(self) -> Setting[Value] | None:
         return self.block.get() or (self.program[-1] if self.program else None)
@@ -50,15 +61,17 @@ class Layers(Generic[Value]):
 class Setting(Generic[Value]):
     """Holds for the program from when it is made; as a `with` block it holds in the block alone, and in its thread."""
 
-    def __init__(self, layers: Layers[Value], value: Value) -> None:
+    def __init__(self, layers: Layers[Value], value: Value, in_block_alone: bool = False) -> None:
         self.value = value
         self._layers = layers
         self._token: Token[Setting[Value] | None] | None = None
         layers.all.append(self)
-        layers.program.append(self)
+        if not in_block_alone:
+            layers.program.append(self)
 
     def __enter__(self) -> None:
-        self._layers.program.remove(self)
+        if self in self._layers.program:
+            self._layers.program.remove(self)
         self._token = self._layers.block.set(self)
 
     def __exit__(
@@ -69,19 +82,81 @@ class Setting(Generic[Value]):
         self._layers.all.remove(self)
 
 
+class TracedBlock(Generic[Value]):
+    """A `with` block in a function that is being traced, in words that a tracer can follow."""
+
+    def __init__(self, layers: Layers[Value], value: Value) -> None:
+        self.value, self._layers = value, layers
+        layers.traced_unused.append(self)
+
+    def __enter__(self) -> None:
+        self._layers.traced_unused.pop()
+        self._layers.traced.append(self.value)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._layers.traced.pop()
+
+
 _backends: Layers[Backend | None] = Layers("kernwright_backend")
 _strictness: Layers[bool] = Layers("kernwright_strict")
 preferences = _backends.all  # at hand: every call of an op asks
 
 
-def prefer(backend: Backend | None) -> Setting[Backend | None]:
+def prefer(backend: Backend | None) -> Setting[Backend | None] | TracedBlock[Backend | None]:
     """None: whatever is best, whatever was preferred before."""
-    return Setting(_backends, None if backend is None else known(backend))
+    value = None if backend is None else known(backend)
+    return TracedBlock(_backends, value) if _is_traced() else Setting(_backends, value)
 
 
-def strict(on: bool = True) -> Setting[bool]:
+def strict(on: bool = True) -> Setting[bool] | TracedBlock[bool]:
     """The reference in a kernel's place becomes an error."""
-    return Setting(_strictness, on)
+    return TracedBlock(_strictness, on) if _is_traced() else Setting(_strictness, on)
+
+
+def _is_traced() -> bool:
+    """Without an import of torch, which a preference does not need."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
+
+
+def blocks_wishes(is_traced: bool) -> tuple[str | None, bool | None]:
+    """For a graph: what the blocks around a call ask for, where there are any; `BEST` is the wish of prefer(None)."""
+    if not is_traced:  # a graph is made of what runs, and blocks are what they always are
+        backend, strictness = _backends.block.get(), _strictness.block.get()
+        wish = None if backend is None else backend.value or BEST
+        return wish, None if strictness is None else strictness.value
+    if _backends.traced_unused or _strictness.traced_unused:
+        # One of Python's own, which a tracer can follow: where it may, it then runs the function untraced.
+        raise RuntimeError(
+            "a preference for the whole program cannot be set in a function that torch.compile traces: "
+            "set it before the call, or for a block, as in `with kernwright.prefer(...):`"
+        )
+    backend_wish = (_backends.traced[-1] or BEST) if _backends.traced else None
+    return backend_wish, _strictness.traced[-1] if _strictness.traced else None
+
+
+def check_reference_alone(op: str, backend: str | None, is_strict: bool | None, why: str) -> None:
+    """Where nothing but the reference can be a part of a graph: that nothing else was asked for.
+
+    One of Python's own errors, as above: untraced the call has words of ours for it.
+    """
+    if backend not in (None, BEST, "torch"):
+        raise RuntimeError(f"{op} cannot run on {backend}: {why}")
+    if is_strict:
+        raise RuntimeError(f"{op} would run its reference: {why}")
+
+
+@contextmanager
+def held(backend: str | None, is_strict: bool | None) -> Iterator[None]:
+    """While a call of a graph runs: the wishes that it carries."""
+    with ExitStack() as blocks:
+        if backend == BEST:
+            blocks.enter_context(Setting(_backends, None, in_block_alone=True))
+        if is_strict is not None:
+            blocks.enter_context(Setting(_strictness, is_strict, in_block_alone=True))
+        yield
 
 
 def preferred() -> Backend | None:
@@ -113,7 +188,11 @@ def _environment_backend() -> Backend | None:
 
 @cache
 def _environment_strict() -> bool:
-    return os.environ.get(STRICT_VARIABLE, "") not in ("", "0")
+    word = os.environ.get(STRICT_VARIABLE, "").lower()
+    if word not in STRICT_WORDS:
+        possible = ", ".join(filter(None, STRICT_WORDS))
+        raise KernwrightError(f"{STRICT_VARIABLE}: {word!r} is neither on nor off", f"set it to one of: {possible}")
+    return STRICT_WORDS[word]
 
 
 def known(backend: str, where: str = "backend") -> Backend:

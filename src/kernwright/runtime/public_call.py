@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Out
-from kernwright.runtime.long_way import LongWay, modes
+from kernwright.runtime.long_way import MISFITS, LongWay, modes
 from kernwright.runtime.outputs import has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, preferences, preferred
 
@@ -27,8 +27,6 @@ Result = TypeVar("Result")
 PublicCall = Callable[[tuple[Any, ...], Backend | None, Contract | None, Out], Result]
 is_grad_enabled = torch.is_grad_enabled
 is_traced = torch.compiler.is_dynamo_compiling  # every other compiler's tensors are of another class, or in a mode
-# What a call on the short way ends in where its arguments are not what they should be, or nowhere.
-MISFITS = (RuntimeError, TypeError, AttributeError)
 
 
 def public_call(
@@ -79,7 +77,7 @@ def public_call(
                             return outs[0] if results == 1 else outs or None
                         del outs
             except MISFITS as misfit:
-                if not goes_on(misfit, every(arguments, out)):
+                if not goes_on(misfit, every(arguments, out)) and otherwise.wrong(arguments, out) is None:
                     raise
         return otherwise.run(arguments, backend, contract, out)
 
@@ -97,7 +95,8 @@ def as_outputs(out: Any, count: int) -> tuple[Tensor, ...]:
 
 
 def goes_on(misfit: Exception, tensors: Sequence[Any]) -> bool:
-    """Whether the long way is asked after all. It names an argument that is no tensor, or is elsewhere."""
+    """Whether the long way is asked after all: it names what is wrong in words of its own, the same in every call, and
+    where nothing is, it comes to the foreign function's own error. What went wrong at a launch is not done again."""
     if not isinstance(misfit, RuntimeError):
         return True
     # What no foreign function can be given is found out by its error, since to ask before every call would cost.

@@ -15,7 +15,10 @@ def on_cuda(call: Call) -> str | None:
         return f"{call.op.activations[0]} is on {call.first.device}"
     if torch.version.hip:
         return "this torch is built for ROCm"
-    return None if torch.cuda.is_available() else "torch sees no CUDA device"
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    index, count = call.first.device.index or 0, torch.cuda.device_count()
+    return None if index < count else f"torch sees {count} CUDA device(s), and no cuda:{index}"  # of a fake tensor
 
 
 def on_cpu(call: Call) -> str | None:

@@ -1,7 +1,8 @@
 """An op as a torch.library op: what torch.compile puts into a graph in place of a call that it cannot look into, and
 what a mode, a transform or a tensor of another class (a fake one, say) meets, which then goes its own way.
 
-What runs when the graph runs follows the preference of that moment. A call that trains never leads here; where somebody
+What runs when the graph runs follows the preference of that moment, but for blocks inside the function that was traced:
+their wishes are arguments of the op. A call that trains never leads here; where somebody
 differentiates the op all the same, its reference runs once more for the gradient. What an op changes in place stands in
 its schema, and torch gives such an op no gradient.
 """
@@ -14,33 +15,44 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.outputs import Promise, given_back
+from kernwright.runtime.preference import BEST, Backend, held
 
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def schema(op: Op) -> str:
-    """Tensors, scalars, backend and contract, all by position; a tensor that a call changes is marked."""
+    """Tensors, scalars, backend, contract and strictness, all by position; a tensor that a call changes is marked."""
     marks = {name: f"(a{number}!)" for number, name in enumerate(op.inplace)}
     tensors = [
         f"Tensor{marks.get(own.name, '')}{'?' if own.optional else ''} {own.name}" for own in op.tensor_parameters
     ]
     scalars = [f"{_KINDS[type(default)]} {name}" for name, default in op.scalar_defaults.items()]
     results = ", ".join(["Tensor"] * len(op.outputs))
-    arguments = ", ".join([*tensors, *scalars, "str? backend", "str? contract"])
+    arguments = ", ".join([*tensors, *scalars, "str? backend", "str? contract", "bool? strict=None"])
     return f"({arguments}) -> {results if len(op.outputs) == 1 else f'({results})'}"
 
 
 def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
     """Registers `kernwright::<name>`. `promise` says what comes out, where nothing runs."""
     op, tensors = dispatcher.op, len(dispatcher.op.tensor_parameters)
+    count = tensors + len(op.scalar_defaults)
 
     def run(*arguments: Any) -> Any:
-        """Where every watcher has had its turn: the short way, or the dispatcher. The public call would lead back."""
-        given, scalars, backend, contract = arguments[:tensors], arguments[tensors:-2], *arguments[-2:]
+        """Where every watcher has had its turn."""
+        own, (backend, contract, *rest) = arguments[:count], arguments[count:]
+        strict = rest[0] if rest else None  # torch leaves away what is as its default
+        if strict is None and backend != BEST:
+            return met(own, backend, contract)
+        with held(backend, strict):
+            return met(own, None if backend == BEST else backend, contract)
+
+    def met(own: Sequence[Any], backend: Backend | None, contract: Contract | None) -> Any:
+        """By the short way, or the dispatcher. The public call would lead back."""
+        given, scalars = own[:tensors], own[tensors:]
         first = given[0]
         launch = dispatcher.latest(backend, contract)
         if launch is not None and type(first) is Tensor and not first.is_meta and not torch.is_grad_enabled():
@@ -51,12 +63,12 @@ def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
 
     def fake(*arguments: Any) -> Any:
         """A graph is refused for the same reasons as a call."""
-        dispatcher.check(Call.of(op, arguments[:tensors], _named(op, arguments[tensors:-2])))
+        dispatcher.check(Call.of(op, arguments[:tensors], _named(op, arguments[tensors:count])))
         return given_back(promise(arguments[:tensors], None))
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs[:tensors])
-        ctx.scalars = inputs[tensors:-2]
+        ctx.scalars, ctx.wishes = inputs[tensors:count], len(inputs) - count
 
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         with torch.enable_grad():
@@ -72,7 +84,7 @@ def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
         outputs, weights = [pair[0] for pair in reached], [pair[1] for pair in reached]
         found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
         own = [next(found) if tensor is not None and tensor.requires_grad else None for tensor in given]
-        return (*own, *(None for _ in ctx.scalars), None, None)
+        return (*own, *(None for _ in ctx.scalars), *(None for _ in range(ctx.wishes)))
 
     made = torch.library.custom_op(f"kernwright::{op.name}", run, mutates_args=op.inplace, schema=schema(op))
     made.register_fake(fake)

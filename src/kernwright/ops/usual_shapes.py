@@ -1,0 +1,70 @@
+"""The shapes that an op's tensors usually have beside its first one, for whoever has only that: `kernwright explain`.
+
+What is not listed here has the first one's sizes where it carries data, and its last size where it modulates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernwright.ops.definition import Op
+
+_SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
+_PICKED = {**dict.fromkeys(_SETS, "B D"), "index": "B S :i32"}
+_SPLIT = ("q_cos", "q_sin", "k_cos", "k_sin")  # of one head, as wide as the token
+
+
+@dataclass(frozen=True)
+class UsualShapes:
+    """The axes of an op's first tensor by name, and other tensors in sizes of these: `4*D`, `D/2`, with a dtype or not.
+
+    A first tensor with fewer axes lacks those in front, or, where its axes end in dots, those behind: they are 1.
+    """
+
+    axes: str = "B S D"
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def sizes(self, first: Sequence[int]) -> dict[str, int]:
+        names = self.axes.split()
+        if names[-1] == "...":
+            return dict.fromkeys(names, 1) | dict(zip(names[:-1], first, strict=False))
+        return dict.fromkeys(names, 1) | dict(zip(reversed(names), reversed(first), strict=False))
+
+    def of(self, name: str, first: Sequence[int]) -> tuple[list[int], str | None] | None:
+        """Sizes and dtype of a tensor that is listed."""
+        if name not in self.others:
+            return None
+        sizes, _, dtype = self.others[name].partition(":")
+        known = self.sizes(first)
+        return [_size(own, known) for own in sizes.split()], dtype or None
+
+
+USUAL: dict[str, UsualShapes] = {
+    "norm_scale_shift_select": UsualShapes(others=_PICKED),
+    "residual_norm_scale_shift_select": UsualShapes(others=_PICKED),
+    "dual_modulate_from_table": UsualShapes(others={"temb_scale_shift": "B 1 4*D", "scale_shift_table": "4 D"}),
+    "rms_modulate_from_table": UsualShapes(others={"temb_scale_shift": "B 1 2*D", "scale_shift_table": "2 D"}),
+    "qknorm_rope": UsualShapes("T H D", {"cos_sin_cache": "T D :fp32", "positions": "T :i64"}),
+    "rotary": UsualShapes("B S H D", dict.fromkeys(("cos", "sin"), "S D/2 :fp32")),
+    "ltx2_split_rotary": UsualShapes(others=dict.fromkeys(("cos", "sin"), "B 1 S D/2")),
+    "ltx2_qknorm_split_rope": UsualShapes(others=dict.fromkeys(_SPLIT, "B 1 S D/2")),
+    "group_norm_silu": UsualShapes("B C ...", dict.fromkeys(("weight", "bias"), "C")),
+    "wan_rmsnorm_silu": UsualShapes("B C ...", {"gamma": "C 1 1 1"}),
+}
+
+
+def usual_shape(op: Op, name: str, first: Sequence[int]) -> tuple[list[int], str | None]:
+    """Of a tensor beside a first one of these sizes; no dtype: the first one's."""
+    if own := USUAL.get(op.name, UsualShapes()).of(name, first):
+        return own
+    return list(first) if name in op.activations else list(first[-1:]), None
+
+
+def _size(word: str, known: Mapping[str, int]) -> int:
+    if word.isdecimal():
+        return int(word)
+    found = re.fullmatch(r"(?:(\d+)\*)?(\w+)(?:/(\d+))?", word)
+    assert found is not None, word
+    return int(found[1] or 1) * known[found[2]] // int(found[3] or 1)
