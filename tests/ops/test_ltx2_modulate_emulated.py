@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import folded_cases
 import ltx2_exact_cases
 import pytest
 import torch
@@ -20,6 +21,9 @@ from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+FOLDED = folded_cases.of("rms_modulate", "dual_modulate", "dual_modulate_from_table")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,11 @@ WIDEST = "table width 65536"
 def test_every_case_is_close(name: str, emulated: Any) -> None:
     case = replace(CUDA_CASES[name], dtype=BF16)
     verify(case, runner(case.op, emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Any) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
 
 
 @pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, "held 4096", "dual held 8188", WIDEST])

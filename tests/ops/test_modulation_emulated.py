@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import ernie_cases
+import folded_cases
 import pytest
 import torch
 from emulation import built
-from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, REFUSED, differing, verify
+from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, differing, verify
 
 from kernwright import ops
 from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.call import BadArgument
+from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.target import compiler
 
 pytestmark = [
@@ -47,7 +49,7 @@ def runner(op: str, emulated: Emulated) -> Any:
     return call
 
 
-@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name != REFUSED])
+@pytest.mark.parametrize("name", CUDA_CASES)
 def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name].op, emulated))
 
@@ -63,7 +65,7 @@ def test_a_product_may_stay_as_wide_as_it_is(dtype: torch.dtype, width: int, emu
 
 
 def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> None:
-    for case in (case for name, case in CUDA_CASES.items() if name != REFUSED):
+    for case in CUDA_CASES.values():
         runner(case.op, emulated)(*case.tensors(), **case.scalars)
     for dtype, width in ((BF16, 64), (FP16, 64), (BF16, 33), (FP16, 33)):
         test_a_product_may_stay_as_wide_as_it_is(dtype, width, emulated)
@@ -94,10 +96,35 @@ def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
     assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
 
 
-def test_what_does_not_fold_is_refused(emulated: Emulated) -> None:
-    case = CASES[REFUSED]
-    with pytest.raises(AssertionError):
-        runner(case.op, emulated)(*case.tensors())
+@pytest.mark.parametrize("name", folded_cases.of(*folded_cases.EXACT))
+def test_more_axes_have_the_chains_bits(name: str, emulated: Emulated) -> None:
+    case = folded_cases.CASES[name]
+
+    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
+        out = rows_like(tensors[0]).fill_(7.0)
+        assert getattr(emulated[BF16, BF16], case.op)(*tensors, *scalars.values(), out)
+        return out
+
+    folded_cases.verify(case, call)
+
+
+def test_a_wrong_argument_of_more_axes_is_named(emulated: Emulated) -> None:
+    own, x, d = emulated[BF16, BF16], torch.zeros(2, 3, 4, 64, dtype=BF16), torch.zeros(64, dtype=BF16)
+    for given, named in (
+        ((x, x[:, :2], d, 1.0, x), "scale: has 2 where x has 3 in axis 1"),
+        ((x, d, x[0, 0, :3], 1.0, x), "shift: has 3 where x has 4 in axis 2"),
+        ((x, d, x[None], 1.0, x), "shift: has more dimensions than it can have beside x"),
+        ((x, x[..., :63], d, 1.0, x), "scale: has 63 channels, x has 64"),
+        ((x, d, d, 1.0, x[:1]), "out: has another shape than x"),
+        ((x, d, d, 1.0, x.float()), "out: has another dtype than the result"),
+        ((x, d, d, 1.0, x[:1].expand(2, 3, 4, 64)), "out: is expanded, and cannot be written"),
+    ):
+        with pytest.raises(ValueError, match=f"^{named}"):
+            own.scale_shift(*given)
+    with pytest.raises(ValueError, match=r"^update: has 2 where residual has 3 in axis 1"):
+        own.ernie_residual_gate(x, x[:, :2], d, x)
+    assert not own.residual_gate(x, x[:, :1], d, x) and not own.ernie_residual_gate(x, x[:, :1], d, x)
+    assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # which would make more of it
 
 
 @pytest.mark.parametrize("refused", [(BF16, FP16), (FP16, BF16)])

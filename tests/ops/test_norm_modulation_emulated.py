@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import folded_cases
 import pytest
 import torch
 from emulation import built
@@ -20,8 +21,7 @@ from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
-
-
+FOLDED = folded_cases.of("norm_scale_shift", "residual_norm_scale_shift")
 Modules = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -36,7 +36,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     return built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
+def runner(case: Case | folded_cases.Case, emulated: Modules, only_chooses: bool = False) -> Any:
     run = emulated[case.dtype, case.residual].run
 
     def call(*tensors: Any, norm_type: str, eps: float) -> Any:
@@ -55,6 +55,11 @@ def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", CUDA_CASES)
 def test_every_case_is_close(name: str, emulated: Modules) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Modules) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name], emulated))
 
 
 @pytest.mark.parametrize("name", EQUAL_CASES)

@@ -19,7 +19,7 @@ from kernwright.ops.definition import Op
 from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
 from kernwright.ops.norm_modulation.exactness import exact_shortcut, is_chains, is_plain_layer_norm, norms_as_torch
-from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
 from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
@@ -35,7 +35,7 @@ INDEX_DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, t
 
 def modulated_tokens_fit(call: Call) -> str | None:
     """What every fused kernel asks of the tensors."""
-    return tokens_fit(call, modulations=("scale", "shift", "gate"))
+    return tokens_fit(call, modulations=("scale", "shift", "gate"), most_axes=MOST_AXES)
 
 
 def chosen_tokens_fit(call: Call) -> str | None:

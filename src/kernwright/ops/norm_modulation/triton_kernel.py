@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.folding import folded
 from kernwright.ops.norm_modulation.arguments import chosen_gate_like, over_places
 from kernwright.ops.triton_tokens import (
     affine,
@@ -137,19 +138,19 @@ def launch(
     """`second`: the second set's scale and shift, both gates, and the index."""
     if x.numel() == 0:
         return
-    width, tokens = x.shape[-1], x.shape[-2]
     op = f"{'' if residual is None else 'residual_'}norm_scale_shift{'' if second is None else '_select'}"
-    rows, shape = x.numel() // width, shape_of(op, x)
-    choice: tuple[Any, ...] = (None,) * 5
-    if second is not None:
-        *sets, index = second
-        choice = (*(rows_of(own, x) for own in sets), rows_of(over_places(index), x))
+    shape, more = shape_of(op, x), second and (*second[:-1], over_places(second[-1]))
     with torch.cuda.device_of(x):
-        norm_modulate[(triton.cdiv(rows, shape.rows),)](
-            tokens_of(x), tokens_of(residual), rows_of(gate, x), rows_of(scale, x), rows_of(shift, x), weight, bias,
-            *choice, tokens_of(y), tokens_of(total), tokens_of(gate_out), rows, tokens, width, eps,
-            RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
-        )  # fmt: skip
+        for own, before, given, gates, to, *rows in folded(
+            (x, residual, total, gate_out, y), (gate, scale, shift, *(more or (None,) * 5))
+        ):
+            assert own is not None
+            by = [rows_of(row, own) for row in rows]
+            norm_modulate[(triton.cdiv(own.numel() // own.shape[-1], shape.rows),)](
+                tokens_of(own), tokens_of(before), *by[:3], weight, bias, *by[3:], tokens_of(to), tokens_of(given),
+                tokens_of(gates), own.numel() // own.shape[-1], own.shape[-2], own.shape[-1], eps,
+                RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
+            )  # fmt: skip
 
 
 def norm_scale_shift(
