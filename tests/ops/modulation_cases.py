@@ -148,6 +148,16 @@ def cases() -> list[Case]:
         Case("gate promotes", "residual_gate", scale=("row", FP32)),
         Case("gate fp32 residual", "residual_gate", residual=FP32, scale=("channel", FP32), tokens=50),
         Case("gate fp32 residual alone", "residual_gate", residual=FP32, scale=("row", BF16), width=66),
+        Case("gate bf16 residual of fp32", "residual_gate", dtype=FP32, residual=BF16, scale=("row", FP32)),
+        Case("gate fp16 residual of fp32", "residual_gate", dtype=FP32, residual=FP16, scale=("frame", BF16), width=33),
+        Case("gate bf16 residual of fp16", "residual_gate", dtype=FP16, residual=BF16, scale=("row", FP16), tokens=40),
+        Case(
+            "gate fp16 residual of bf16", "residual_gate", dtype=BF16, residual=FP16, scale=("token", BF16), gaps=True
+        ),
+        Case("gate bf16 residual by fp32", "residual_gate", dtype=FP16, residual=BF16, scale=("channel", FP32)),
+        Case("gate bf16 residual by number", "residual_gate", dtype=FP16, residual=BF16, scale=("number", FP32)),
+        Case("gate hard fp16 residual", "residual_gate", dtype=BF16, residual=FP16, scale=("row", BF16), hard=True),
+        Case("gate hard residual of fp32", "residual_gate", dtype=FP32, residual=BF16, scale=("row", FP16), hard=True),
         Case("gate hard", "residual_gate", scale=("row", BF16), hard=True, tokens=40),
         Case("gate hard fp32", "residual_gate", dtype=FP32, scale=("token", FP32), hard=True),
         Case("gate odd", "residual_gate", width=3073, scale=("token", BF16), tokens=2),

@@ -42,8 +42,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 def runner(op: str, emulated: Emulated) -> Any:
     def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
         out = result_like(op, tensors).fill_(7.0)
-        x = {"scale_shift": tensors[0], "residual_gate": tensors[1 % len(tensors)], "broadcast_add": out}[op]
-        assert getattr(emulated[x.dtype, out.dtype], op)(*tensors, *scalars.values(), out)
+        gated = op == "residual_gate"
+        types = native.gated_types(tensors[1].dtype, out.dtype) if gated else (out.dtype, out.dtype)
+        assert getattr(emulated[types], op)(*tensors, *scalars.values(), out)
         return out
 
     return call
@@ -75,10 +76,8 @@ def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> 
 @pytest.mark.parametrize("name", [name for name, case in ernie_cases.CASES.items() if case.kind == "gate"])
 def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulated) -> None:
     def call(residual: torch.Tensor, update: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-        out, pair = torch.full_like(residual, 7.0), (update.dtype, residual.dtype)
-        if not native.is_compiled(*pair):  # Triton's
-            return ops.ernie_residual_gate(residual, update, gate, backend="torch")
-        assert emulated[pair].ernie_residual_gate(residual, update, gate, out)
+        out, types = torch.full_like(residual, 7.0), native.gated_types(update.dtype, residual.dtype)
+        assert emulated[types].ernie_residual_gate(residual, update, gate, out)
         return out
 
     ernie_cases.verify(ernie_cases.CASES[name], call)
@@ -127,16 +126,25 @@ def test_a_wrong_argument_of_more_axes_is_named(emulated: Emulated) -> None:
     assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # which would make more of it
 
 
-@pytest.mark.parametrize("refused", [(BF16, FP16), (FP16, BF16)])
+@pytest.mark.parametrize("refused", [(BF16, FP16), (FP32, FP16), (FP16, FP16), (BF16, FP32), (FP32, FP32)])
 def test_a_library_takes_no_other_dtypes(refused: tuple[torch.dtype, torch.dtype], emulated: Emulated) -> None:
     x, residual = (torch.zeros(1, 2, 8, dtype=dtype) for dtype in refused)
     assert not emulated[BF16, BF16].residual_gate(residual, x, x, residual)
 
 
-SHORT = ["gate and residual", "frame modulation", "hard bf16", "row gate", "gate gaps", "add 4d", "add column"]
+SHORT = [
+    "gate and residual",
+    "gate bf16 residual of fp32",
+    "frame modulation",
+    "hard bf16",
+    "row gate",
+    "gate gaps",
+    "add 4d",
+    "add column",
+]
 
 
-@pytest.mark.parametrize("name", [*SHORT, "gate fp32 residual", "add promoted"])
+@pytest.mark.parametrize("name", [*SHORT, "gate fp32 residual", "gate bf16 residual of fp16", "add promoted"])
 def test_the_implementation_picks_its_library_and_lays_out_the_result(
     name: str, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

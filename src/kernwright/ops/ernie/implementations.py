@@ -50,7 +50,7 @@ def _gate_implementations(op: Op) -> list[Implementation]:
         partial(native.gate_function, op, PROMISES[op.name]),
         partial(from_module, TRITON, op, PROMISES[op.name]),
     )
-    ours = (on_cuda, modulated_tokens_fit, native.gate_is_compiled)
+    ours = (on_cuda, modulated_tokens_fit, native.gate_library_there)
     return [
         Implementation("cuda", "exact", cuda, ours, native.gate_shortcut),
         Implementation("triton", "exact", triton, (triton_there, modulated_tokens_fit, rounds_to_nearest)),

@@ -16,9 +16,10 @@ constexpr int64_t kWidestRow = INT32_MAX - 4096;  // a column beyond the last, o
 
 // The roundings that follow from dtypes and axes; what is float32 rounds nowhere.
 inline void find_roundings(Problem* p, bool is_scale_number, bool is_shift_number) {
-  const bool is_half = p->type != Type::kFloat32;
-  p->is_product_rounded = is_half && p->scale.data && (is_scale_number || p->scale.type == p->type);
-  p->is_scale_cast = is_half && is_scale_number && p->scale.type != p->type;
+  const Type own = p->is_crossed ? p->shift.type : p->type;
+  const bool is_half = own != Type::kFloat32;
+  p->is_product_rounded = is_half && p->scale.data && (is_scale_number || p->scale.type == own);
+  p->is_scale_cast = is_half && is_scale_number && p->scale.type != own;
   p->is_shift_cast = p->is_product_rounded && is_shift_number && p->shift.type != p->type;
 }
 
@@ -58,14 +59,19 @@ inline bool have_one_shape(ffi::TensorView a, ffi::TensorView b) {
   return same;
 }
 
+// No library is compiled for a half-width residual of an update in another dtype: that of the residual's own takes both.
+inline bool is_crossed(Type update, Type residual) { return residual != update && residual != Type::kFloat32; }
+
 inline bool read_residual_gate(Problem* p, int32_t device_type, ffi::TensorView residual, ffi::TensorView update,
                                ffi::TensorView gate, ffi::TensorView out) {
   if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
-  Reader reader(p, update, device_type, "update", kWidestRow);
-  if (!read_type(residual.dtype(), &p->result, "residual")) return false;
-  reader.tokens(update, &p->x, "update");
+  Type own;
+  if (!read_type(update.dtype(), &own, "update") || !read_type(residual.dtype(), &p->result, "residual")) return false;
+  p->is_crossed = is_crossed(own, p->result);
+  Reader reader(p, p->is_crossed ? residual : update, device_type, "update", kWidestRow);
+  reader.tokens(p->is_crossed ? residual : update, &p->x, p->is_crossed ? "residual" : "update");
   reader.modulation(gate, &p->scale, "gate");
-  reader.modulation(residual, &p->shift, "residual");
+  reader.modulation(p->is_crossed ? update : residual, &p->shift, p->is_crossed ? "update" : "residual");
   reader.tokens_of(p->result, out, &p->y, "out", true);
   find_roundings(p, gate.ndim() == 0, false);
   return reader.takes();
@@ -95,10 +101,16 @@ inline bool read_ernie_residual_gate(Problem* p, int32_t device_type, ffi::Tenso
   Modulation given;  // which is read for what is wrong with it
   reader.broadcast(update, &given, "update");
   if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
-  reader.tokens_of(given.type, update, &p->x, "update");
+  p->is_crossed = is_crossed(given.type, p->result);
+  if (p->is_crossed) {
+    reader.tokens(residual, &p->x, "residual");
+    p->shift = given;
+  } else {
+    reader.tokens_of(given.type, update, &p->x, "update");
+  }
   reader.broadcast(gate, &p->scale, "gate");
   reader.tokens(out, &p->y, "out", true);
-  p->type = given.type;
+  if (!p->is_crossed) p->type = given.type;
   return reader.takes();
 }
 

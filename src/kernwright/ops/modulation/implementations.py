@@ -45,8 +45,6 @@ def _tokens_fit(call: Call) -> str | None:
     residual = call.tensors.get("residual")
     if residual is not None and residual.shape != x.shape:
         return f"residual is {list(residual.shape)}, update is {list(x.shape)}"
-    if residual is not None and not native.is_compiled(x.dtype, residual.dtype):
-        return f"residual is {residual.dtype}, update is {x.dtype}"
     return None
 
 
@@ -63,7 +61,7 @@ def _sum_fits(call: Call) -> str | None:
 def cuda_library_there(call: Call) -> str | None:
     x, result = {
         "scale_shift": lambda: (call.first.dtype, call.first.dtype),
-        "residual_gate": lambda: (call.tensors["update"].dtype, call.first.dtype),
+        "residual_gate": lambda: native.gated_types(call.tensors["update"].dtype, call.first.dtype),
         "broadcast_add": lambda: (torch.result_type(*call.tensors.values()),) * 2,
     }[call.op.name]()
     return native.cuda_library(x, result).unavailable(architecture(call.first.device))

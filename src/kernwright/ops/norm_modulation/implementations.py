@@ -35,7 +35,13 @@ INDEX_DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, t
 
 def modulated_tokens_fit(call: Call) -> str | None:
     """What every fused kernel asks of the tensors."""
-    return tokens_fit(call, modulations=("scale", "shift", "gate"), most_axes=MOST_AXES)
+    return tokens_fit(call, modulations=("scale", "shift", "gate"), alike=(), most_axes=MOST_AXES)
+
+
+def residual_is_alike(call: Call) -> str | None:
+    """Native kernels are compiled for one dtype of tokens, Triton's for those at hand."""
+    residual, x = call.tensors.get("residual"), call.first
+    return None if residual is None or residual.dtype == x.dtype else f"residual is {residual.dtype}, x is {x.dtype}"
 
 
 def chosen_tokens_fit(call: Call) -> str | None:
@@ -45,7 +51,7 @@ def chosen_tokens_fit(call: Call) -> str | None:
     shape = chosen_gate_shape(index, call.tensors["gate0"], call.tensors["gate1"])
     if shape != x.shape:
         return f"the chosen gate is {list(shape)}, x is {list(x.shape)}"
-    return tokens_fit(call, modulations=(*SETS, "residual_gate"), indices=("index",))
+    return tokens_fit(call, modulations=(*SETS, "residual_gate"), alike=(), indices=("index",))
 
 
 def _triton(op: Op, module: str = "triton_kernel") -> Callable[..., Any]:
@@ -60,7 +66,7 @@ def _exact_implementations(op: Op) -> list[Implementation]:
             "cuda",
             "exact",
             partial(exact_function, op, partial(cuda.function, op, PROMISES[op.name]), is_chains),
-            (on_cuda, *plain, cuda.library_there, norms_as_torch("cuda")),
+            (on_cuda, *plain, residual_is_alike, cuda.library_there, norms_as_torch("cuda")),
             partial(exact_shortcut, op.name),
         ),
         Implementation(
@@ -75,8 +81,8 @@ def _exact_implementations(op: Op) -> list[Implementation]:
 def _implementations(op: Op) -> list[Implementation]:
     promise = PROMISES[op.name]
     return [
-        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit),
-        native.cpu_implementation(op, promise, modulated_tokens_fit),
+        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit, residual_is_alike),
+        native.cpu_implementation(op, promise, modulated_tokens_fit, residual_is_alike),
         Implementation("triton", "close", partial(_triton, op), (triton_there, modulated_tokens_fit)),
         *_exact_implementations(op),
     ]
@@ -84,7 +90,7 @@ def _implementations(op: Op) -> list[Implementation]:
 
 def _select_implementations(op: Op) -> list[Implementation]:
     return [
-        select_native.CUDA[op.name].implementation(op, PROMISES[op.name], chosen_tokens_fit),
+        select_native.CUDA[op.name].implementation(op, PROMISES[op.name], chosen_tokens_fit, residual_is_alike),
         Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit)),
     ]
 
