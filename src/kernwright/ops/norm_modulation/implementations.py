@@ -49,8 +49,10 @@ def chosen_tokens_fit(call: Call) -> str | None:
     if index.dtype not in INDEX_DTYPES:
         return f"index is {index.dtype}"
     shape = chosen_gate_shape(index, call.tensors["gate0"], call.tensors["gate1"])
-    if shape != x.shape:
+    if shape[-1] != x.shape[-1]:
         return f"the chosen gate is {list(shape)}, x is {list(x.shape)}"
+    if x.numel() == 0 and shape.numel() != 0:
+        return f"the chosen gate is {list(shape)}, and x, {list(x.shape)}, has no tokens"
     return tokens_fit(call, modulations=(*SETS, "residual_gate"), alike=(), indices=("index",))
 
 

@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops.folding import folded
-from kernwright.ops.norm_modulation.arguments import chosen_gate_like, over_places
+from kernwright.ops.norm_modulation.arguments import chosen_gate_of, over_places
 from kernwright.ops.triton_tokens import (
     affine,
     held_statistics,
@@ -67,7 +67,7 @@ def _of_choice(first, second, picked, column, mask):
 def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width):
     """Of one piece: norm, modulate, and store all that is returned."""
     scale, shift, scale1, shift1, gate0, gate1 = sets
-    y, total, gate_out = outputs
+    y, total, gate_out, stores_gate = outputs
     inside = column < width
     mask = there & inside
     if total is not None:
@@ -77,7 +77,13 @@ def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, t
     to = _of_choice(shift, shift1, picked, column, mask)
     write(y, column, normed * (1.0 + by) + to, mask)
     if gate_out is not None:
-        write(gate_out, column, _of_choice(gate0, gate1, picked, column, mask), mask)
+        write(gate_out, column, _of_choice(gate0, gate1, picked, column, mask), stores_gate & inside)
+
+
+@triton.jit
+def _is_first_of_row(tokens, batch, token):
+    _, batch_step, token_step = tokens
+    return ((batch == 0) | (batch * batch_step != 0)) & ((token == 0) | (token * token_step != 0))
 
 
 @triton.jit
@@ -102,6 +108,8 @@ def norm_modulate(
         token_start(y, batch, token),
         total if total is None else token_start(total, batch, token),
         gate_out if gate_out is None else token_start(gate_out, batch, token),
+        # A row that several tokens picked together is the first one's to store.
+        there if gate_out is None else there & _is_first_of_row(gate_out, batch, token),
     )
     sets = (
         row_start(scale, batch, token),
@@ -176,9 +184,10 @@ def norm_scale_shift_select(
     x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
     index: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, gate_out = out or (rows_like(x), chosen_gate_like(x, gate0, gate1))
+    y, gate_out = out or (rows_like(x), chosen_gate_of(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
+    gates = gate_out.expand(x.shape)
+    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gates)
     return y, gate_out
 
 
@@ -187,7 +196,8 @@ def residual_norm_scale_shift_select(
     scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None = None,
     bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_like(x, gate0, gate1))
+    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_of(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
+    gates = gate_out.expand(x.shape)
+    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gates)
     return y, total, gate_out
