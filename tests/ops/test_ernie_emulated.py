@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import folded_cases
 import pytest
 import torch
@@ -51,6 +52,13 @@ def test_every_case_is_close(name: str, emulated: Any) -> None:
 @pytest.mark.parametrize("name", FOLDED)
 def test_more_axes_are_close(name: str, emulated: Any) -> None:
     folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
+
+
+@pytest.mark.parametrize("op", ["ernie_norm_modulate", "ernie_residual_norm_modulate"])
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, runner(op, emulated))
 
 
 X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)

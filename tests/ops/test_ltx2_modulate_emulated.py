@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import folded_cases
 import ltx2_exact_cases
 import pytest
@@ -56,6 +57,13 @@ def test_every_case_is_close(name: str, emulated: Any) -> None:
 @pytest.mark.parametrize("name", FOLDED)
 def test_more_axes_are_close(name: str, emulated: Any) -> None:
     folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
+
+
+@pytest.mark.parametrize("op", ["rms_modulate", "dual_modulate", "dual_modulate_from_table"])
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, runner(op, emulated))
 
 
 @pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, "held 4096", "dual held 8188", WIDEST])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import ernie_cases
 import folded_cases
 import pytest
@@ -93,6 +94,18 @@ def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
         with pytest.raises(ValueError, match=f"^{named}"):
             own(*given)
     assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
+
+
+@pytest.mark.parametrize("op", folded_cases.EXACT)
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Emulated) -> None:
+    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
+        out = rows_like(tensors[0])
+        assert getattr(emulated[BF16, BF16], op)(*tensors, *scalars.values(), out)
+        return out
+
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, call)
 
 
 @pytest.mark.parametrize("name", folded_cases.of(*folded_cases.EXACT))

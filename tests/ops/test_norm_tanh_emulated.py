@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import folded_cases
 import pytest
 import torch
@@ -39,9 +40,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
     return built("norm_tanh_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case | folded_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
+def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
     twice = case.op.endswith("norm_scale")
-    run = emulated[case.dtype, twice].run
+    run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, twice].run
 
     def call(x: Any, scale: Any, shift: Any, *more: Any, norm_type: str, eps: float) -> Any:
         outs = [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
@@ -62,6 +63,12 @@ def test_every_case_is_close(name: str, emulated: Kinds) -> None:
 @pytest.mark.parametrize("name", FOLDED)
 def test_more_axes_are_close(name: str, emulated: Kinds) -> None:
     folded_cases.verify(FOLDED[name], runner(FOLDED[name], emulated))
+
+
+def test_of_no_elements_it_takes_all_and_launches_nothing(emulated: Kinds) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == "norm_tanh_mul_add_norm_scale":
+            empty_cases.verify(case, runner(case, emulated))
 
 
 @pytest.mark.parametrize("name", EQUAL_CASES)
