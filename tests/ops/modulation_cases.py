@@ -148,6 +148,16 @@ def cases() -> list[Case]:
         Case("gate promotes", "residual_gate", scale=("row", FP32)),
         Case("gate fp32 residual", "residual_gate", residual=FP32, scale=("channel", FP32), tokens=50),
         Case("gate fp32 residual alone", "residual_gate", residual=FP32, scale=("row", BF16), width=66),
+        Case("gate bf16 residual of fp32", "residual_gate", dtype=FP32, residual=BF16, scale=("row", FP32)),
+        Case("gate fp16 residual of fp32", "residual_gate", dtype=FP32, residual=FP16, scale=("frame", BF16), width=33),
+        Case("gate bf16 residual of fp16", "residual_gate", dtype=FP16, residual=BF16, scale=("row", FP16), tokens=40),
+        Case(
+            "gate fp16 residual of bf16", "residual_gate", dtype=BF16, residual=FP16, scale=("token", BF16), gaps=True
+        ),
+        Case("gate bf16 residual by fp32", "residual_gate", dtype=FP16, residual=BF16, scale=("channel", FP32)),
+        Case("gate bf16 residual by number", "residual_gate", dtype=FP16, residual=BF16, scale=("number", FP32)),
+        Case("gate hard fp16 residual", "residual_gate", dtype=BF16, residual=FP16, scale=("row", BF16), hard=True),
+        Case("gate hard residual of fp32", "residual_gate", dtype=FP32, residual=BF16, scale=("row", FP16), hard=True),
         Case("gate hard", "residual_gate", scale=("row", BF16), hard=True, tokens=40),
         Case("gate hard fp32", "residual_gate", dtype=FP32, scale=("token", FP32), hard=True),
         Case("gate odd", "residual_gate", width=3073, scale=("token", BF16), tokens=2),
@@ -163,7 +173,9 @@ def cases() -> list[Case]:
         add("4d", ((1, 1, 3, 64), BF16), ((1, 9, 3, 64), BF16)),
         add("4d turned", ((1, 9, 3, 33), FP16), ((1, 1, 3, 33), FP16)),
         add("rows and columns", ((5, 1, 40), FP32), ((1, 7, 40), FP32)),
-        add("alternating", ((2, 3, 1, 5, 16), BF16), ((2, 1, 4, 5, 16), BF16)),
+        add("alternating", ((2, 3, 1, 5, 16), BF16), ((2, 1, 4, 5, 16), BF16)),  # four axes: a launch for each of two
+        add("alternating twice", ((2, 1, 3, 1, 2, 16), FP32), ((1, 3, 3, 2, 1, 16), FP32)),
+        add("alternating promoted", ((3, 1, 2, 1, 33), BF16), ((1, 2, 1, 4, 33), FP32)),
         add("promoted", ((2, 6, 64), BF16), ((2, 6, 64), FP32)),
         add("column", ((2, 6, 1), FP32), ((2, 6, 24), FP32)),
         add("vectors", ((129,), BF16), ((129,), BF16)),
@@ -218,13 +230,12 @@ def flat_cases() -> list[Case]:
 CASES = {case.name: case for case in cases()}
 # What only the CUDA kernels tell apart.
 CUDA_CASES = CASES | {case.name: case for case in flat_cases()}
-REFUSED = "add alternating"  # four axes that no merging makes three of: the reference runs
 # Said by others too, or by the emulation alone as well as by a GPU: a build and a launch there take longer than here.
 _ALIKE = {
     "one modulation", "single modulation", "batch modulation", "tokens of one modulation", "frame of one modulation",
     "expanded modulation", "frame and channel", "per token and shared", "fp16 by fp32", "one token", "single tokens",
     "no tokens", "width 3", "width 33", "width 1023", "channel gate", "batch gate", "chunk gate", "column gate",
-    "gate flat", "gate no batch", "add vectors", "add empty", REFUSED,
+    "gate flat", "gate no batch", "add vectors", "add empty",
 }  # fmt: skip
 ON_A_GPU = [name for name in CASES if name not in _ALIKE]
 

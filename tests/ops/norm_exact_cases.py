@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import mixed_residual_cases
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -76,7 +77,9 @@ INTERPRETED = (
     "exact torch.float16",
     "exact no tokens",
 )
-CASES = {name: CUDA_CASES[name] for name in INTERPRETED}
+CASES = {name: CUDA_CASES[name] for name in INTERPRETED} | {
+    "residual in float32": mixed_residual_cases.Plain("residual in float32", gate=("row", BF16), width=516, tokens=3)
+}  # which is Triton's alone
 # A number without an axis is cast to x's dtype before its use on a GPU alone.
 GPU_CASES = CUDA_CASES | {
     case.name: case

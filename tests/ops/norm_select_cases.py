@@ -65,7 +65,10 @@ class Case:
 
     def chosen(self, own: Drawing) -> Tensor:
         b, s = self.batch, self.tokens
-        sizes = {"token": (b, s), "turned": (s, b), "of one": (1, s), "of none": (s,), "wild": (b, s)}
+        sizes: dict[str, tuple[int, ...]] = {
+            "token": (b, s), "turned": (s, b), "of one": (1, s), "of none": (s,), "wild": (b, s), "batch": (b, 1),
+            "single": (1, 1), "number": (),
+        }  # fmt: skip
         index = (own.draw(*sizes[self.choice]) > 0).long()
         if self.choice == "wild":  # far outside 0 and 1, and below
             index *= torch.tensor([2, -1, 255, 7, -128, 2**40])[torch.arange(s) % 6]
@@ -84,6 +87,13 @@ def cases() -> list[Case]:
         found.append(Case(f"sets {sets}", sets=sets))
     for choice in ("turned", "of one", "of none"):
         found.append(Case(f"choice {choice}", choice=choice))
+    # Where tokens, or batch entries, pick one row together, the gate is that row.
+    for choice in ("batch", "single", "number"):
+        found += both(f"choice {choice}", choice=choice)
+        found.append(Case(f"choice {choice} of one set", choice=choice, sets="batch of one", width=72))
+    found += both("choice of one and one set", choice="of one", sets="batch of one", gate=("frame", BF16))
+    found += both("choice of batches, odd", choice="batch", width=777, tokens=3, frames=1)
+    found += both("choice of batches, gaps", choice="batch", gaps=True, dtypes=(FP32, BF16, FP16, BF16, FP16, FP32))
     found += both("wild choice", choice="wild", index=torch.int64)
     for index in (torch.bool, torch.uint8, torch.int8):
         found.append(Case(f"index {index}", index=index))

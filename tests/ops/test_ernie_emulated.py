@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import empty_cases
+import folded_cases
 import pytest
 import torch
 from emulation import built
@@ -21,6 +23,9 @@ from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 CASES = {name: replace(case, dtype=BF16) for name, case in CUDA_CASES.items() if case.kind != "gate"}
+
+
+FOLDED = folded_cases.of("ernie_norm_modulate", "ernie_residual_norm_modulate")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,18 @@ def runner(op: str, emulated: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_close(name: str, emulated: Any) -> None:
     verify(CASES[name], runner(CASES[name].op, emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Any) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
+
+
+@pytest.mark.parametrize("op", ["ernie_norm_modulate", "ernie_residual_norm_modulate"])
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, runner(op, emulated))
 
 
 X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)

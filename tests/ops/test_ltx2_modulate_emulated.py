@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import empty_cases
+import folded_cases
 import ltx2_exact_cases
 import pytest
 import torch
@@ -20,6 +22,9 @@ from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+FOLDED = folded_cases.of(*DISPATCHERS)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,18 @@ WIDEST = ("table width 65536", "rms table width 65536")
 def test_every_case_is_close(name: str, emulated: Any) -> None:
     case = replace(CUDA_CASES[name], dtype=BF16)
     verify(case, runner(case.op, emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Any) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
+
+
+@pytest.mark.parametrize("op", DISPATCHERS)
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, runner(op, emulated))
 
 
 @pytest.mark.parametrize("name", [*ltx2_exact_cases.CASES, *HELD, *WIDEST])

@@ -8,17 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import ernie_cases
+import folded_cases
 import pytest
 import torch
 from emulation import built
-from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, REFUSED, differing, verify
+from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, differing, verify
 
 from kernwright import ops
 from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.call import BadArgument
+from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.target import compiler
 
 pytestmark = [
@@ -40,14 +43,15 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 def runner(op: str, emulated: Emulated) -> Any:
     def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
         out = result_like(op, tensors).fill_(7.0)
-        x = {"scale_shift": tensors[0], "residual_gate": tensors[1 % len(tensors)], "broadcast_add": out}[op]
-        assert getattr(emulated[x.dtype, out.dtype], op)(*tensors, *scalars.values(), out)
+        gated = op == "residual_gate"
+        types = native.gated_types(tensors[1].dtype, out.dtype) if gated else (out.dtype, out.dtype)
+        assert getattr(emulated[types], op)(*tensors, *scalars.values(), out)
         return out
 
     return call
 
 
-@pytest.mark.parametrize("name", [name for name in CUDA_CASES if name != REFUSED])
+@pytest.mark.parametrize("name", CUDA_CASES)
 def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name].op, emulated))
 
@@ -63,7 +67,7 @@ def test_a_product_may_stay_as_wide_as_it_is(dtype: torch.dtype, width: int, emu
 
 
 def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> None:
-    for case in (case for name, case in CUDA_CASES.items() if name != REFUSED):
+    for case in CUDA_CASES.values():
         runner(case.op, emulated)(*case.tensors(), **case.scalars)
     for dtype, width in ((BF16, 64), (FP16, 64), (BF16, 33), (FP16, 33)):
         test_a_product_may_stay_as_wide_as_it_is(dtype, width, emulated)
@@ -73,10 +77,8 @@ def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> 
 @pytest.mark.parametrize("name", [name for name, case in ernie_cases.CASES.items() if case.kind == "gate"])
 def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulated) -> None:
     def call(residual: torch.Tensor, update: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-        out, pair = torch.full_like(residual, 7.0), (update.dtype, residual.dtype)
-        if not native.is_compiled(*pair):  # Triton's
-            return ops.ernie_residual_gate(residual, update, gate, backend="torch")
-        assert emulated[pair].ernie_residual_gate(residual, update, gate, out)
+        out, types = torch.full_like(residual, 7.0), native.gated_types(update.dtype, residual.dtype)
+        assert emulated[types].ernie_residual_gate(residual, update, gate, out)
         return out
 
     ernie_cases.verify(ernie_cases.CASES[name], call)
@@ -94,22 +96,68 @@ def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
     assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
 
 
-def test_what_does_not_fold_is_refused(emulated: Emulated) -> None:
-    case = CASES[REFUSED]
-    with pytest.raises(AssertionError):
-        runner(case.op, emulated)(*case.tensors())
+@pytest.mark.parametrize("op", folded_cases.EXACT)
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Emulated) -> None:
+    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
+        out = rows_like(tensors[0])
+        assert getattr(emulated[BF16, BF16], op)(*tensors, *scalars.values(), out)
+        return out
+
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, call)
 
 
-@pytest.mark.parametrize("refused", [(BF16, FP16), (FP16, BF16)])
+@pytest.mark.parametrize("name", folded_cases.of(*folded_cases.EXACT))
+def test_more_axes_have_the_chains_bits(name: str, emulated: Emulated) -> None:
+    case = folded_cases.CASES[name]
+
+    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
+        out = rows_like(tensors[0]).fill_(7.0)
+        assert getattr(emulated[BF16, BF16], case.op)(*tensors, *scalars.values(), out)
+        return out
+
+    folded_cases.verify(case, call)
+
+
+def test_a_wrong_argument_of_more_axes_is_named(emulated: Emulated) -> None:
+    own, x, d = emulated[BF16, BF16], torch.zeros(2, 3, 4, 64, dtype=BF16), torch.zeros(64, dtype=BF16)
+    for given, named in (
+        ((x, x[:, :2], d, 1.0, x), "scale: has 2 where x has 3 in axis 1"),
+        ((x, d, x[0, 0, :3], 1.0, x), "shift: has 3 where x has 4 in axis 2"),
+        ((x, d, x[None], 1.0, x), "shift: has more dimensions than it can have beside x"),
+        ((x, x[..., :63], d, 1.0, x), "scale: has 63 channels, x has 64"),
+        ((x, d, d, 1.0, x[:1]), "out: has another shape than x"),
+        ((x, d, d, 1.0, x.float()), "out: has another dtype than the result"),
+        ((x, d, d, 1.0, x[:1].expand(2, 3, 4, 64)), "out: is expanded, and cannot be written"),
+    ):
+        with pytest.raises(ValueError, match=f"^{named}"):
+            own.scale_shift(*given)
+    with pytest.raises(ValueError, match=r"^update: has 2 where residual has 3 in axis 1"):
+        own.ernie_residual_gate(x, x[:, :2], d, x)
+    assert not own.residual_gate(x, x[:, :1], d, x) and not own.ernie_residual_gate(x, x[:, :1], d, x)
+    assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # which would make more of it
+
+
+@pytest.mark.parametrize("refused", [(BF16, FP16), (FP32, FP16), (FP16, FP16), (BF16, FP32), (FP32, FP32)])
 def test_a_library_takes_no_other_dtypes(refused: tuple[torch.dtype, torch.dtype], emulated: Emulated) -> None:
     x, residual = (torch.zeros(1, 2, 8, dtype=dtype) for dtype in refused)
     assert not emulated[BF16, BF16].residual_gate(residual, x, x, residual)
 
 
-SHORT = ["gate and residual", "frame modulation", "hard bf16", "row gate", "gate gaps", "add 4d", "add column"]
+SHORT = [
+    "gate and residual",
+    "gate bf16 residual of fp32",
+    "frame modulation",
+    "hard bf16",
+    "row gate",
+    "gate gaps",
+    "add 4d",
+    "add column",
+]
 
 
-@pytest.mark.parametrize("name", [*SHORT, "gate fp32 residual", "add promoted"])
+@pytest.mark.parametrize("name", [*SHORT, "gate fp32 residual", "gate bf16 residual of fp16", "add promoted"])
 def test_the_implementation_picks_its_library_and_lays_out_the_result(
     name: str, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

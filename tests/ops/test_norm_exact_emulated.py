@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import folded_cases
 import norm_exact_cases
 import pytest
 import torch
@@ -30,6 +31,11 @@ CASES |= {
     for name, case in norm_exact_cases.CUDA_CASES.items()
     if case.dtype == BF16 and not case.residual and "torch" not in name
 }
+FOLDED = {
+    f"{name} exactly": replace(case, width=24, dtype=FP32 if case.op == "norm_scale_shift" else BF16)
+    for name, case in folded_cases.of("norm_scale_shift", "residual_norm_scale_shift").items()
+    if not case.affine
+}
 Modules = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -40,7 +46,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     return built("norm_exact_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, module: Any, only_chooses: bool = False) -> Any:
+def runner(case: Case | folded_cases.Case, module: Any, only_chooses: bool = False) -> Any:
     run = module.run
 
     def call(*tensors: Any, norm_type: str, eps: float) -> Any:
@@ -60,6 +66,24 @@ def runner(case: Case, module: Any, only_chooses: bool = False) -> Any:
 def test_it_has_the_bits_of_torchs_order(name: str, emulated: Modules) -> None:
     case = CASES[name]
     norm_exact_cases.hold_to_twin(case, runner(case, emulated[case.dtype, case.residual]))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_have_the_bits_of_torchs_order(name: str, emulated: Modules) -> None:
+    case = FOLDED[name]
+    norm_exact_cases.hold_to_twin(case, runner(case, emulated[case.dtype, case.residual]))
+
+
+def test_of_more_axes_it_is_all_of_x_that_torch_would_copy(emulated: Modules) -> None:
+    """Tokens that lie apart are copied before they are normed, wherever they start; parts of them may lie dense."""
+    run, row = emulated[FP32, False].run, torch.zeros(2, 1, 1, 64)
+    whole, rows = torch.randn(2 * 3 * 5 * 64 + 1), (row, row, None, None, None, "layer", 1e-6)
+    for x, takes in (
+        (whole[:-1].view(2, 3, 5, 64), True),
+        (whole[1:].view(2, 3, 5, 64), False),
+        (whole[1:].view(2, 3, 5, 64)[:, :2], True),
+    ):
+        assert run(x, None, *rows, torch.empty_like(x), None, False) == takes
 
 
 def test_every_compiled_shape_has_its_case(emulated: Modules) -> None:

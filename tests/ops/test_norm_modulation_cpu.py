@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import folded_cases
 import pytest
 import torch
 from norm_modulation_cases import BF16, CASES, FP16, FP32, verify
@@ -20,6 +21,12 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ comp
 def test_every_case_is_close(name: str) -> None:
     case = CASES[name]
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cpu"))
+
+
+@pytest.mark.parametrize("name", folded_cases.of("norm_scale_shift", "residual_norm_scale_shift"))
+def test_more_axes_are_close(name: str) -> None:
+    case = folded_cases.CASES[name]
+    folded_cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cpu"))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -62,6 +69,7 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(bad: float) -> None:
 
 X = torch.zeros(2, 6, 8)
 D = torch.zeros(8)
+FOUR = {"x": X.view(2, 3, 2, 8), "residual": X.view(2, 3, 2, 8)}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "channels": ({"scale": torch.zeros(7)}, "scale"),
     "batches": ({"shift": torch.zeros(3, 8)}, "shift"),
@@ -69,6 +77,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "frames": ({"scale": torch.zeros(2, 4, 1, 8)}, "scale: 6 tokens do not divide into 4 frames"),
     "behind frames": ({"scale": torch.zeros(2, 3, 2, 8)}, "scale"),
     "dimensions": ({"scale": torch.zeros(1, 1, 1, 1, 8)}, "scale"),
+    "an axis": ({**FOUR, "scale": torch.zeros(2, 2, 1, 8)}, "scale"),
+    "an axis of few": ({**FOUR, "gate": torch.zeros(3, 8)}, "gate"),
+    "more dimensions": ({**FOUR, "shift": torch.zeros(1, 2, 3, 2, 8)}, "shift"),
+    "channels of four axes": ({**FOUR, "shift": torch.zeros(2, 3, 1, 7)}, "shift"),
+    "residual of four axes": ({**FOUR, "residual": torch.zeros(2, 3, 1, 8)}, "residual"),
+    "out of four axes": ({**FOUR, "out": (torch.zeros(2, 3, 2, 8), torch.zeros(2, 3, 1, 8))}, "out"),
     "weight": ({"weight": torch.zeros(9)}, "weight"),
     "weight's dimensions": ({"weight": torch.zeros(1, 8)}, "weight"),
     "bias alone": ({"bias": D}, "bias"),
@@ -96,7 +110,7 @@ def test_the_foreign_function_names_it_too(what: str) -> None:
     launch = native.launch("residual_norm_scale_shift", X.device, X.dtype)
     changed, named = WRONG[what]
     given = {"x": X, "residual": X, "scale": D, "shift": D, "gate": D, "weight": None, "bias": None} | changed
-    outs = given.pop("out", (X.clone(), X.clone()))
+    outs = given.pop("out", (torch.zeros_like(given["x"]), torch.zeros_like(given["x"])))
     norm_type = given.pop("norm_type", "layer")
     with pytest.raises(ValueError, match=f"^{named}"):
         launch(*given.values(), norm_type, 1e-6, *outs)
@@ -113,7 +127,7 @@ def test_what_the_kernels_do_not_take_is_refused_not_run() -> None:
     assert not takes(torch.zeros(2, 6, 16)[..., ::2])
     assert not takes(X, torch.zeros(16)[::2])
     assert not takes(X[0, 0])
-    assert not takes(X[None])
+    assert not takes(X[(None,) * 14])
 
 
 def test_calls_in_turn_of_every_dtype_and_device_end_where_they_belong() -> None:

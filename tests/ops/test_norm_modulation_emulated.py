@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
+import folded_cases
 import pytest
 import torch
 from emulation import built
@@ -20,8 +22,7 @@ from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
-
-
+FOLDED = folded_cases.of("norm_scale_shift", "residual_norm_scale_shift")
 Modules = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -36,16 +37,17 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     return built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
-    run = emulated[case.dtype, case.residual].run
+def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Modules, only_chooses: bool = False) -> Any:
+    has_residual = case.op.startswith("residual")
+    run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, has_residual].run
 
     def call(*tensors: Any, norm_type: str, eps: float) -> Any:
-        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
-        if case.residual:
+        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + has_residual)]
+        if has_residual:
             x, residual, scale, shift, gate, weight, bias = tensors
         else:
             (x, scale, shift, weight, bias), residual, gate = tensors, None, None
-        total = outs[1] if case.residual else None
+        total = outs[1] if has_residual else None
         assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total, only_chooses)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -55,6 +57,18 @@ def runner(case: Case, emulated: Modules, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", CUDA_CASES)
 def test_every_case_is_close(name: str, emulated: Modules) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Modules) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name], emulated))
+
+
+@pytest.mark.parametrize("op", ["norm_scale_shift", "residual_norm_scale_shift"])
+def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Modules) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == op:
+            empty_cases.verify(case, runner(case, emulated))
 
 
 @pytest.mark.parametrize("name", EQUAL_CASES)

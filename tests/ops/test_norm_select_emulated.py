@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
 import pytest
 import torch
 from emulation import TYPES, built
@@ -17,6 +18,7 @@ from token_cases import BF16, FP16, FP32, arguments, hold_to_oracle
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import select_native
+from kernwright.ops.norm_modulation.arguments import chosen_gate_of
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -36,13 +38,14 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
     return built("norm_select_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
-    residual, run = case.residual_gate is not None, emulated[kind(case)].run
+def runner(case: Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
+    residual = case.op.startswith("residual")
+    run = emulated[(BF16, True) if isinstance(case, empty_cases.Case) else kind(case)].run
 
     def call(x: Any, *more: Any, eps: float) -> Any:
         before, (*sets, index, weight, bias) = (more[:2], more[2:]) if residual else ((None, None), more)
         y, total = (torch.full_like(x, float("nan")) for _ in range(2))
-        gate = torch.full_like(x, float("nan"), dtype=torch.promote_types(sets[2].dtype, sets[5].dtype))
+        gate = chosen_gate_of(x, index, sets[2], sets[5]).fill_(float("nan"))
         sum_out = total if residual else None
         assert run(x, *before, *sets, index, weight, bias, eps, y, sum_out, gate, only_chooses) != "none"
         return (y, total, gate) if residual else (y, gate)
@@ -53,6 +56,12 @@ def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", [name for name, case in CUDA_CASES.items() if kind(case) in KINDS])
 def test_every_case_is_close(name: str, emulated: Kinds) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+def test_of_no_elements_it_takes_all_and_launches_nothing(emulated: Kinds) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == "residual_norm_scale_shift_select":
+            empty_cases.verify(case, runner(case, emulated))
 
 
 @pytest.mark.parametrize("name", EQUAL_CASES)
@@ -115,7 +124,14 @@ def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 3073) == "held: vector 8, 2 a thread, shifted late rows, 224 threads"
     assert ran(emulated, 3073, gate=zeros(2, 6, 3074)[..., 1:]).startswith("held: vector 1,")  # lies unlike the others
     assert ran(emulated, 65536) == "streamed: vector 8, 512 threads"
-    # A gate that index and gates do not spread over x is narrower than x, and none of these kernels'.
-    assert ran(emulated, index=zeros(2, 1, dtype=torch.int32)) == "none"
+    # A gate that index and gates do not spread over x has their shape; the short way has one of x's made before.
+    one = zeros(2, 1, dtype=torch.int32)
+    assert ran(emulated, index=one) == ran(emulated, index=one, gate=zeros(1, 1, 64)) == "none"
+    assert ran(emulated, index=one, gate=zeros(2, 1, 64)) == "small: vector 8, 128 threads"
+    assert ran(emulated, gate0=zeros(2, 1), gate1=zeros(2, 1), gate=zeros(2, 6, 1)) == "none"
+    no_tokens = dict.fromkeys(("x", "residual", "residual_gate", "y", "sum"), zeros(2, 0, 64))
+    assert ran(emulated, index=one, gate=zeros(2, 1, 64), **no_tokens) == "none"  # which nobody would store
+    with pytest.raises(ValueError, match=r"^out: is expanded"):
+        ran(emulated, index=one, gate=zeros(1, 1, 64).expand(2, 1, 64))
     assert ran(emulated, gate0=zeros(1, 64), gate1=zeros(2, 1)) == "small: vector 8, 128 threads"
     assert ran(emulated, scale0=zeros(2, 64, dtype=torch.float64)) == "none"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import empty_cases
+import folded_cases
 import pytest
 import torch
 from emulation import TYPES, built
@@ -23,6 +25,7 @@ from kernwright.runtime.target import compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True)]
 BUILT = [*KINDS, (FP16, True)]  # float16 for rows of equal elements alone
+FOLDED = folded_cases.of("norm_tanh_mul_add_norm_scale")
 Kinds = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -37,8 +40,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
     return built("norm_tanh_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
 
 
-def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
-    twice, run = case.scale2 is not None, emulated[kind(case)].run
+def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
+    twice = case.op.endswith("norm_scale")
+    run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, twice].run
 
     def call(x: Any, scale: Any, shift: Any, *more: Any, norm_type: str, eps: float) -> Any:
         outs = [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
@@ -54,6 +58,17 @@ def runner(case: Case, emulated: Kinds, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", [name for name, case in CUDA_CASES.items() if kind(case) in KINDS])
 def test_every_case_is_close(name: str, emulated: Kinds) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_more_axes_are_close(name: str, emulated: Kinds) -> None:
+    folded_cases.verify(FOLDED[name], runner(FOLDED[name], emulated))
+
+
+def test_of_no_elements_it_takes_all_and_launches_nothing(emulated: Kinds) -> None:
+    for case in empty_cases.CASES.values():
+        if case.op == "norm_tanh_mul_add_norm_scale":
+            empty_cases.verify(case, runner(case, emulated))
 
 
 @pytest.mark.parametrize("name", EQUAL_CASES)
@@ -92,6 +107,7 @@ def ran(emulated: Kinds, width: int = 96, **changed: Any) -> str:
         ({"bias2": zeros(96), "norm_type": "layer"}, "bias2: comes only with a weight2"),
         ({"norm_type": "batch"}, "norm_type: is 'layer' or 'rms', not 'batch'"),
         ({"y2": zeros(2, 6, 95)}, "out: has another shape than x"),
+        ({"x": zeros(1, 2, 6, 96), "shift": zeros(3, 1, 96)}, "shift: has 3 where x has 2 in axis 1"),
         ({"shift": zeros(96, dtype=torch.int64)}, "shift: is no floating-point tensor"),
     ],
 )

@@ -87,10 +87,11 @@ def test_an_exact_norm_compiles_for_an_h200_and_fuses_what_torch_fuses() -> None
 
 X, ROW, INDEX = torch.zeros(2, 4, 32), torch.zeros(2, 32), torch.zeros(2, 4, dtype=torch.int32)
 REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
-    ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX[:, :1]], "the chosen gate is [2, 1, 32], x is [2, 4, 32]"),
+    ("norm_scale_shift_select", [X, *[ROW[:, :1]] * 6, INDEX], "the chosen gate is [2, 4, 1], x is [2, 4, 32]"),
+    ("norm_scale_shift_select", [X[:, :0], *[ROW] * 6, INDEX[:, :1]], "and x, [2, 0, 32], has no tokens"),
     ("norm_scale_shift_select", [X, *[ROW] * 6, INDEX.to(torch.uint16)], "index is torch.uint16"),
     ("norm_scale_shift_select", [X, *[ROW.double()] * 6, INDEX], "scale0 is torch.float64"),
-    ("residual_norm_scale_shift_select", [X, X.half(), ROW, *[ROW] * 6, INDEX], "residual is torch.float16, x is"),
+    ("residual_norm_scale_shift_select", [X, X.double(), ROW, *[ROW] * 6, INDEX], "residual is torch.float64"),
     ("norm_tanh_mul_add", [torch.zeros(1, 1, 65537), ROW[0, 0], ROW[0, 0]], "x is 65537 wide, over 65536"),
     ("norm_tanh_mul_add", [X, X.mT.contiguous().mT, X], "scale has a last axis with gaps"),
     ("rms_modulate", [X[:1], X[:, :1], X[0]], "y is [2, 4, 32], x is [1, 4, 32]"),

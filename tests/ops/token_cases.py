@@ -164,9 +164,6 @@ def fused(op: str) -> list[str]:
     return [backend for backend in dispatcher(op).backends if backend != "torch"]
 
 
-REFUSED = [("ernie", "gate mixed", "cuda")]  # a float16 residual of a bfloat16 update
-
-
 def every_case_of_kernels() -> list[tuple[str, str, str]]:
     """With a backend each; CUDA kernels have more variants, and more cases."""
     found = []
@@ -175,4 +172,4 @@ def every_case_of_kernels() -> list[tuple[str, str, str]]:
         for name, case in getattr(cases, "CUDA_CASES", cases.CASES).items():
             backends = [own for own in fused(case.op) if own != "cuda" or getattr(case, "is_sum_of_two", True)]
             found += [(family, name, own) for own in backends if own == "cuda" or name in cases.CASES]
-    return [own for own in found if own not in REFUSED]
+    return found

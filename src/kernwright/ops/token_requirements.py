@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import torch
+from torch import Tensor
 
+from kernwright.ops.folding import AXES
+from kernwright.ops.folding import MOST_AXES as MOST_AXES
 from kernwright.runtime.call import Call
 
 WIDEST = 65536
@@ -13,12 +16,17 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def tokens_fit(
-    call: Call, modulations: Collection[str], alike: Collection[str] = ("residual",), indices: Collection[str] = ()
+    call: Call,
+    modulations: Collection[str],
+    alike: Collection[str] = ("residual",),
+    indices: Collection[str] = (),
+    most_axes: int = AXES,
 ) -> str | None:
-    """`modulations` may be one number for all channels; `alike` are tokens of the first one's dtype and shape."""
+    """`modulations` may be one number for all channels; `alike` are tokens of the first one's dtype and shape. Kernels
+    whose launches fold axes say how many they take at most: MOST_AXES."""
     x, x_name = call.first, call.op.activations[0]
-    if x.ndim not in (2, 3):
-        return f"{x_name} has {x.ndim} dimensions, not [B, S, D] or [S, D]"
+    if (refusal := axes_fit(x, x_name, most_axes)) is not None:
+        return refusal
     if x.shape[-1] > WIDEST:
         return f"{x_name} is {x.shape[-1]} wide, over {WIDEST}"
     for name, tensor in call.tensors.items():
@@ -37,6 +45,12 @@ def tokens_fit(
             if own.shape != x.shape:
                 return f"{name} is {list(own.shape)}, {x_name} is {list(x.shape)}"
     return None
+
+
+def axes_fit(x: Tensor, name: str, most: int = MOST_AXES) -> str | None:
+    if 2 <= x.ndim <= most:
+        return None
+    return f"{name} has {x.ndim} dimensions, not " + ("[B, S, D] or [S, D]" if most == AXES else f"2 to {most}")
 
 
 def rounds_to_nearest(call: Call) -> str | None:

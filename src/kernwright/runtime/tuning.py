@@ -247,11 +247,10 @@ def situation_of(call: Call) -> Situation | None:
     if op == "broadcast_add":
         # By its name, so that no other family's code counts as made of this one's.
         arguments = importlib.import_module("kernwright.ops.modulation.arguments")
-        own = arguments.folded(call.tensors["a"], call.tensors["b"])
+        own = arguments.folded_sum(call.tensors["a"], call.tensors["b"])
         if own is None:
             return None
-        width, element_bytes = own.last.size, own.x.element_size()
-        elements = own.batch.size * own.token.size * width
+        width, elements, element_bytes = own.last.size, own.elements, own.x.element_size()
     return Situation(op, width, element_bytes, elements < FEW)
 
 

@@ -60,7 +60,11 @@ inline Variant chosen(const Problem& p) {
 
 struct Kernels {
   using Problem = kernwright::Problem;
-  static constexpr auto kRead = read;
+
+  template <typename... Given>
+  static bool each(const Given&... given) {
+    return kernwright::each(given...);
+  }
 
   static bool run(const Problem& problem, bool only_chooses) {
     const Variant variant = chosen(problem);

@@ -13,12 +13,12 @@ namespace kernwright {
 
 bool run(ffi::TensorView x, MaybeTensor update, MaybeTensor gate, ffi::TensorView weight, ffi::TensorView scale,
          ffi::TensorView shift, double eps, ffi::TensorView y, MaybeTensor sum) {
-  Problem problem;
-  if (!read(&problem, kDLCPU, x, update, gate, weight, scale, shift, eps, y, sum)) return false;
-  if (problem.type != Type::KERNWRIGHT_TYPE) return false;
-  if (is_empty(problem)) return true;
-  fold_batches(&problem);
-  return launch(problem, choose_variant(problem), 0, nullptr) == 0;
+  return each(kDLCPU, x, update, gate, weight, scale, shift, eps, y, sum, [](Problem* problem) {
+    if (problem->type != Type::KERNWRIGHT_TYPE) return false;
+    if (is_empty(*problem)) return true;
+    fold_batches(problem);
+    return launch(*problem, choose_variant(*problem), 0, nullptr) == 0;
+  });
 }
 
 bool ernie_norm_modulate(ffi::TensorView x, ffi::TensorView weight, ffi::TensorView scale, ffi::TensorView shift,

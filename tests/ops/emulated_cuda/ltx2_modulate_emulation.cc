@@ -25,26 +25,22 @@ bool run(Problem* problem) {
 }
 
 bool rms_modulate(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double eps, ffi::TensorView y) {
-  Problem problem;
-  return read_rms_modulate(&problem, kDLCPU, x, scale, shift, eps, y) && run(&problem);
+  return each_rms_modulate(kDLCPU, x, scale, shift, eps, y, run);
 }
 
 bool dual_modulate(ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView shift0, ffi::TensorView scale1,
                    ffi::TensorView shift1, double eps, ffi::TensorView y0, ffi::TensorView y1) {
-  Problem problem;
-  return read_dual_modulate(&problem, kDLCPU, x, scale0, shift0, scale1, shift1, eps, y0, y1) && run(&problem);
+  return each_dual_modulate(kDLCPU, x, scale0, shift0, scale1, shift1, eps, y0, y1, run);
 }
 
 bool rms_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                              ffi::TensorView y) {
-  Problem problem;
-  return read_rms_modulate_from_table(&problem, kDLCPU, x, temb, table, eps, y) && run(&problem);
+  return each_rms_modulate_from_table(kDLCPU, x, temb, table, eps, y, run);
 }
 
 bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                               ffi::TensorView y0, ffi::TensorView y1) {
-  Problem problem;
-  return read_dual_modulate_from_table(&problem, kDLCPU, x, temb, table, eps, y0, y1) && run(&problem);
+  return each_dual_modulate_from_table(kDLCPU, x, temb, table, eps, y0, y1, run);
 }
 
 // Of the latest call, in words.

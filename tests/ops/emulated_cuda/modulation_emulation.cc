@@ -50,23 +50,19 @@ bool late_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::T
 
 bool scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                  ffi::TensorView y) {
-  Problem problem;
-  return read_scale_shift(&problem, kDLCPU, x, scale, shift, scale_constant, y) && run(&problem);
+  return each_scale_shift(kDLCPU, x, scale, shift, scale_constant, y, run);
 }
 
 bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  return read_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
+  return each_residual_gate(kDLCPU, residual, update, gate, out, run);
 }
 
 bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  return read_ernie_residual_gate(&problem, kDLCPU, residual, update, gate, out) && run(&problem);
+  return each_ernie_residual_gate(kDLCPU, residual, update, gate, out, run);
 }
 
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
-  Problem problem;
-  return read_broadcast_add(&problem, kDLCPU, a, b, out) && run(&problem);
+  return each_broadcast_add(kDLCPU, a, b, out, run);
 }
 
 }  // namespace kernwright

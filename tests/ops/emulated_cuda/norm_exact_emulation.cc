@@ -35,7 +35,10 @@ std::string& latest() {
 
 struct Kernels {
   using Problem = ExactProblem;
-  static constexpr auto kRead = read_exact;
+  template <typename... Given>
+  static bool each(const Given&... given) {
+    return kernwright::each_exact(given...);
+  }
 
   static bool run(const Problem& problem, bool only_chooses) {
     const ExactVariant variant = choose_variant(problem);

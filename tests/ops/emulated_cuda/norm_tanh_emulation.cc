@@ -16,13 +16,15 @@ namespace kernwright {
 ffi::String run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor scale2, MaybeTensor weight,
          MaybeTensor bias, MaybeTensor weight2, MaybeTensor bias2, ffi::String norm_type, double eps, ffi::TensorView y,
          MaybeTensor y2, bool only_chooses) {
-  Problem problem;
-  if (!read(&problem, kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)) return "none";
-  if (is_empty(problem)) return "nothing";
-  part(&problem);
-  const TokenVariant variant = chosen<Family>(choose_variant(problem));
-  if (!only_chooses) launch(problem, variant, 0, nullptr);
-  return described(variant, Family::kShapes);
+  std::string ran = "none";
+  each(kDLCPU, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2, [&](Problem* problem) {
+    if (is_empty(*problem)) return ran = "nothing", true;
+    part(problem);
+    const TokenVariant variant = chosen<Family>(choose_variant(*problem));
+    if (!only_chooses) launch(*problem, variant, 0, nullptr);
+    return ran = described(variant, Family::kShapes), true;
+  });
+  return ran;
 }
 
 ffi::String kernels_left() { return left<Family>(); }

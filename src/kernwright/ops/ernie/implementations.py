@@ -11,7 +11,7 @@ from functools import partial
 from kernwright.ops.definition import Op
 from kernwright.ops.ernie import definition, native
 from kernwright.ops.ernie.arguments import check, promise_of, result_shapes
-from kernwright.ops.token_requirements import rounds_to_nearest, tokens_fit
+from kernwright.ops.token_requirements import MOST_AXES, rounds_to_nearest, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -34,7 +34,7 @@ def modulated_tokens_fit(call: Call) -> str | None:
         return f"update is {list(update.shape)}, {name} is {list(first.shape)}"
     if (weight := call.tensors.get("weight")) is not None and weight.shape != first.shape[-1:]:
         return f"weight is {list(weight.shape)}, not {list(first.shape[-1:])}"
-    return tokens_fit(call, modulations=("gate", "scale", "shift"))
+    return tokens_fit(call, modulations=("gate", "scale", "shift"), most_axes=MOST_AXES)
 
 
 def _norm_implementations(op: Op) -> list[Implementation]:
@@ -50,7 +50,7 @@ def _gate_implementations(op: Op) -> list[Implementation]:
         partial(native.gate_function, op, PROMISES[op.name]),
         partial(from_module, TRITON, op, PROMISES[op.name]),
     )
-    ours = (on_cuda, modulated_tokens_fit, native.gate_is_compiled)
+    ours = (on_cuda, modulated_tokens_fit, native.gate_library_there)
     return [
         Implementation("cuda", "exact", cuda, ours, native.gate_shortcut),
         Implementation("triton", "exact", triton, (triton_there, modulated_tokens_fit, rounds_to_nearest)),

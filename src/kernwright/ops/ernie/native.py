@@ -40,11 +40,9 @@ def libraries(target: Target) -> list[Library]:
     ]
 
 
-def gate_is_compiled(call: Call) -> str | None:
-    residual, update = call.first, call.tensors["update"]
-    if not modulation.is_compiled(update.dtype, residual.dtype):
-        return f"update is {update.dtype}, residual is {residual.dtype}"
-    return modulation.cuda_library(update.dtype, residual.dtype).unavailable(architecture(residual.device))
+def gate_library_there(call: Call) -> str | None:
+    types = modulation.gated_types(call.tensors["update"].dtype, call.first.dtype)
+    return modulation.cuda_library(*types).unavailable(architecture(call.first.device))
 
 
 def gate_shortcut(device: torch.device, dtype: torch.dtype) -> Launch | None:
@@ -54,6 +52,6 @@ def gate_shortcut(device: torch.device, dtype: torch.dtype) -> Launch | None:
 def gate_function(op: Op, promise: Promise) -> Callable[..., Any]:
     def launch(tensors: Sequence[Tensor], outs: Sequence[Tensor]) -> Launch:
         residual, update, _ = tensors
-        return modulation.launch(GATE, residual.device, update.dtype, residual.dtype)
+        return modulation.launch(GATE, residual.device, *modulation.gated_types(update.dtype, residual.dtype))
 
     return from_launch(op, promise, launch)

@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "folding.h"
 #include "norm_problem.h"
-#include "reader.h"
 
 namespace kernwright {
 
@@ -30,6 +30,28 @@ inline bool read(Problem* problem, int32_t device_type, ffi::TensorView x, Maybe
   if (sum.has_value()) reader.tokens(sum.value(), &problem->sum, "out", true);
   reader.tokens(y, &problem->y, "out", true);
   return reader.takes();
+}
+
+// As `read`, of x with any axes: hands each Problem that the call amounts to to `run`.
+template <typename Run>
+bool each(int32_t device_type, ffi::TensorView x, MaybeTensor update, MaybeTensor gate, ffi::TensorView weight,
+          ffi::TensorView scale, ffi::TensorView shift, double eps, ffi::TensorView y, MaybeTensor sum, const Run& run) {
+  auto one = [&](ffi::TensorView x, const MaybeTensor& update, const MaybeTensor& gate, ffi::TensorView scale,
+                 ffi::TensorView shift, ffi::TensorView y, const MaybeTensor& sum) {
+    Problem problem;
+    return read(&problem, device_type, x, update, gate, weight, scale, shift, eps, y, sum) && run(&problem);
+  };
+  if (x.ndim() <= kAxesOfReader) return one(x, update, gate, scale, shift, y, sum);
+  const char* name = update.has_value() ? "residual" : "x";
+  Folding folding(x, name, false);
+  folding.tokens(x, name).modulation(update, "update", true).modulation(gate, "gate", true);
+  folding.modulation(scale, "scale", true).modulation(shift, "shift", true);
+  folding.tokens(sum, "out", true).tokens(y, "out", true);
+  for (int i = 0; update.has_value() && i < x.ndim(); ++i)  // a row for many tokens is for the reference
+    if (update.value().ndim() != x.ndim() || update.value().size(i) != x.size(i)) return false;
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1], own[2], own[3].value(), own[4].value(), own[6].value(), own[5]);
+  });
 }
 
 }  // namespace kernwright

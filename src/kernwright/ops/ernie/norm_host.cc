@@ -22,15 +22,13 @@ bool run(Problem* problem, DLDevice device) {
 bool ernie_residual_norm_modulate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
                                   ffi::TensorView weight, ffi::TensorView scale, ffi::TensorView shift, double eps,
                                   ffi::TensorView sum, ffi::TensorView y) {
-  Problem problem;
-  return read(&problem, kDLCUDA, residual, update, gate, weight, scale, shift, eps, y, sum) &&
-         run(&problem, residual.device());
+  return each(kDLCUDA, residual, update, gate, weight, scale, shift, eps, y, sum,
+              [&](Problem* own) { return run(own, residual.device()); });
 }
 #else
 bool ernie_norm_modulate(ffi::TensorView x, ffi::TensorView weight, ffi::TensorView scale, ffi::TensorView shift,
                          double eps, ffi::TensorView y) {
-  Problem problem;
-  return read(&problem, kDLCUDA, x, {}, {}, weight, scale, shift, eps, y, {}) && run(&problem, x.device());
+  return each(kDLCUDA, x, {}, {}, weight, scale, shift, eps, y, {}, [&](Problem* own) { return run(own, x.device()); });
 }
 #endif
 

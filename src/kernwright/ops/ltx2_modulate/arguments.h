@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "folding.h"
 #include "problem.h"
-#include "reader.h"
 
 namespace kernwright {
 
@@ -36,6 +36,42 @@ inline bool read_dual_modulate(Problem* p, int32_t device_type, ffi::TensorView 
   reader.tokens_of(Type::kFloat32, y0, &p->y[0], "out", true);
   reader.tokens_of(Type::kFloat32, y1, &p->y[1], "out", true);
   return reader.takes();
+}
+
+// As the two above, of x with any axes: hand each Problem that the call amounts to to `run`.
+template <typename Run>
+bool each_rms_modulate(int32_t device_type, ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double eps,
+                       ffi::TensorView y, const Run& run) {
+  auto one = [&](ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::TensorView y) {
+    Problem problem;
+    return read_rms_modulate(&problem, device_type, x, scale, shift, eps, y) && run(&problem);
+  };
+  if (x.ndim() <= kAxesOfReader) return one(x, scale, shift, y);
+  Folding folding(x, "x", false);
+  folding.tokens(x, "x").modulation(scale, "scale", true).modulation(shift, "shift", true).tokens(y, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3].value());
+  });
+}
+
+template <typename Run>
+bool each_dual_modulate(int32_t device_type, ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView shift0,
+                        ffi::TensorView scale1, ffi::TensorView shift1, double eps, ffi::TensorView y0,
+                        ffi::TensorView y1, const Run& run) {
+  auto one = [&](ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView shift0, ffi::TensorView scale1,
+                 ffi::TensorView shift1, ffi::TensorView y0, ffi::TensorView y1) {
+    Problem problem;
+    return read_dual_modulate(&problem, device_type, x, scale0, shift0, scale1, shift1, eps, y0, y1) && run(&problem);
+  };
+  if (x.ndim() <= kAxesOfReader) return one(x, scale0, shift0, scale1, shift1, y0, y1);
+  Folding folding(x, "x", false);
+  folding.tokens(x, "x").modulation(scale0, "scale0", true).modulation(shift0, "shift0", true);
+  folding.modulation(scale1, "scale1", true).modulation(shift1, "shift1", true);
+  folding.tokens(y0, "out", true).tokens(y1, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3].value(), own[4].value(), own[5].value(),
+               own[6].value());
+  });
 }
 
 // A modulation of `row` elements further on.
@@ -90,6 +126,37 @@ inline bool read_dual_modulate_from_table(Problem* p, int32_t device_type, ffi::
   reader.tokens_of(Type::kFloat32, y0, &p->y[0], "out", true);
   reader.tokens_of(Type::kFloat32, y1, &p->y[1], "out", true);
   return reader.takes();
+}
+
+// Of x with any axes, too. `one` takes x, the timestep's embedding, and the results.
+template <typename One>
+bool each_part_of_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView y0, MaybeTensor y1, const One& one) {
+  if (x.ndim() <= kAxesOfReader || temb.ndim() != 3) return one(x, temb, y0, y1);
+  Folding folding(x, "x", false);
+  folding.tokens(x, "x").modulation(temb, "temb_scale_shift", true).tokens(y0, "out", true).tokens(y1, "out", true);
+  return folding.each(
+      [&](Folding::Views own) { return one(own[0].value(), own[1].value(), own[2].value(), own[3]); });
+}
+
+template <typename Run>
+bool each_rms_modulate_from_table(int32_t device_type, ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table,
+                                  double eps, ffi::TensorView y, const Run& run) {
+  return each_part_of_table(x, temb, y, {},
+                            [&](ffi::TensorView x, ffi::TensorView temb, ffi::TensorView y, const MaybeTensor&) {
+                              Problem problem;
+                              return read_rms_modulate_from_table(&problem, device_type, x, temb, table, eps, y) &&
+                                     run(&problem);
+                            });
+}
+
+template <typename Run>
+bool each_dual_modulate_from_table(int32_t device_type, ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table,
+                                   double eps, ffi::TensorView y0, ffi::TensorView y1, const Run& run) {
+  return each_part_of_table(
+      x, temb, y0, y1, [&](ffi::TensorView x, ffi::TensorView temb, ffi::TensorView y0, const MaybeTensor& y1) {
+        Problem problem;
+        return read_dual_modulate_from_table(&problem, device_type, x, temb, table, eps, y0, y1.value()) && run(&problem);
+      });
 }
 
 }  // namespace kernwright

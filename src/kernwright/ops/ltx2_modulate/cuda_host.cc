@@ -21,27 +21,25 @@ bool run(Problem* problem, DLDevice device) {
 }
 
 bool rms_modulate(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double eps, ffi::TensorView y) {
-  Problem problem;
-  return read_rms_modulate(&problem, kDLCUDA, x, scale, shift, eps, y) && run(&problem, x.device());
+  return each_rms_modulate(kDLCUDA, x, scale, shift, eps, y, [&](Problem* own) { return run(own, x.device()); });
 }
 
 bool dual_modulate(ffi::TensorView x, ffi::TensorView scale0, ffi::TensorView shift0, ffi::TensorView scale1,
                    ffi::TensorView shift1, double eps, ffi::TensorView y0, ffi::TensorView y1) {
-  Problem problem;
-  return read_dual_modulate(&problem, kDLCUDA, x, scale0, shift0, scale1, shift1, eps, y0, y1) &&
-         run(&problem, x.device());
+  return each_dual_modulate(kDLCUDA, x, scale0, shift0, scale1, shift1, eps, y0, y1,
+                            [&](Problem* own) { return run(own, x.device()); });
 }
 
 bool rms_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                              ffi::TensorView y) {
-  Problem problem;
-  return read_rms_modulate_from_table(&problem, kDLCUDA, x, temb, table, eps, y) && run(&problem, x.device());
+  return each_rms_modulate_from_table(kDLCUDA, x, temb, table, eps, y,
+                                      [&](Problem* own) { return run(own, x.device()); });
 }
 
 bool dual_modulate_from_table(ffi::TensorView x, ffi::TensorView temb, ffi::TensorView table, double eps,
                               ffi::TensorView y0, ffi::TensorView y1) {
-  Problem problem;
-  return read_dual_modulate_from_table(&problem, kDLCUDA, x, temb, table, eps, y0, y1) && run(&problem, x.device());
+  return each_dual_modulate_from_table(kDLCUDA, x, temb, table, eps, y0, y1,
+                                       [&](Problem* own) { return run(own, x.device()); });
 }
 
 }  // namespace

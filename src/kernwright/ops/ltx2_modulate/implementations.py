@@ -14,7 +14,7 @@ from kernwright.ops.definition import Op
 from kernwright.ops.ltx2_modulate import definition, native, table_definition
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
 from kernwright.ops.ltx2_modulate.exactness import is_chains, sums_as_torch
-from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
 from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
@@ -37,7 +37,7 @@ def modulated_tokens_fit(call: Call) -> str | None:
     for name, shape in zip(call.op.outputs, result_shapes(call.op.name, tensors), strict=True):
         if shape != call.first.shape:
             return f"{name} is {list(shape)}, x is {list(call.first.shape)}"
-    return tokens_fit(call, modulations=MODULATIONS)
+    return tokens_fit(call, modulations=MODULATIONS, most_axes=MOST_AXES)
 
 
 def _implementations(op: Op) -> list[Implementation]:

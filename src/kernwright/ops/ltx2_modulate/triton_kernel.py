@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.folding import folded
 from kernwright.ops.ltx2_modulate.arguments import results_like, sum_dtype, table_rows
 from kernwright.ops.modulation_layout import aligned
 from kernwright.ops.triton_tokens import (
@@ -135,37 +136,44 @@ def rms_modulated_exactly(
             write(y1, column, _modulated(normed, second, batch, token, column, mask, SUM), mask)
 
 
+Pairs = list[tuple[Tensor, Tensor]]
+
+
 def _launch(
     x: Tensor,
-    modulations: list[tuple[Any, ...]],
+    modulations: Pairs,
+    table: Pairs | None,
     eps: float,
     outputs: tuple[Tensor, ...],
     sums: torch.dtype,
     exact: bool,
 ) -> None:
+    """`modulations` are pairs of scale and shift, or of what the table's rows are added to."""
     if x.numel() == 0:
         return
-    width, tokens = x.shape[-1], x.shape[-2]
-    first, second = [*modulations, None][:2]
-    rows, shape = x.numel() // width, shape_of("dual_modulate" if second else "rms_modulate", x)
-    to = (tokens_of(outputs[0]), tokens_of(outputs[1] if second else None))
-    given = (tokens_of(x), first, second, *to, rows, tokens, width, eps)
+    is_one = len(outputs) == 1
+    shape = shape_of("rms_modulate" if is_one else "dual_modulate", x)
+    given = [aligned(own, x.ndim) for pair in modulations for own in pair]
     with torch.cuda.device_of(x):
-        if exact:
-            rms_modulated_exactly[(rows,)](*given, SUM=SUMS[sums], **EXACT_OPTIONS)
-        else:
-            rms_modulated[(triton.cdiv(rows, shape.rows),)](*given, SUM=SUMS[sums], **shape.options)
-
-
-def _of_tensors(x: Tensor, scale: Tensor, shift: Tensor) -> tuple[Any, ...]:
-    return rows_of(aligned(scale, x.ndim), x), rows_of(aligned(shift, x.ndim), x), None, None
+        for own, *views in folded((x, *outputs), given):
+            assert own is not None
+            by = [rows_of(row, own) for row in views[len(outputs) :]]
+            rows_of_table = [rows_of(row, own) for pair in table or () for row in pair] or [None] * 4
+            first, second = ((*by[at : at + 2], *rows_of_table[at : at + 2]) for at in (0, 2))
+            to = (tokens_of(views[0]), None if is_one else tokens_of(views[1]))
+            rows = own.numel() // own.shape[-1]
+            more = (tokens_of(own), first, None if is_one else second, *to, rows, own.shape[-2], own.shape[-1], eps)
+            if exact:
+                rms_modulated_exactly[(rows,)](*more, SUM=SUMS[sums], **EXACT_OPTIONS)
+            else:
+                rms_modulated[(triton.cdiv(rows, shape.rows),)](*more, SUM=SUMS[sums], **shape.options)
 
 
 def rms_modulate(
     x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6, exact: bool = False, out: Any = None
 ) -> Tensor:
     y = results_like(x, 1)[0] if out is None else out
-    _launch(x, [_of_tensors(x, scale, shift)], eps, (y,), torch.float32, exact)
+    _launch(x, [(scale, shift)], None, eps, (y,), torch.float32, exact)
     return y
 
 
@@ -174,15 +182,14 @@ def dual_modulate(
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y0, y1 = out or results_like(x, 2)
-    modulations = [_of_tensors(x, scale0, shift0), _of_tensors(x, scale1, shift1)]
-    _launch(x, modulations, eps, (y0, y1), torch.float32, exact)
+    _launch(x, [(scale0, shift0), (scale1, shift1)], None, eps, (y0, y1), torch.float32, exact)
     return y0, y1
 
 
-def _of_table(x: Tensor, temb: Tensor, table: Tensor) -> list[tuple[Any, ...]]:
-    """A modulation for every two rows."""
-    timestep, rows = ([rows_of(own, x) for own in given] for given in (table_rows(temb, table), table))
-    return [(*timestep[i : i + 2], *rows[i : i + 2]) for i in range(0, len(rows), 2)]
+def _of_table(temb: Tensor, table: Tensor) -> tuple[Pairs, Pairs]:
+    """The timestep's rows and the table's, two and two."""
+    timestep, rows = ([*zip(own[::2], own[1::2], strict=True)] for own in (table_rows(temb, table), table.unbind()))
+    return timestep, rows
 
 
 def rms_modulate_from_table(
@@ -190,8 +197,8 @@ def rms_modulate_from_table(
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
     y = results_like(x, 1)[0] if out is None else out
-    modulations = _of_table(x, temb_scale_shift, scale_shift_table)
-    _launch(x, modulations, eps, (y,), sum_dtype(temb_scale_shift, scale_shift_table), exact)
+    timestep, rows = _of_table(temb_scale_shift, scale_shift_table)
+    _launch(x, timestep, rows, eps, (y,), sum_dtype(temb_scale_shift, scale_shift_table), exact)
     return y
 
 
@@ -200,6 +207,6 @@ def dual_modulate_from_table(
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     y0, y1 = out or results_like(x, 2)
-    modulations = _of_table(x, temb_scale_shift, scale_shift_table)
-    _launch(x, modulations, eps, (y0, y1), sum_dtype(temb_scale_shift, scale_shift_table), exact)
+    timestep, rows = _of_table(temb_scale_shift, scale_shift_table)
+    _launch(x, timestep, rows, eps, (y0, y1), sum_dtype(temb_scale_shift, scale_shift_table), exact)
     return y0, y1

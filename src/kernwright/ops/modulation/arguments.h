@@ -7,8 +7,8 @@
 
 #include <utility>
 
+#include "folding.h"
 #include "problem.h"
-#include "reader.h"
 
 namespace kernwright {
 
@@ -16,9 +16,10 @@ constexpr int64_t kWidestRow = INT32_MAX - 4096;  // a column beyond the last, o
 
 // The roundings that follow from dtypes and axes; what is float32 rounds nowhere.
 inline void find_roundings(Problem* p, bool is_scale_number, bool is_shift_number) {
-  const bool is_half = p->type != Type::kFloat32;
-  p->is_product_rounded = is_half && p->scale.data && (is_scale_number || p->scale.type == p->type);
-  p->is_scale_cast = is_half && is_scale_number && p->scale.type != p->type;
+  const Type own = p->is_crossed ? p->shift.type : p->type;
+  const bool is_half = own != Type::kFloat32;
+  p->is_product_rounded = is_half && p->scale.data && (is_scale_number || p->scale.type == own);
+  p->is_scale_cast = is_half && is_scale_number && p->scale.type != own;
   p->is_shift_cast = p->is_product_rounded && is_shift_number && p->shift.type != p->type;
 }
 
@@ -36,23 +37,59 @@ inline bool read_scale_shift(Problem* p, int32_t device_type, ffi::TensorView x,
   return reader.takes();
 }
 
+// As `read_scale_shift`, of x with any axes: hands each Problem that the call amounts to to `run`.
+template <typename Run>
+bool each_scale_shift(int32_t device_type, ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift,
+                      double scale_constant, ffi::TensorView y, const Run& run) {
+  auto one = [&](ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::TensorView y) {
+    Problem problem;
+    return read_scale_shift(&problem, device_type, x, scale, shift, scale_constant, y) && run(&problem);
+  };
+  if (x.ndim() <= kAxesOfReader) return one(x, scale, shift, y);
+  Folding folding(x);
+  folding.tokens(x, "x").modulation(scale, "scale").modulation(shift, "shift").tokens(y, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3].value());
+  });
+}
+
 inline bool have_one_shape(ffi::TensorView a, ffi::TensorView b) {
   bool same = a.ndim() == b.ndim();
   for (int i = 0; same && i < a.ndim(); ++i) same = a.size(i) == b.size(i);
   return same;
 }
 
+// No library is compiled for a half-width residual of an update in another dtype: that of the residual's own takes both.
+inline bool is_crossed(Type update, Type residual) { return residual != update && residual != Type::kFloat32; }
+
 inline bool read_residual_gate(Problem* p, int32_t device_type, ffi::TensorView residual, ffi::TensorView update,
                                ffi::TensorView gate, ffi::TensorView out) {
   if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
-  Reader reader(p, update, device_type, "update", kWidestRow);
-  if (!read_type(residual.dtype(), &p->result, "residual")) return false;
-  reader.tokens(update, &p->x, "update");
+  Type own;
+  if (!read_type(update.dtype(), &own, "update") || !read_type(residual.dtype(), &p->result, "residual")) return false;
+  p->is_crossed = is_crossed(own, p->result);
+  Reader reader(p, p->is_crossed ? residual : update, device_type, "update", kWidestRow);
+  reader.tokens(p->is_crossed ? residual : update, &p->x, p->is_crossed ? "residual" : "update");
   reader.modulation(gate, &p->scale, "gate");
-  reader.modulation(residual, &p->shift, "residual");
+  reader.modulation(p->is_crossed ? update : residual, &p->shift, p->is_crossed ? "update" : "residual");
   reader.tokens_of(p->result, out, &p->y, "out", true);
   find_roundings(p, gate.ndim() == 0, false);
   return reader.takes();
+}
+
+template <typename Run>
+bool each_residual_gate(int32_t device_type, ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
+                        ffi::TensorView out, const Run& run) {
+  auto one = [&](ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+    Problem problem;
+    return read_residual_gate(&problem, device_type, residual, update, gate, out) && run(&problem);
+  };
+  if (update.ndim() <= kAxesOfReader || !have_one_shape(residual, update)) return one(residual, update, gate, out);
+  Folding folding(update, "update");
+  folding.tokens(residual, "residual").tokens(update, "update").modulation(gate, "gate").tokens(out, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3].value());
+  });
 }
 
 // ERNIE's: only the result is rounded, and a gate broadcasts as torch has it, so [S, D] is a row per token.
@@ -64,11 +101,34 @@ inline bool read_ernie_residual_gate(Problem* p, int32_t device_type, ffi::Tenso
   Modulation given;  // which is read for what is wrong with it
   reader.broadcast(update, &given, "update");
   if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
-  reader.tokens_of(given.type, update, &p->x, "update");
+  p->is_crossed = is_crossed(given.type, p->result);
+  if (p->is_crossed) {
+    reader.tokens(residual, &p->x, "residual");
+    p->shift = given;
+  } else {
+    reader.tokens_of(given.type, update, &p->x, "update");
+  }
   reader.broadcast(gate, &p->scale, "gate");
   reader.tokens(out, &p->y, "out", true);
-  p->type = given.type;
+  if (!p->is_crossed) p->type = given.type;
   return reader.takes();
+}
+
+template <typename Run>
+bool each_ernie_residual_gate(int32_t device_type, ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
+                              ffi::TensorView out, const Run& run) {
+  auto one = [&](ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
+    Problem problem;
+    return read_ernie_residual_gate(&problem, device_type, residual, update, gate, out) && run(&problem);
+  };
+  if (residual.ndim() <= kAxesOfReader) return one(residual, update, gate, out);
+  Folding folding(residual, "residual", false);
+  folding.tokens(residual, "residual").modulation(update, "update", true).modulation(gate, "gate", true);
+  folding.tokens(out, "out", true);
+  if (!have_one_shape(residual, update)) return false;  // the reference would broadcast them
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3].value());
+  });
 }
 
 // ---- a sum of tensors of any shapes that broadcast ------------------------------------------------------------------
@@ -80,6 +140,12 @@ struct Axis {
 
 constexpr int kMostAxes = 16;
 
+// Axes beyond batches, tokens and channels: a launch for each of their steps.
+struct Walked {
+  Axis axes[kMostAxes];
+  int count = 0;
+};
+
 inline int64_t broadcast_step(ffi::TensorView own, int axis, int ndim) {
   const int at = axis - (ndim - own.ndim());
   return at < 0 || own.size(at) == 1 ? 0 : own.stride(at);
@@ -90,7 +156,23 @@ inline int64_t broadcast_size(ffi::TensorView own, int axis, int ndim) {
   return at < 0 ? 1 : own.size(at);
 }
 
-inline bool read_sum(Problem* p, ffi::TensorView x, ffi::TensorView other, ffi::TensorView out) {
+// The two longest of the axes are batches and tokens, in their order.
+inline void part_axes(const Axis* axes, int count, Axis* batch, Axis* token, Walked* walked) {
+  const Axis one{1, 1, 0, 1};
+  int first = -1, second = -1;
+  for (int i = 0; i < count; ++i) {
+    if (first < 0 || axes[i].size > axes[first].size) second = first, first = i;
+    else if (second < 0 || axes[i].size > axes[second].size) second = i;
+  }
+  if (second > first) std::swap(first, second);
+  *token = first < 0 ? one : axes[first];
+  *batch = second < 0 ? one : axes[second];
+  walked->count = 0;
+  for (int i = 0; i < count; ++i)
+    if (i != first && i != second) walked->axes[walked->count++] = axes[i];
+}
+
+inline bool read_sum(Problem* p, Walked* walked, ffi::TensorView x, ffi::TensorView other, ffi::TensorView out) {
   const int n = out.ndim();
   Axis axes[kMostAxes];
   int count = 0;
@@ -106,11 +188,10 @@ inline bool read_sum(Problem* p, ffi::TensorView x, ffi::TensorView other, ffi::
       axes[count++] = own;
     }
   }
-  const Axis one{1, 1, 0, 1};
-  const Axis last = count ? axes[--count] : one;
-  const Axis token = count ? axes[--count] : one;
-  const Axis batch = count ? axes[--count] : one;
-  if (count || last.size > kWidestRow || last.x != 1 || last.y != 1 || (last.shift != 0 && last.shift != 1)) return false;
+  const Axis last = count ? axes[--count] : Axis{1, 1, 0, 1};
+  Axis batch, token;
+  part_axes(axes, count, &batch, &token, walked);
+  if (last.size > kWidestRow || last.x != 1 || last.y != 1 || (last.shift != 0 && last.shift != 1)) return false;
   p->width = static_cast<int32_t>(last.size);
   p->tokens = token.size;
   p->batches = batch.size;
@@ -123,7 +204,7 @@ inline bool read_sum(Problem* p, ffi::TensorView x, ffi::TensorView other, ffi::
   return true;
 }
 
-inline bool read_broadcast_add(Problem* p, int32_t device_type, ffi::TensorView a, ffi::TensorView b,
+inline bool read_broadcast_add(Problem* p, Walked* walked, int32_t device_type, ffi::TensorView a, ffi::TensorView b,
                                ffi::TensorView out) {
   Type type_a, type_b, type_out;
   if (a.device().device_type != device_type) return false;
@@ -156,9 +237,36 @@ inline bool read_broadcast_add(Problem* p, int32_t device_type, ffi::TensorView 
   const bool a_is_x = a.numel() >= b.numel();
   for (const bool is_a : {a_is_x, !a_is_x}) {
     p->shift.type = is_a ? type_b : type_a;
-    if ((is_a ? type_a : type_b) == p->result && (is_a ? read_sum(p, a, b, out) : read_sum(p, b, a, out))) return true;
+    if ((is_a ? type_a : type_b) == p->result && (is_a ? read_sum(p, walked, a, b, out) : read_sum(p, walked, b, a, out)))
+      return true;
   }
   return false;
+}
+
+// Every step of the axes from `first` on is a Problem that starts elsewhere.
+template <typename Run>
+bool walk(const Problem& p, const Walked& walked, int first, const Run& run) {
+  if (first >= walked.count) {
+    Problem own = p;
+    return run(&own);
+  }
+  const Axis& axis = walked.axes[first];
+  for (int64_t index = 0; index < axis.size; ++index) {
+    Problem there = p;
+    there.x.data = static_cast<char*>(p.x.data) + index * axis.x * bytes_of(p.type);
+    there.y.data = static_cast<char*>(p.y.data) + index * axis.y * bytes_of(p.result);
+    there.shift.data = static_cast<const char*>(p.shift.data) + index * axis.shift * bytes_of(p.shift.type);
+    if (!walk(there, walked, first + 1, run)) return false;
+  }
+  return true;
+}
+
+template <typename Run>
+bool each_broadcast_add(int32_t device_type, ffi::TensorView a, ffi::TensorView b, ffi::TensorView out, const Run& run) {
+  Problem problem;
+  Walked walked;
+  if (!read_broadcast_add(&problem, &walked, device_type, a, b, out)) return false;
+  return walked.count ? walk(problem, walked, 0, run) : run(&problem);
 }
 
 }  // namespace kernwright

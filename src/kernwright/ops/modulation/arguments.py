@@ -6,7 +6,9 @@ looks, and how the axes of a sum fold into rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +61,7 @@ def taken_in_order(op: Op, promise: Promise, tensors: Sequence[Tensor | None], o
     if out is not None and op.name == "broadcast_add" and outs[0].numel():
         a, b = tensors
         assert a is not None and b is not None
-        if folded(a, b, outs[0].stride()) is None:
+        if folded_sum(a, b, outs[0].stride()) is None:
             raise BadArgument("out", "has axes that lie in another order than the summands'")
     return outs
 
@@ -76,17 +78,34 @@ class Axis:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum as rows of `last` for the tokens of batches. x is the larger summand; the other may be a row for many."""
+    """A sum as rows of `last` for the tokens of batches, at each step of the axes that are walked through. x is the
+    larger summand; the other may be a row for many."""
 
     x: Tensor
     shift: Tensor
     batch: Axis
     token: Axis
     last: Axis
+    walked: tuple[Axis, ...] = ()
+
+    @property
+    def elements(self) -> int:
+        axes = (self.batch, self.token, self.last, *self.walked)
+        return math.prod(axis.size for axis in axes)
+
+    def steps(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Both summands and the result, as they begin at each step."""
+        for place in itertools.product(*(range(axis.size) for axis in self.walked)):
+            walked = list(zip(place, self.walked, strict=True))
+            yield (
+                _from(self.x, sum(index * axis.x for index, axis in walked)),
+                _from(self.shift, sum(index * axis.shift for index, axis in walked)),
+                _from(y, sum(index * axis.y for index, axis in walked)),
+            )
 
 
-def folded(a: Tensor, b: Tensor, out_steps: Sequence[int] | None = None) -> Sum | None:
-    """None: no order of the summands and no merging of axes makes at most batches of tokens of channels of it.
+def folded_sum(a: Tensor, b: Tensor, out_steps: Sequence[int] | None = None) -> Sum | None:
+    """None: no order of the summands and no merging of axes makes rows of channels of it, in the result's dtype.
 
     Steps of the result are those of a dense one, unless they are given.
     """
@@ -113,11 +132,18 @@ def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]
         else:
             axes.append(axis)
     last = axes.pop() if axes else Axis(1, 1, 0, 1)
-    token = axes.pop() if axes else Axis()
-    batch = axes.pop() if axes else Axis()
-    if axes or last.size > WIDEST or (last.x, last.y) != (1, 1) or last.shift not in (0, 1):
+    if last.size > WIDEST or (last.x, last.y) != (1, 1) or last.shift not in (0, 1):
         return None
-    return Sum(x, shift, batch, token, last)
+    # The two longest are batches and tokens, in their order; a launch for each step of the others.
+    longest = sorted(range(len(axes)), key=lambda number: -axes[number].size)[:2]
+    *batch, token = (axes[number] for number in sorted(longest)) if axes else [Axis()]
+    walked = [axis for number, axis in enumerate(axes) if number not in longest]
+    return Sum(x, shift, batch[0] if batch else Axis(), token, last, tuple(walked))
+
+
+def _from(tensor: Tensor, start: int) -> Tensor:
+    """All that lies behind its start."""
+    return tensor if start == 0 else tensor.as_strided((), (), tensor.storage_offset() + start)
 
 
 def _steps(tensor: Tensor, shape: Sequence[int]) -> list[int]:

@@ -37,7 +37,8 @@ def scale_shift(
     """x * (scale_constant + scale) + shift, over x `[B, S, D]`, with the bits of the eager chain.
 
     scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. backend: "cuda", "triton" or "torch", for this call. out must not overlap the inputs.
+    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. backend: "cuda", "triton" or
+    "torch", for this call. out must not overlap the inputs.
     """
     return _scale_shift((x, scale, shift, scale_constant), backend, contract, out)
 

@@ -24,51 +24,58 @@ bool run(Problem* problem, DLDevice device) {
 
 bool scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                  ffi::TensorView y) {
-  Problem problem;
-  return read_scale_shift(&problem, kDLCUDA, x, scale, shift, scale_constant, y) && run(&problem, x.device());
+  return each_scale_shift(kDLCUDA, x, scale, shift, scale_constant, y, [&](Problem* own) { return run(own, x.device()); });
 }
 
 bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  return read_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, update.device());
+  return each_residual_gate(kDLCUDA, residual, update, gate, out,
+                            [&](Problem* own) { return run(own, update.device()); });
 }
 
 bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  return read_ernie_residual_gate(&problem, kDLCUDA, residual, update, gate, out) && run(&problem, residual.device());
+  return each_ernie_residual_gate(kDLCUDA, residual, update, gate, out,
+                                  [&](Problem* own) { return run(own, residual.device()); });
 }
 
 bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
-  Problem problem;
-  return read_broadcast_add(&problem, kDLCUDA, a, b, out) && run(&problem, a.device());
+  return each_broadcast_add(kDLCUDA, a, b, out, [&](Problem* own) { return run(own, a.device()); });
 }
 
-// What a call would run on a GPU of so many multiprocessors, in words; of tensors on any device, since nothing is launched.
-ffi::String variant_of(Problem* problem, bool takes, int64_t multiprocessors) {
-  if (!takes || !is_own(*problem)) return "none";
-  fold_batches(problem);
-  part_into_frames(problem);
-  return described(*problem, choose_variant(*problem, static_cast<int>(multiprocessors)));
-}
+// What calls would run on a GPU of so many multiprocessors, in words, a line for each launch; of tensors on any device, since
+// nothing is launched.
+struct Words {
+  int64_t multiprocessors;
+  std::string lines = "";
+
+  bool operator()(Problem* own) {
+    if (!is_own(*own)) return false;
+    fold_batches(own);
+    part_into_frames(own);
+    lines += (lines.empty() ? "" : "\n") + described(*own, choose_variant(*own, static_cast<int>(multiprocessors)));
+    return true;
+  }
+
+  ffi::String said(bool takes) const { return takes ? lines : "none"; }
+};
 
 ffi::String scale_shift_variant(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
                                 ffi::TensorView y, int64_t multiprocessors) {
-  Problem problem;
-  const bool takes = read_scale_shift(&problem, x.device().device_type, x, scale, shift, scale_constant, y);
-  return variant_of(&problem, takes, multiprocessors);
+  Words words{multiprocessors};
+  auto add = [&](Problem* own) { return words(own); };
+  return words.said(each_scale_shift(x.device().device_type, x, scale, shift, scale_constant, y, add));
 }
 
 ffi::String residual_gate_variant(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate,
                                   ffi::TensorView out, int64_t multiprocessors) {
-  Problem problem;
-  const bool takes = read_residual_gate(&problem, update.device().device_type, residual, update, gate, out);
-  return variant_of(&problem, takes, multiprocessors);
+  Words words{multiprocessors};
+  auto add = [&](Problem* own) { return words(own); };
+  return words.said(each_residual_gate(update.device().device_type, residual, update, gate, out, add));
 }
 
 ffi::String broadcast_add_variant(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out, int64_t multiprocessors) {
-  Problem problem;
-  const bool takes = read_broadcast_add(&problem, a.device().device_type, a, b, out);
-  return variant_of(&problem, takes, multiprocessors);
+  Words words{multiprocessors};
+  auto add = [&](Problem* own) { return words(own); };
+  return words.said(each_broadcast_add(a.device().device_type, a, b, out, add));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ __device__ __forceinline__ void gain_of(const Problem& p, const Piece<kVector>& 
     for (int i = 0; i < kVector; ++i) gain[i] = __fadd_rn(gain[i], p.constant);
     round_to(p.scale.type, gain);
   }
-  if (p.is_scale_cast) round_to<kType>(gain);
+  if (p.is_scale_cast) p.is_crossed ? round_to(p.shift.type, gain) : round_to<kType>(gain);
 }
 
 template <int kVector>
@@ -145,13 +145,22 @@ __global__ void __launch_bounds__(kThreads) modulate(const __grid_constant__ Pro
       if constexpr (kShiftStreams) offset_of(p, shift[i], offset);
       float values[kVector];
       widen<kType, kVector>(x[i], values);
-      if (p.scale.data) {
+      if (p.is_crossed) {
+        float product[kVector];
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) product[j] = __fmul_rn(offset[j], gain[j]);
+        if (p.is_product_rounded) round_to(p.shift.type, product);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) values[j] = __fadd_rn(values[j], product[j]);
+      } else if (p.scale.data) {
 #pragma unroll
         for (int j = 0; j < kVector; ++j) values[j] = __fmul_rn(values[j], gain[j]);
         if (p.is_product_rounded) round_to<kType>(values);
       }
+      if (!p.is_crossed) {
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) values[j] = __fadd_rn(values[j], offset[j]);
+        for (int j = 0; j < kVector; ++j) values[j] = __fadd_rn(values[j], offset[j]);
+      }
       const int64_t at = batch * p.y.batch_step + token * p.y.token_step + column;
       store_raw(static_cast<char*>(p.y.data) + at * kResultSize, narrow_to<kResult, kVector>(values));
     }

@@ -141,7 +141,7 @@ inline FlatVariant choose_flat(const Problem& p, bool takes_vectors) {
   constexpr int64_t kMostBatches = 65535;  // a grid's y
   const bool fits = p.batches <= kMostBatches && elements / vector < INT32_MAX;
   if (!fits || !lies_dense(p, p.x.token_step) || !lies_dense(p, p.y.token_step)) return own;
-  if (p.is_scale_cast || p.is_shift_cast) return own;
+  if (p.is_scale_cast || p.is_shift_cast || p.is_crossed) return own;
   own.is_ragged = !takes_vectors;
   if (own.is_ragged) {
     if (elements > INT32_MAX) return own;  // what is divided to find a channel has 32 bits

@@ -8,8 +8,8 @@ import torch
 
 from kernwright.ops.definition import Op
 from kernwright.ops.modulation import definition, native
-from kernwright.ops.modulation.arguments import WIDEST, check, folded, promise_of, taken_in_order
-from kernwright.ops.token_requirements import DTYPES, rounds_to_nearest
+from kernwright.ops.modulation.arguments import WIDEST, check, folded_sum, promise_of, taken_in_order
+from kernwright.ops.token_requirements import DTYPES, axes_fit, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
@@ -33,8 +33,8 @@ def tensors_fit(call: Call) -> str | None:
 def _tokens_fit(call: Call) -> str | None:
     name = "update" if call.op.name == "residual_gate" else "x"
     x = call.tensors[name]
-    if x.ndim not in (2, 3):
-        return f"{name} has {x.ndim} dimensions, not [B, S, D] or [S, D]"
+    if (refusal := axes_fit(x, name)) is not None:
+        return refusal
     if x.shape[-1] > WIDEST:
         return f"{name} is {x.shape[-1]} wide, over {WIDEST}"
     for own, tensor in call.tensors.items():
@@ -45,17 +45,15 @@ def _tokens_fit(call: Call) -> str | None:
     residual = call.tensors.get("residual")
     if residual is not None and residual.shape != x.shape:
         return f"residual is {list(residual.shape)}, update is {list(x.shape)}"
-    if residual is not None and not native.is_compiled(x.dtype, residual.dtype):
-        return f"residual is {residual.dtype}, update is {x.dtype}"
     return None
 
 
 def _sum_fits(call: Call) -> str | None:
     a, b = call.tensors["a"], call.tensors["b"]
-    if folded(a, b) is None:
+    if folded_sum(a, b) is None:
         return (
-            f"a, {a.dtype} {list(a.shape)}, and b, {b.dtype} {list(b.shape)}, are no batches of rows of channels "
-            "in the result's dtype"
+            f"a, {a.dtype} {list(a.shape)}, and b, {b.dtype} {list(b.shape)}, are no rows of channels in the "
+            "result's dtype"
         )
     return None
 
@@ -63,7 +61,7 @@ def _sum_fits(call: Call) -> str | None:
 def cuda_library_there(call: Call) -> str | None:
     x, result = {
         "scale_shift": lambda: (call.first.dtype, call.first.dtype),
-        "residual_gate": lambda: (call.tensors["update"].dtype, call.first.dtype),
+        "residual_gate": lambda: native.gated_types(call.tensors["update"].dtype, call.first.dtype),
         "broadcast_add": lambda: (torch.result_type(*call.tensors.values()),) * 2,
     }[call.op.name]()
     return native.cuda_library(x, result).unavailable(architecture(call.first.device))

@@ -25,8 +25,12 @@ _FILES = ("cuda_host.cc", "cuda_kernel.cu", "flat.cuh", "flat.h", "arguments.h",
 
 
 def is_compiled(x: torch.dtype, result: torch.dtype) -> bool:
-    """A residual may be wider than its update; a narrower one is nobody's."""
     return x in TYPES and result in (x, torch.float32)
+
+
+def gated_types(update: torch.dtype, residual: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+    """Of x and of the result, in the library that takes both. A half-width residual has that of its own dtype."""
+    return (update, residual) if is_compiled(update, residual) else (residual, residual)
 
 
 def cuda_library(x: torch.dtype, result: torch.dtype) -> Library:
@@ -63,7 +67,8 @@ def shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None
 def function(op: Op, promise: Promise) -> Callable[..., Any]:
     def found(tensors: Sequence[Tensor], outs: Sequence[Tensor]) -> Launch:
         # Of a sum the kernel picks x itself; it has the result's dtype.
-        x = {"scale_shift": tensors[0], "residual_gate": tensors[1], "broadcast_add": outs[0]}[op.name]
-        return launch(op.name, x.device, x.dtype, outs[0].dtype)
+        result = outs[0].dtype
+        types = gated_types(tensors[1].dtype, result) if op.name == "residual_gate" else (result, result)
+        return launch(op.name, outs[0].device, *types)
 
     return from_launch(op, promise, found, taken_in_order)

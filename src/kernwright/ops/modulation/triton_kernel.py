@@ -17,7 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops.configurations import Configuration, power_of_two
-from kernwright.ops.modulation.arguments import folded, result_like
+from kernwright.ops.folding import folded
+from kernwright.ops.modulation.arguments import folded_sum, result_like
 from kernwright.ops.modulation_layout import ModulationLayout, layout
 from kernwright.ops.triton_tokens import steps
 from kernwright.runtime.outputs import rows_like
@@ -80,25 +81,25 @@ def modulate(
     tl.store(y + batch * y_batch + token * y_token + column, value.to(y.dtype.element_ty), there & inside)
 
 
-def tile_of(op: str, x: Tensor, sizes: tuple[int, int, int]) -> Configuration:
+def tile_of(op: str, x: Tensor, tokens: int, width: int, elements: int) -> Configuration:
     """As for any kernel over tokens, but for rows that no token would be in."""
-    batches, tokens, width = sizes
-    own = chosen(op, width, batches * tokens * width, x.element_size(), x.device)
+    own = chosen(op, width, elements, x.element_size(), x.device)
     fewer = power_of_two(tokens)
     return own if own.rows <= fewer else Configuration(fewer, own.block, own.warps)
 
 
 def _launch(
     x: Tensor, scale: Tensor | None, shift: Tensor, y: Tensor, sizes: tuple[int, int, int], constant: float | None,
-    between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout,
+    between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout, elements: int,
     rounds_once: bool = False,
 ) -> None:  # fmt: skip
-    """The roundings follow from dtypes and axes, as `problem.h` has them; or there is none but the last one."""
+    """The roundings follow from dtypes and axes, as `problem.h` has them; or there is none but the last one.
+    `elements` are those of all launches of a call."""
     batches, tokens, width = sizes
-    if batches * tokens * width == 0:
+    if elements == 0:
         return
     op = "broadcast_add" if scale is None else "residual_gate" if constant is None else "scale_shift"
-    shape = tile_of(op, x, sizes)
+    shape = tile_of(op, x, tokens, width, elements)
     is_half = x.dtype != torch.float32 and not rounds_once
     number = is_half and scale is not None and scale.ndim == 0
     rounds = is_half and scale is not None and (scale.ndim == 0 or scale.dtype == x.dtype)
@@ -121,9 +122,12 @@ def modulated(
     x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor, rounds_once: bool = False
 ) -> Tensor:
     """x * (constant + scale) + shift; without a constant x * scale + shift."""
-    sizes = (x.shape[0] if x.ndim == 3 else 1, x.shape[-2], x.shape[-1])
-    between = (*steps(x), *steps(y))
-    _launch(x, scale, shift, y, sizes, constant, between, layout(scale, x), layout(shift, x), rounds_once)
+    for own, to, by, more in folded((x, y), (scale, shift)):
+        assert own is not None and to is not None and by is not None and more is not None
+        sizes = (own.shape[0] if own.ndim == 3 else 1, own.shape[-2], own.shape[-1])
+        between = (*steps(own), *steps(to))
+        rows = (layout(by, own), layout(more, own))
+        _launch(own, by, more, to, sizes, constant, between, *rows, x.numel(), rounds_once)
     return y
 
 
@@ -141,10 +145,11 @@ def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     y = result_like("broadcast_add", (a, b)) if out is None else out
     if y.numel() == 0:
         return y
-    own = folded(a, b, y.stride())
+    own = folded_sum(a, b, y.stride())
     assert own is not None  # as the requirements, and the check of `out`, have it
     sizes = (own.batch.size, own.token.size, own.last.size)
     between = (own.batch.x, own.token.x, own.batch.y, own.token.y)
     rows = ModulationLayout(own.batch.shift, own.token.shift, 1, own.last.shift)
-    _launch(own.x, None, own.shift, y, sizes, None, between, ModulationLayout(), rows)
+    for x, shift, to in own.steps(y):
+        _launch(x, None, shift, to, sizes, None, between, ModulationLayout(), rows, own.elements)
     return y

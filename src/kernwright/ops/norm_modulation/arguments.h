@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "folding.h"
 #include "problem.h"
-#include "reader.h"
 
 namespace kernwright {
 
@@ -37,6 +37,35 @@ inline bool read(Problem* problem, int32_t device_type, ffi::TensorView x, Maybe
   reader.tokens(y, &problem->y, "out", true);
   if (sum.has_value()) reader.tokens(sum.value(), &problem->sum, "out", true);
   return reader.takes();
+}
+
+// Hands `one` what x and all that lies over it amount to in no more axes than `read` takes, part by part.
+template <typename One>
+bool each_part(ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
+               ffi::TensorView y, MaybeTensor sum, const One& one) {
+  if (x.ndim() <= kAxesOfReader) return one(x, residual, scale, shift, gate, y, sum);
+  Folding folding(x);
+  folding.tokens(x, "x").tokens(residual, "residual");
+  folding.modulation(scale, "scale").modulation(shift, "shift").modulation(gate, "gate");
+  folding.tokens(y, "out", true).tokens(sum, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1], own[2].value(), own[3].value(), own[4], own[5].value(), own[6]);
+  });
+}
+
+// As `read`, of x with any axes: hands each Problem that the call amounts to to `run`.
+template <typename Run>
+bool each(int32_t device_type, ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift,
+          MaybeTensor gate, MaybeTensor weight, MaybeTensor bias, const ffi::String& norm_type, double eps,
+          ffi::TensorView y, MaybeTensor sum, const Run& run) {
+  return each_part(x, residual, scale, shift, gate, y, sum,
+                   [&](ffi::TensorView x, const MaybeTensor& residual, ffi::TensorView scale, ffi::TensorView shift,
+                       const MaybeTensor& gate, ffi::TensorView y, const MaybeTensor& sum) {
+                     Problem problem;
+                     return read(&problem, device_type, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y,
+                                 sum) &&
+                            run(&problem);
+                   });
 }
 
 }  // namespace kernwright

@@ -85,6 +85,12 @@ def chosen_gate_like(x: Tensor, gate0: Tensor, gate1: Tensor) -> Tensor:
     return rows_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
 
 
+def chosen_gate_of(x: Tensor, index: Tensor, gate0: Tensor, gate1: Tensor, device: str | None = None) -> Tensor:
+    """As a call returns it: where all tokens, or all batch entries, pick one row it has one."""
+    shape, dtype = chosen_gate_shape(index, gate0, gate1), torch.promote_types(gate0.dtype, gate1.dtype)
+    return shaped_like(x, shape, dtype, device)
+
+
 def chosen_gate_shape(index: Tensor, gate0: Tensor, gate1: Tensor) -> torch.Size:
     """As the definition has it, where x has no part in it."""
     return broadcast_shape(over_places(index).shape, *(gate[:, None, :].shape for gate in (gate0, gate1)))
@@ -95,8 +101,7 @@ def select_promise(op: Op) -> Promise:
         given = dict(zip((own.name for own in op.tensor_parameters), tensors, strict=True))
         x, index, gate0, gate1 = (given[name] for name in ("x", "index", "gate0", "gate1"))
         assert x is not None and index is not None and gate0 is not None and gate1 is not None
-        shape, dtype = chosen_gate_shape(index, gate0, gate1), torch.promote_types(gate0.dtype, gate1.dtype)
         like_x = [rows_like(x, device=device) for _ in op.outputs[:-1]]
-        return *like_x, shaped_like(x, shape, dtype, device)
+        return *like_x, chosen_gate_of(x, index, gate0, gate1, device)
 
     return promise

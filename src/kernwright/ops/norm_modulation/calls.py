@@ -54,9 +54,10 @@ def norm_scale_shift(
     """norm(x) * (1 + scale) + shift, over x `[B, S, D]`.
 
     scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. norm_type: "layer" or "rms". backend: "cuda", "cpu", "triton" or "torch", for this call.
-    contract: "exact" runs, for LayerNorm without weight and bias, a kernel that norms in torch's order where the device
-    has shown that it has torch's bits, and else the eager chain. out must not overlap the inputs.
+    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "layer" or "rms".
+    backend: "cuda", "cpu", "triton" or "torch", for this call. contract: "exact" runs, for LayerNorm without weight and
+    bias, a kernel that norms in torch's order where the device has shown that it has torch's bits, and else the eager
+    chain. out must not overlap the inputs.
     """
     return _norm_scale_shift((x, scale, shift, weight, bias, norm_type, eps), backend, contract, out)
 

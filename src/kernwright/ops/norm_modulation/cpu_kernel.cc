@@ -226,18 +226,16 @@ bool run_any(const Problem& p, int64_t threads) {
 
 bool norm_scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight,
                       MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, int64_t threads) {
-  Problem problem;
-  return read(&problem, kDLCPU, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {}) &&
-         run_any(problem, threads);
+  return each(kDLCPU, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {},
+              [&](Problem* own) { return run_any(*own, threads); });
 }
 
 bool residual_norm_scale_shift(ffi::TensorView x, ffi::TensorView residual, ffi::TensorView scale,
                                ffi::TensorView shift, MaybeTensor gate, MaybeTensor weight, MaybeTensor bias,
                                ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum,
                                int64_t threads) {
-  Problem problem;
-  return read(&problem, kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum) &&
-         run_any(problem, threads);
+  return each(kDLCPU, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum,
+              [&](Problem* own) { return run_any(*own, threads); });
 }
 
 }  // namespace

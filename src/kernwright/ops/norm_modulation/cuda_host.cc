@@ -25,29 +25,31 @@ bool run(Problem* problem, DLDevice device) {
 #define KERNWRIGHT_PARAMETERS                                                                              \
   ffi::TensorView x, ffi::TensorView residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate, \
       MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum
-#define KERNWRIGHT_READ(problem, device) \
-  read(problem, device, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)
+#define KERNWRIGHT_EACH(device, run) \
+  each(device, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum, run)
 #else
 #define KERNWRIGHT_PARAMETERS                                                                              \
   ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,       \
       ffi::String norm_type, double eps, ffi::TensorView y
-#define KERNWRIGHT_READ(problem, device) \
-  read(problem, device, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {})
+#define KERNWRIGHT_EACH(device, run) \
+  each(device, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {}, run)
 #endif
 
 bool call(KERNWRIGHT_PARAMETERS) {
-  Problem problem;
-  return KERNWRIGHT_READ(&problem, kDLCUDA) && run(&problem, x.device());
+  return KERNWRIGHT_EACH(kDLCUDA, [&](Problem* own) { return run(own, x.device()); });
 }
 
-// What a call would run, in words; of tensors on any device, since nothing is launched.
+// What a call would run, in words, a line for each launch; of tensors on any device, since nothing is launched.
 ffi::String variant(KERNWRIGHT_PARAMETERS) {
-  Problem problem;
-  if (!KERNWRIGHT_READ(&problem, x.device().device_type)) return "none";
-  fold_batches(&problem);
-  part_into_frames(&problem);
-  const std::string batches = problem.batches > 1 ? ", " + std::to_string(problem.batches) + " batches" : "";
-  return described(problem, choose_variant(problem)) + batches;
+  std::string words;
+  auto describe = [&](Problem* own) {
+    fold_batches(own);
+    part_into_frames(own);
+    words += (words.empty() ? "" : "\n") + described(*own, choose_variant(*own));
+    if (own->batches > 1) words += ", " + std::to_string(own->batches) + " batches";
+    return true;
+  };
+  return KERNWRIGHT_EACH(x.device().device_type, describe) ? words : "none";
 }
 
 }  // namespace

@@ -22,17 +22,34 @@ inline bool lies_dense(ffi::TensorView own) {
   return true;
 }
 
+// `is_copied`: torch copies x before it norms it.
 inline bool read_exact(ExactProblem* p, int32_t device_type, ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale,
                        ffi::TensorView shift, MaybeTensor gate, MaybeTensor weight, MaybeTensor bias,
-                       const ffi::String& norm_type, double eps, ffi::TensorView y, MaybeTensor sum) {
+                       const ffi::String& norm_type, double eps, ffi::TensorView y, MaybeTensor sum, bool is_copied) {
   if (!read(p, device_type, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum)) return false;
   if (p->is_rms || weight.has_value() || p->width % kGroup != 0) return false;
-  const bool is_where_it_is = !residual.has_value() && lies_dense(x);
+  const bool is_where_it_is = !residual.has_value() && !is_copied;
   if (is_where_it_is && reinterpret_cast<uintptr_t>(x.data_ptr()) % (kGroup * bytes_of(p->type)) != 0) return false;
   p->modulated = product_of(p->scale, scale.ndim() == 0, p->type);
   p->is_shift_cast = p->modulated.is_rounded && shift.ndim() == 0 && p->shift.type != p->type;
   if (gate.has_value()) p->gated = product_of(p->gate, gate.value().ndim() == 0, p->type);
   return true;
+}
+
+// As `read_exact`, of x with any axes: hands each ExactProblem that the call amounts to to `run`.
+template <typename Run>
+bool each_exact(int32_t device_type, ffi::TensorView x, MaybeTensor residual, ffi::TensorView scale, ffi::TensorView shift,
+                MaybeTensor gate, MaybeTensor weight, MaybeTensor bias, const ffi::String& norm_type, double eps,
+                ffi::TensorView y, MaybeTensor sum, const Run& run) {
+  const bool is_copied = !lies_dense(x);  // of all of it: a part may lie dense by itself
+  return each_part(x, residual, scale, shift, gate, y, sum,
+                   [&](ffi::TensorView x, const MaybeTensor& residual, ffi::TensorView scale, ffi::TensorView shift,
+                       const MaybeTensor& gate, ffi::TensorView y, const MaybeTensor& sum) {
+                     ExactProblem problem;
+                     return read_exact(&problem, device_type, x, residual, scale, shift, gate, weight, bias, norm_type,
+                                       eps, y, sum, is_copied) &&
+                            run(&problem);
+                   });
 }
 
 }  // namespace kernwright

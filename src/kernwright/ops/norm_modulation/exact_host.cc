@@ -22,16 +22,14 @@ bool run(ExactProblem* problem, DLDevice device) {
 #if KERNWRIGHT_RESIDUAL
 bool call(ffi::TensorView x, ffi::TensorView residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
           MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
-  ExactProblem problem;
-  return read_exact(&problem, kDLCUDA, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum) &&
-         run(&problem, x.device());
+  return each_exact(kDLCUDA, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum,
+                    [&](ExactProblem* own) { return run(own, x.device()); });
 }
 #else
 bool call(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,
           ffi::String norm_type, double eps, ffi::TensorView y) {
-  ExactProblem problem;
-  return read_exact(&problem, kDLCUDA, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {}) &&
-         run(&problem, x.device());
+  return each_exact(kDLCUDA, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {},
+                    [&](ExactProblem* own) { return run(own, x.device()); });
 }
 #endif
 

@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.folding import folded
 from kernwright.ops.triton_tokens import places, read, row_start, rows_of, token_start, tokens_of, wide, write
 from kernwright.runtime.outputs import rows_like
 
@@ -145,15 +146,17 @@ def _launch(
 ) -> None:  # fmt: skip
     if x.numel() == 0:
         return
-    width, tokens = x.shape[-1], x.shape[-2]
     (rounds_gated, casts_gate), (rounds, casts_scale) = _roundings(gate, x), _roundings(scale, x)
-    rows = x.numel() // width
     with torch.cuda.device_of(x):
-        norm_modulated_exactly[(rows,)](
-            tokens_of(x), tokens_of(residual), rows_of(gate, x), rows_of(scale, x), rows_of(shift, x), tokens_of(y),
-            tokens_of(total), rows, tokens, width, eps, ROUNDS_GATED=rounds_gated, CASTS_GATE=casts_gate, ROUNDS=rounds,
-            CASTS_SCALE=casts_scale, CASTS_SHIFT=rounds and shift.ndim == 0 and shift.dtype != x.dtype, **OPTIONS,
-        )  # fmt: skip
+        for own, before, given, to, *modulations in folded((x, residual, total, y), (gate, scale, shift)):
+            assert own is not None
+            rows = own.numel() // own.shape[-1]
+            norm_modulated_exactly[(rows,)](
+                tokens_of(own), tokens_of(before), *(rows_of(row, own) for row in modulations), tokens_of(to),
+                tokens_of(given), rows, own.shape[-2], own.shape[-1], eps, ROUNDS_GATED=rounds_gated,
+                CASTS_GATE=casts_gate, ROUNDS=rounds, CASTS_SCALE=casts_scale,
+                CASTS_SHIFT=rounds and shift.ndim == 0 and shift.dtype != x.dtype, **OPTIONS,
+            )  # fmt: skip
 
 
 def norm_scale_shift(

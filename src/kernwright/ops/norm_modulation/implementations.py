@@ -19,7 +19,7 @@ from kernwright.ops.definition import Op
 from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
 from kernwright.ops.norm_modulation.exactness import exact_shortcut, is_chains, is_plain_layer_norm, norms_as_torch
-from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
 from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
@@ -35,7 +35,13 @@ INDEX_DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, t
 
 def modulated_tokens_fit(call: Call) -> str | None:
     """What every fused kernel asks of the tensors."""
-    return tokens_fit(call, modulations=("scale", "shift", "gate"))
+    return tokens_fit(call, modulations=("scale", "shift", "gate"), alike=(), most_axes=MOST_AXES)
+
+
+def residual_is_alike(call: Call) -> str | None:
+    """Native kernels are compiled for one dtype of tokens, Triton's for those at hand."""
+    residual, x = call.tensors.get("residual"), call.first
+    return None if residual is None or residual.dtype == x.dtype else f"residual is {residual.dtype}, x is {x.dtype}"
 
 
 def chosen_tokens_fit(call: Call) -> str | None:
@@ -43,9 +49,11 @@ def chosen_tokens_fit(call: Call) -> str | None:
     if index.dtype not in INDEX_DTYPES:
         return f"index is {index.dtype}"
     shape = chosen_gate_shape(index, call.tensors["gate0"], call.tensors["gate1"])
-    if shape != x.shape:
+    if shape[-1] != x.shape[-1]:
         return f"the chosen gate is {list(shape)}, x is {list(x.shape)}"
-    return tokens_fit(call, modulations=(*SETS, "residual_gate"), indices=("index",))
+    if x.numel() == 0 and shape.numel() != 0:
+        return f"the chosen gate is {list(shape)}, and x, {list(x.shape)}, has no tokens"
+    return tokens_fit(call, modulations=(*SETS, "residual_gate"), alike=(), indices=("index",))
 
 
 def _triton(op: Op, module: str = "triton_kernel") -> Callable[..., Any]:
@@ -60,7 +68,7 @@ def _exact_implementations(op: Op) -> list[Implementation]:
             "cuda",
             "exact",
             partial(exact_function, op, partial(cuda.function, op, PROMISES[op.name]), is_chains),
-            (on_cuda, *plain, cuda.library_there, norms_as_torch("cuda")),
+            (on_cuda, *plain, residual_is_alike, cuda.library_there, norms_as_torch("cuda")),
             partial(exact_shortcut, op.name),
         ),
         Implementation(
@@ -75,8 +83,8 @@ def _exact_implementations(op: Op) -> list[Implementation]:
 def _implementations(op: Op) -> list[Implementation]:
     promise = PROMISES[op.name]
     return [
-        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit),
-        native.cpu_implementation(op, promise, modulated_tokens_fit),
+        native.CUDA[op.name].implementation(op, promise, modulated_tokens_fit, residual_is_alike),
+        native.cpu_implementation(op, promise, modulated_tokens_fit, residual_is_alike),
         Implementation("triton", "close", partial(_triton, op), (triton_there, modulated_tokens_fit)),
         *_exact_implementations(op),
     ]
@@ -84,7 +92,7 @@ def _implementations(op: Op) -> list[Implementation]:
 
 def _select_implementations(op: Op) -> list[Implementation]:
     return [
-        select_native.CUDA[op.name].implementation(op, PROMISES[op.name], chosen_tokens_fit),
+        select_native.CUDA[op.name].implementation(op, PROMISES[op.name], chosen_tokens_fit, residual_is_alike),
         Implementation("triton", "close", partial(_triton, op), (triton_there, chosen_tokens_fit)),
     ]
 

@@ -1,7 +1,7 @@
 // Arguments of the pair with a choice: from tensors to a Problem, or to an error that names the argument.
 //
 // What is wrong for every implementation throws ValueError. What is right, but not for these kernels (another dtype, a last
-// axis with gaps, a chosen gate that is narrower than x), makes `read` answer false: the caller has other ways to run it.
+// axis with gaps, a chosen gate of fewer channels than x), makes `read` answer false: the caller has other ways to run it.
 
 #pragma once
 
@@ -29,16 +29,25 @@ inline bool read_choice(ffi::TensorView own, ffi::TensorView x, Choice* to) {
   return own.data_ptr() != nullptr || own.numel() == 0;
 }
 
-// Whether index and gates, broadcast together, have x's shape: x has no part in the gate's.
-inline bool gate_fills(ffi::TensorView x, ffi::TensorView index, ffi::TensorView gate0, ffi::TensorView gate1) {
-  auto index_size = [&](int over) { return over + index.ndim() < 2 ? int64_t{1} : index.size(over + index.ndim() - 2); };
-  auto is_whole = [&](int axis, std::initializer_list<int64_t> sizes) {
-    for (const int64_t size : sizes)
-      if (size == x.size(axis)) return true;
-    return false;
-  };
-  return is_whole(0, {index_size(0), gate0.size(0), gate1.size(0)}) && is_whole(1, {index_size(1)}) &&
-         is_whole(2, {gate0.size(1), gate1.size(1)});
+// The chosen gate has the shape of index and gates, broadcast together, in which x has no part: where all tokens, or all batch
+// entries, pick one row, it has one. False: it has fewer channels than x, x has no tokens to pick it, or `own` is no such tensor.
+inline bool read_gate(Reader* reader, ffi::TensorView own, ffi::TensorView x, ffi::TensorView index, ffi::TensorView gate0,
+                      ffi::TensorView gate1, Problem* problem) {
+  const int n = index.ndim();
+  const int64_t batches = n == 2 && index.size(0) != 1 ? index.size(0) : gate0.size(0) != 1 ? gate0.size(0) : gate1.size(0);
+  const int64_t tokens = n > 0 ? index.size(n - 1) : 1, width = x.size(2);
+  if (gate0.size(1) != width && gate1.size(1) != width) return false;
+  if (batches == x.size(0) && tokens == x.size(1)) {
+    reader->tokens_of(problem->gate_type, own, &problem->chosen_gate, "out", true);
+    return reader->takes();
+  }
+  if (own.ndim() != 3 || own.size(0) != batches || own.size(1) != tokens || own.size(2) != width) return false;
+  if (x.numel() == 0 && own.numel() != 0) return false;  // no token would store it
+  refuse_expanded(own, "out");
+  const int64_t sizes[] = {x.size(0), x.size(1), width};
+  const int64_t steps[] = {batches == 1 ? 0 : own.stride(0), tokens == 1 ? 0 : own.stride(1), own.stride(2)};
+  reader->tokens_of(problem->gate_type, own.as_strided({sizes, 3}, {steps, 3}), &problem->chosen_gate, "out");
+  return reader->takes();
 }
 
 // A set's row for each batch entry.
@@ -75,13 +84,12 @@ inline bool read(Problem* problem, int32_t device_type, ffi::TensorView x, Maybe
   if (!read_choice(index, x, &problem->index)) return false;
   reader.affine(weight, &problem->weight, "weight");
   reader.affine(bias, &problem->bias, "bias");
-  if (!reader.takes() || !gate_fills(x, index, sets.gate0, sets.gate1)) return false;
+  if (!reader.takes()) return false;
   const Type first = problem->gate[0].type, second = problem->gate[1].type;
   problem->gate_type = first == second ? first : Type::kFloat32;  // what holds both
   reader.tokens(y, &problem->y, "out", true);
   if (sum.has_value()) reader.tokens(sum.value(), &problem->sum, "out", true);
-  reader.tokens_of(problem->gate_type, chosen_gate, &problem->chosen_gate, "out", true);
-  return reader.takes();
+  return reader.takes() && read_gate(&reader, chosen_gate, x, index, sets.gate0, sets.gate1, problem);
 }
 
 }  // namespace kernwright

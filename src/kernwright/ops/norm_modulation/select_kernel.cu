@@ -128,7 +128,13 @@ struct Family {
       return batch * of.batch_step + token * of.token_step;
     }
 
+    // A row that several tokens picked together is the first one's to store.
+    __device__ __forceinline__ bool stores_gate() const {
+      return (token == 0 || p.chosen_gate.token_step != 0) && (batch == 0 || p.chosen_gate.batch_step != 0);
+    }
+
     __device__ __forceinline__ void store_gate(const Loaded& own, Columns at) const {
+      if (!stores_gate()) return;
       const Modulation& of = p.gate[picked.is_second()];
       if constexpr (kRows != Rows::kAny) {
         store_bits<kType, kRows, kVector>(token_address<kType>(p.chosen_gate, batch, token), at,

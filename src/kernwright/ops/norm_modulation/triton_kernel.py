@@ -19,7 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.norm_modulation.arguments import chosen_gate_like, over_places
+from kernwright.ops.folding import folded
+from kernwright.ops.norm_modulation.arguments import chosen_gate_of, over_places
 from kernwright.ops.triton_tokens import (
     affine,
     held_statistics,
@@ -66,7 +67,7 @@ def _of_choice(first, second, picked, column, mask):
 def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width):
     """Of one piece: norm, modulate, and store all that is returned."""
     scale, shift, scale1, shift1, gate0, gate1 = sets
-    y, total, gate_out = outputs
+    y, total, gate_out, stores_gate = outputs
     inside = column < width
     mask = there & inside
     if total is not None:
@@ -76,7 +77,13 @@ def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, t
     to = _of_choice(shift, shift1, picked, column, mask)
     write(y, column, normed * (1.0 + by) + to, mask)
     if gate_out is not None:
-        write(gate_out, column, _of_choice(gate0, gate1, picked, column, mask), mask)
+        write(gate_out, column, _of_choice(gate0, gate1, picked, column, mask), stores_gate & inside)
+
+
+@triton.jit
+def _is_first_of_row(tokens, batch, token):
+    _, batch_step, token_step = tokens
+    return ((batch == 0) | (batch * batch_step != 0)) & ((token == 0) | (token * token_step != 0))
 
 
 @triton.jit
@@ -101,6 +108,8 @@ def norm_modulate(
         token_start(y, batch, token),
         total if total is None else token_start(total, batch, token),
         gate_out if gate_out is None else token_start(gate_out, batch, token),
+        # A row that several tokens picked together is the first one's to store.
+        there if gate_out is None else there & _is_first_of_row(gate_out, batch, token),
     )
     sets = (
         row_start(scale, batch, token),
@@ -137,19 +146,19 @@ def launch(
     """`second`: the second set's scale and shift, both gates, and the index."""
     if x.numel() == 0:
         return
-    width, tokens = x.shape[-1], x.shape[-2]
     op = f"{'' if residual is None else 'residual_'}norm_scale_shift{'' if second is None else '_select'}"
-    rows, shape = x.numel() // width, shape_of(op, x)
-    choice: tuple[Any, ...] = (None,) * 5
-    if second is not None:
-        *sets, index = second
-        choice = (*(rows_of(own, x) for own in sets), rows_of(over_places(index), x))
+    shape, more = shape_of(op, x), second and (*second[:-1], over_places(second[-1]))
     with torch.cuda.device_of(x):
-        norm_modulate[(triton.cdiv(rows, shape.rows),)](
-            tokens_of(x), tokens_of(residual), rows_of(gate, x), rows_of(scale, x), rows_of(shift, x), weight, bias,
-            *choice, tokens_of(y), tokens_of(total), tokens_of(gate_out), rows, tokens, width, eps,
-            RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
-        )  # fmt: skip
+        for own, before, given, gates, to, *rows in folded(
+            (x, residual, total, gate_out, y), (gate, scale, shift, *(more or (None,) * 5))
+        ):
+            assert own is not None
+            by = [rows_of(row, own) for row in rows]
+            norm_modulate[(triton.cdiv(own.numel() // own.shape[-1], shape.rows),)](
+                tokens_of(own), tokens_of(before), *by[:3], weight, bias, *by[3:], tokens_of(to), tokens_of(given),
+                tokens_of(gates), own.numel() // own.shape[-1], own.shape[-2], own.shape[-1], eps,
+                RMS=norm_type == "rms", ROUNDS=rounds, **shape.options,
+            )  # fmt: skip
 
 
 def norm_scale_shift(
@@ -175,9 +184,10 @@ def norm_scale_shift_select(
     x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
     index: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, gate_out = out or (rows_like(x), chosen_gate_like(x, gate0, gate1))
+    y, gate_out = out or (rows_like(x), chosen_gate_of(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gate_out)
+    gates = gate_out.expand(x.shape)
+    launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gates)
     return y, gate_out
 
 
@@ -186,7 +196,8 @@ def residual_norm_scale_shift_select(
     scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None = None,
     bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_like(x, gate0, gate1))
+    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_of(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
-    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gate_out)
+    gates = gate_out.expand(x.shape)
+    launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gates)
     return y, total, gate_out

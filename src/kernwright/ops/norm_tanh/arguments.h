@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "folding.h"
 #include "problem.h"
-#include "reader.h"
 
 namespace kernwright {
 
@@ -39,6 +39,26 @@ inline bool read(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::
   reader.tokens(y, &problem->y, "out", true);
   if (y2.has_value()) reader.tokens(y2.value(), &problem->y2, "out", true);
   return reader.takes();
+}
+
+// As `read`, of x with any axes: hands each Problem that the call amounts to to `run`.
+template <typename Run>
+bool each(int32_t device_type, ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor scale2,
+          MaybeTensor weight, MaybeTensor bias, MaybeTensor weight2, MaybeTensor bias2, const ffi::String& norm_type,
+          double eps, ffi::TensorView y, MaybeTensor y2, const Run& run) {
+  auto one = [&](ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, const MaybeTensor& scale2,
+                 ffi::TensorView y, const MaybeTensor& y2) {
+    Problem problem;
+    return read(&problem, device_type, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2) &&
+           run(&problem);
+  };
+  if (x.ndim() <= kAxesOfReader) return one(x, scale, shift, scale2, y, y2);
+  Folding folding(x);
+  folding.tokens(x, "x").modulation(scale, "scale").modulation(shift, "shift").modulation(scale2, "scale2");
+  folding.tokens(y, "out", true).tokens(y2, "out", true);
+  return folding.each([&](Folding::Views own) {
+    return one(own[0].value(), own[1].value(), own[2].value(), own[3], own[4].value(), own[5]);
+  });
 }
 
 }  // namespace kernwright

@@ -33,8 +33,9 @@ def norm_tanh_mul_add(
     """norm(x) * tanh(scale) + shift, over x `[B, S, D]`: with a gate and a residual, residual + tanh(gate) * norm(x).
 
     scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. norm_type: "rms" or "layer". backend: "cuda", "triton" or "torch", for this
-    call. contract: "exact" runs the eager chain. out must not overlap the inputs.
+    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "rms" or "layer".
+    backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out must not overlap
+    the inputs.
     """
     return _once((x, scale, shift, weight, bias, norm_type, eps), backend, contract, out)
 

@@ -23,27 +23,29 @@ bool run(Problem* problem, DLDevice device) {
   ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::TensorView scale2, MaybeTensor weight, \
       MaybeTensor bias, MaybeTensor weight2, MaybeTensor bias2, ffi::String norm_type, double eps,             \
       ffi::TensorView y, ffi::TensorView y2
-#define KERNWRIGHT_READ(problem, device) \
-  read(problem, device, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2)
+#define KERNWRIGHT_EACH(device, run) \
+  each(device, x, scale, shift, scale2, weight, bias, weight2, bias2, norm_type, eps, y, y2, run)
 #else
 #define KERNWRIGHT_PARAMETERS                                                                              \
   ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,       \
       ffi::String norm_type, double eps, ffi::TensorView y
-#define KERNWRIGHT_READ(problem, device) \
-  read(problem, device, x, scale, shift, {}, weight, bias, {}, {}, norm_type, eps, y, {})
+#define KERNWRIGHT_EACH(device, run) \
+  each(device, x, scale, shift, {}, weight, bias, {}, {}, norm_type, eps, y, {}, run)
 #endif
 
 bool call(KERNWRIGHT_PARAMETERS) {
-  Problem problem;
-  return KERNWRIGHT_READ(&problem, kDLCUDA) && run(&problem, x.device());
+  return KERNWRIGHT_EACH(kDLCUDA, [&](Problem* own) { return run(own, x.device()); });
 }
 
-// What a call would run, in words; of tensors on any device, since nothing is launched.
+// What a call would run, in words, a line for each launch; of tensors on any device, since nothing is launched.
 ffi::String variant(KERNWRIGHT_PARAMETERS) {
-  Problem problem;
-  if (!KERNWRIGHT_READ(&problem, x.device().device_type)) return "none";
-  part(&problem);
-  return described(choose_variant(problem), shapes_of<Type::KERNWRIGHT_TYPE>());
+  std::string words;
+  auto describe = [&](Problem* own) {
+    part(own);
+    words += (words.empty() ? "" : "\n") + described(choose_variant(*own), shapes_of<Type::KERNWRIGHT_TYPE>());
+    return true;
+  };
+  return KERNWRIGHT_EACH(x.device().device_type, describe) ? words : "none";
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ from functools import partial
 from kernwright.ops.definition import Op
 from kernwright.ops.norm_tanh import definition, native
 from kernwright.ops.norm_tanh.arguments import MODULATIONS, check
-from kernwright.ops.token_requirements import tokens_fit
+from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -23,7 +23,7 @@ PROMISES = {op.name: like_first(op) for op in OPS}
 
 def gated_tokens_fit(call: Call) -> str | None:
     """What every fused kernel asks of the tensors."""
-    return tokens_fit(call, modulations=MODULATIONS)
+    return tokens_fit(call, modulations=MODULATIONS, most_axes=MOST_AXES)
 
 
 def _implementations(op: Op) -> list[Implementation]:

@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops.folding import folded
 from kernwright.ops.triton_tokens import (
     affine,
     held_statistics,
@@ -122,14 +123,16 @@ def _launch(
 ) -> None:  # fmt: skip
     if x.numel() == 0:
         return
-    width, tokens = x.shape[-1], x.shape[-2]
-    op = "norm_tanh_mul_add" if scale2 is None else "norm_tanh_mul_add_norm_scale"
-    rows, shape = x.numel() // width, shape_of(op, x)
+    shape = shape_of("norm_tanh_mul_add" if scale2 is None else "norm_tanh_mul_add_norm_scale", x)
     with torch.cuda.device_of(x):
-        gated_norm[(triton.cdiv(rows, shape.rows),)](
-            tokens_of(x), rows_of(scale, x), rows_of(shift, x), weight, bias, rows_of(scale2, x), weight2, bias2,
-            tokens_of(y), tokens_of(y2), rows, tokens, width, eps, RMS=norm_type == "rms", **shape.options,
-        )  # fmt: skip
+        for own, second, to, *modulations in folded((x, y2, y), (scale, shift, scale2)):
+            assert own is not None
+            gate, more, by = (rows_of(row, own) for row in modulations)
+            rows = own.numel() // own.shape[-1]
+            gated_norm[(triton.cdiv(rows, shape.rows),)](
+                tokens_of(own), gate, more, weight, bias, by, weight2, bias2, tokens_of(to), tokens_of(second), rows,
+                own.shape[-2], own.shape[-1], eps, RMS=norm_type == "rms", **shape.options,
+            )  # fmt: skip
 
 
 def norm_tanh_mul_add(

@@ -9,37 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Axis:
-    """Leading axes of all tensors that are one: each tensor's elements from one of its places to the next."""
-
-    size: int = 1
-    steps: tuple[int, ...] = ()
-
-    def continues(self, inner: Axis) -> bool:
-        return all(own == inner.size * step for own, step in zip(self.steps, inner.steps, strict=True))
-
-
-def merged(*tensors: Tensor) -> list[Axis]:
-    """As few axes as say where every row of every tensor lies, in the order in which the last tensor lies."""
-    first = tensors[0]
-    axes = [
-        Axis(size, tuple(tensor.stride(number) for tensor in tensors))
-        for number, size in enumerate(first.shape[:-1])
-        if size != 1  # the stride of an axis of size 1 leads nowhere, and may be any number
-    ]
-    found: list[Axis] = []
-    for inner in sorted(axes, key=lambda axis: -axis.steps[-1]):
-        if found and found[-1].continues(inner):
-            found[-1] = Axis(found[-1].size * inner.size, inner.steps)
-        else:
-            found.append(inner)
-    return found
+from kernwright.ops.folding import Axis, merged
 
 
 def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

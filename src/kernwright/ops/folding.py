@@ -1,0 +1,128 @@
+"""Folding: tensors over an x of more than three axes, as views of three that kernels over tokens take; nothing is
+copied.
+
+A token asks only where it lies and where its rows of modulation do, so axes may change places, and grow together where
+every tensor walks through them in one stride. Of those that are left the two longest are batches and tokens; two that
+the tokens walk through in one stride are one, too, where modulations have a row for each step of the outer one: frames.
+Every other axis is walked through, a launch for each step. `native/folding.h` does the same for the native kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+AXES, MOST_AXES = 3, 16  # that a kernel takes, and that are folded into those
+Given = Sequence[Tensor | None]
+Views = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Leading axes of all tensors that are one: each tensor's elements from one of its places to the next."""
+
+    size: int = 1
+    steps: tuple[int, ...] = ()
+
+    def continues(self, inner: Axis) -> bool:
+        return all(own == inner.size * step for own, step in zip(self.steps, inner.steps, strict=True))
+
+
+def merged(*tensors: Tensor) -> list[Axis]:
+    """As few axes as say where every row of every tensor lies, in the order in which the last tensor lies."""
+    first = tensors[0]
+    axes = [
+        Axis(size, tuple(tensor.stride(number) for tensor in tensors))
+        for number, size in enumerate(first.shape[:-1])
+        if size != 1  # the stride of an axis of size 1 leads nowhere, and may be any number
+    ]
+    found: list[Axis] = []
+    for inner in sorted(axes, key=lambda axis: -axis.steps[-1]):
+        if found and found[-1].continues(inner):
+            found[-1] = Axis(found[-1].size * inner.size, inner.steps)
+        else:
+            found.append(inner)
+    return found
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Which axes are batches and tokens; frames of so many tokens; and those that are walked through."""
+
+    batch: Axis
+    token: Axis
+    frame: Axis
+    walked: tuple[Axis, ...] = ()
+
+    @property
+    def covered(self) -> int:
+        return self.batch.size * self.token.size * self.frame.size
+
+
+def folded(tokens: Given, modulations: Given) -> Iterator[Views]:
+    """Views of both, in their order, for each launch. `tokens` have one shape, and the last of them is an output;
+    `modulations` broadcast over it, as they were checked to do, and may become frames, `[B, F, 1, D]`."""
+    x = tokens[0]
+    assert x is not None
+    if x.ndim <= AXES:
+        yield (*tokens, *modulations)
+        return
+    # One row, or one number, for all is handed on as it is.
+    spread = [own if own is None or own.ndim < 2 else own.expand(*x.shape[:-1], own.shape[-1]) for own in modulations]
+    rows = [own for own in spread if own is not None and own.ndim > 1]
+    members = [*rows, *(own for own in tokens if own is not None)]
+    fold = _chosen(merged(*members), len(rows), len(members))
+    for place in itertools.product(*(range(axis.size) for axis in fold.walked)):
+        found = iter(_views(members, fold, place))
+        behind = [own if own is None or own.ndim < 2 else next(found) for own in spread]
+        yield (*(own if own is None else next(found) for own in tokens), *behind)
+
+
+def _chosen(axes: Sequence[Axis], rows: int, members: int) -> Fold:
+    """Of all ways the one that leaves the fewest steps to be walked through."""
+    none = Axis(1, (0,) * members)
+
+    def longest_but(*taken: int) -> int | None:
+        others = [number for number in range(len(axes)) if number not in taken]
+        return max(others, key=lambda number: axes[number].size, default=None)
+
+    def fold(batch: int | None, token: int | None, frame: int | None = None) -> Fold:
+        own = [none if number is None else axes[number] for number in (batch, token, frame)]
+        rest = [axis for number, axis in enumerate(axes) if number not in (batch, token, frame)]
+        return Fold(own[0], own[1], own[2], tuple(rest))
+
+    token = longest_but()
+    batch = None if token is None else longest_but(token)
+    if token is not None and batch is not None and batch > token:
+        batch, token = token, batch  # tokens are the one whose rows lie closer
+    ways = [fold(batch, token)]
+    if len(axes) > 2:
+        for number in reversed(range(len(axes) - 1)):  # from the axes whose rows lie closest
+            if _are_frames(axes[number], axes[number + 1], rows):
+                ways.append(fold(longest_but(number, number + 1), number + 1, number))
+    return max(ways, key=lambda way: way.covered)
+
+
+def _are_frames(outer: Axis, inner: Axis, rows: int) -> bool:
+    """Whether tokens walk through both in one stride, and modulations, of which there are `rows`, do so too or have a
+    row for all inner steps."""
+    return all(
+        far == inner.size * near or (number < rows and near == 0)
+        for number, (far, near) in enumerate(zip(outer.steps, inner.steps, strict=True))
+    )
+
+
+def _views(members: Sequence[Tensor], fold: Fold, place: Sequence[int]) -> Iterator[Tensor]:
+    for number, own in enumerate(members):
+        batch, token, frame = (axis.steps[number] for axis in (fold.batch, fold.token, fold.frame))
+        walked = (index * axis.steps[number] for index, axis in zip(place, fold.walked, strict=True))
+        start, width, last = own.storage_offset() + sum(walked), own.shape[-1], own.stride(-1)
+        if fold.frame.size > 1 and frame != fold.token.size * token:
+            yield own.as_strided((fold.batch.size, fold.frame.size, 1, width), (batch, frame, 0, last), start)
+        else:
+            yield own.as_strided(
+                (fold.batch.size, fold.frame.size * fold.token.size, width), (batch, token, last), start
+            )

@@ -1,0 +1,58 @@
+"""Residuals in another dtype than what is added to them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from interpreted_cases import interpreted_families
+from mixed_residual_cases import CASES, FP16, FP32, verify
+from token_cases import BF16, arguments
+
+import kernwright
+from kernwright import ops
+from kernwright.runtime.target import compiler
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str | None]:
+    pytest.importorskip("triton")
+    return interpreted_families(("mixed_residual",))["mixed_residual"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_close_in_triton(name: str, outcomes: dict[str, str | None]) -> None:
+    assert outcomes[name] is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_close_on_a_gpu(name: str) -> None:
+    case = CASES[name]
+    verify(case, partial(getattr(ops, case.op), backend="triton"), "cuda")
+    with kernwright.strict():  # and no other runs by itself
+        verify(case, getattr(ops, case.op), "cuda")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_native_kernels_say_why_not_and_triton_takes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    case = CASES[name]
+    found = kernwright.explain(case.op, *arguments(case), **case.scalars)
+    assert found.chosen is not None and found.chosen.backend == "triton"
+    natives = [answer for answer in found.answers if answer.implementation.backend == "cpu"]
+    assert all(str(answer.refusal).startswith("residual is torch.") for answer in natives)
+
+
+@pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+def test_a_call_like_the_last_with_another_residual_is_as_right() -> None:
+    x, row = torch.randn(2, 6, 64).to(BF16), torch.randn(64)
+    for before in (BF16, FP32, BF16, FP16):
+        residual = torch.randn(2, 6, 64).to(before)
+        y, total = ops.residual_norm_scale_shift(x, residual, row, row)
+        assert total.dtype == BF16 and torch.equal(total, (residual + x).to(BF16))
+        wanted, _ = ops.residual_norm_scale_shift(x, residual, row, row, backend="torch")
+        torch.testing.assert_close(y, wanted, atol=0.05, rtol=0.05)
