@@ -61,9 +61,7 @@ def _device(name: str) -> torch.device:
     from kernwright.errors import KernwrightError
 
     if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", name):
-        raise KernwrightError(
-            f"--device {name}: is no device that tensors could be on here", "name cpu, cuda or cuda:1"
-        )
+        raise KernwrightError(f"--device {name}: is no device that an op has kernels for", "name cpu, cuda or cuda:1")
     return torch.device(name)
 
 
