@@ -115,6 +115,21 @@ def test_what_is_no_run_of_vectors_is_no_flat_problem(plain: Any) -> None:
 
 
 @needs_nvcc
+def test_more_axes_are_one_launch_where_they_grow_together(plain: Any) -> None:
+    x, frame, batch, place = tokens(2, 3, 5, 64), tokens(2, 3, 1, 64), tokens(2, 1, 1, 64), tokens(5, 64)
+    assert chosen(plain, x) == chosen(plain, x.transpose(1, 2)) == chosen(plain, x[0])
+    assert chosen(plain, x, frame) == "flat: scale row, shift row, rounded, 6 batches"
+    assert chosen(plain, x, batch) == "flat: scale row, shift row, rounded, 2 batches"
+    assert len(chosen(plain, x, batch, shift=frame).splitlines()) == 1  # as frames
+    assert len(chosen(plain, x, batch, shift=place).splitlines()) == 1
+    walked = chosen(plain, tokens(2, 4, 6, 64)[:, :3, :5], batch, shift=frame, y=x)
+    assert len(walked.splitlines()) == 2
+    # The stride of an axis of size 1 leads nowhere.
+    apart = x.as_strided((2, 3, 1, 5, 64), (15 * 64, 5 * 64, 7, 64, 1))
+    assert chosen(plain, apart, y=x[:, :, None]) == chosen(plain, x)
+
+
+@needs_nvcc
 def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: Any) -> None:
     def of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> str:
         return str(plain.broadcast_add_variant(a, b, out, H200))
@@ -125,7 +140,7 @@ def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: An
     crossed = of(tokens(5, 1, 64), tokens(1, 7, 64), tokens(5, 7, 64))
     assert crossed == "flat: scale none, shift row, 5 batches"
     alternating = of(tokens(2, 3, 1, 5, 16), tokens(2, 1, 4, 5, 16), tokens(2, 3, 4, 5, 16))
-    assert alternating.splitlines() == ["flat: scale none, shift row, 4 batches"] * 2
+    assert alternating.splitlines() == ["flat: scale none, shift row, 3 batches"] * 2
     assert of(row, whole.float(), whole) == "none"
 
 
