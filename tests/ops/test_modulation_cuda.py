@@ -126,7 +126,7 @@ def test_more_axes_are_one_launch_where_they_grow_together(plain: Any) -> None:
     assert len(walked.splitlines()) == 2
     # The stride of an axis of size 1 leads nowhere.
     apart = x.as_strided((2, 3, 1, 5, 64), (15 * 64, 5 * 64, 7, 64, 1))
-    assert chosen(plain, apart, y=x[:, :, None]) == chosen(plain, x)
+    assert chosen(plain, apart, batch[:, None], y=x[:, :, None]) == chosen(plain, x, batch)
 
 
 @needs_nvcc
