@@ -125,8 +125,8 @@ def test_more_axes_are_one_launch_where_they_grow_together(plain: Any) -> None:
     walked = chosen(plain, tokens(2, 4, 6, 64)[:, :3, :5], batch, shift=frame, y=x)
     assert len(walked.splitlines()) == 2
     # The stride of an axis of size 1 leads nowhere.
-    apart = torch.zeros(2, 7, 15, 64, dtype=x.dtype)[:, 3:4].as_strided((2, 1, 15, 64), (15 * 64, 7, 64, 1))
-    assert chosen(plain, apart, batch, y=tokens(2, 1, 15, 64)) == chosen(plain, tokens(2, 15, 64), tokens(2, 1, 64))
+    apart = x.as_strided((2, 3, 1, 5, 64), (15 * 64, 5 * 64, 7, 64, 1))
+    assert chosen(plain, apart, batch[:, None], y=x[:, :, None]) == chosen(plain, x, batch)
 
 
 @needs_nvcc
