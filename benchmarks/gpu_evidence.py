@@ -122,15 +122,13 @@ def peers(window: Window, step: Step) -> Commands:
 
 
 def grids(window: Window, step: Step) -> Commands:
+    """By the names of a task's grids: it may have others, of ops that are only close."""
     from kernwright.tasks.catalog import find_task
 
-    wanted = []  # by the names of their grids: a task may have others, of ops that are only close
-    tasks = [find_task(name) for name in step.tasks or tasks_with_kernels()]
-    for task in tasks:
-        wanted += [f"{own.id}_*" for own in task.grids if task.ops[own.op].contract == "exact"]
-    with_exact = [task.name for task in tasks if any(task.has(word) for word in wanted)]
-    own = replace(step, tasks=tuple(with_exact))
-    return window.sweep(own, window.ledger, "--contender", "kernwright", rows=",".join(wanted))
+    for task in map(find_task, step.tasks or tasks_with_kernels()):
+        if exact := [f"{own.id}_*" for own in task.grids if task.ops[own.op].contract == "exact"]:
+            own = replace(step, tasks=(task.name,))
+            yield from window.sweep(own, window.ledger, "--contender", "kernwright", rows=",".join(exact))
 
 
 def verify(window: Window, step: Step) -> Commands:
@@ -227,7 +225,7 @@ def collect(options: argparse.Namespace) -> int:
     print(f"{found['device']}; {kernels['built']} of {kernels['all']} libraries of kernels are built", flush=True)
     for folder in (options.out, options.work):
         folder.mkdir(parents=True, exist_ok=True)
-    for stale in (ARCHIVE, "verified.json", "looked.json", *(own.name for own in options.out.glob("*.log"))):
+    for stale in (ARCHIVE, *(own.name for own in options.out.glob("*.log"))):
         (options.out / stale).unlink(missing_ok=True)
     rows = options.rows or ("smoke" if options.device == "cpu" else "production")
     baselines = tuple(options.baseline or CURRENT)

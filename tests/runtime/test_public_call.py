@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -213,6 +214,13 @@ def test_an_output_that_overlaps_is_refused_but_not_one_beside_or_in_place() -> 
     assert torch.equal(wide[:, 8:], expected)
     ops.scale_shift(x, row, row, backend="torch", out=x)
     assert torch.equal(x, expected)
+    square, half = torch.zeros(3, 3, 8), torch.zeros(6, 16, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # begins where x does, and lies otherwise
+        ops.scale_shift(square, row, row, backend="torch", out=square.transpose(0, 1))
+    with pytest.raises(ValueError, match=r"^out: y overlaps shift"):
+        ops.scale_shift(torch.zeros(3, 3, 8), row, square[:1], backend="torch", out=square)
+    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # element by element in another width
+        ops.rms_modulate(half[:, :8], row, row, backend="torch", out=half.view(torch.float32))
 
 
 @pytest.mark.parametrize("way", ["short", "dispatcher"])
@@ -352,7 +360,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
     import numpy
 
     expected = ops.norm_scale_shift(X, ROW, ROW, eps=0.5)
-    torch.testing.assert_close(ops.norm_scale_shift(X, ROW, ROW, eps=numpy.float32(0.5)), expected)  # type: ignore[arg-type]
+    for own in (numpy.float32(0.5), numpy.float64(0.5), Fraction(1, 2)):
+        for backend in ("cpu", "torch", None):
+            found = ops.norm_scale_shift(X, ROW, ROW, eps=own, backend=backend)  # type: ignore[arg-type]
+            torch.testing.assert_close(found, expected)
+        parameter = torch.nn.Parameter(X, requires_grad=False)
+        torch.testing.assert_close(ops.norm_scale_shift(parameter, ROW, ROW, eps=own), expected)  # type: ignore[arg-type]
 
 
 def test_several_outputs_come_back_as_one_tuple_whoever_runs() -> None:
@@ -410,8 +423,16 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
         ops.residual_norm_scale_shift(
             torch.zeros(2, 3, 8), torch.zeros(2, 3, 8), row, row, row, out=(x, memory[8:56].view(2, 3, 8))
         )
+    square = torch.zeros(3, 3, 8)
+    with pytest.raises(ValueError, match="out: y overlaps x"):  # begins where x does, and lies otherwise
+        ops.norm_scale_shift(square, row, row, out=square.transpose(0, 1))
+    with pytest.raises(ValueError, match="out: y overlaps scale"):
+        ops.norm_scale_shift(torch.zeros(2, 3, 8), x[:1], row, out=x)
     assert not ran
     assert ops.norm_scale_shift(x, row, row, out=x) is x, "in its place it may lie"
+    one = memory[:8].as_strided((1, 1, 8), (5, 3, 1))  # strides of axes of size 1 lead nowhere
+    assert ops.norm_scale_shift(one, row, row, out=memory[:8].view(1, 1, 8)) is not None
+    ran.pop()
     assert ops.norm_scale_shift(x, row, row, out=torch.empty(2, 3, 8)).shape == x.shape
     assert len(ran) == 2
     assert ops.norm_scale_shift(x, row, row, out=apart) is apart, "one memory, and apart in it"

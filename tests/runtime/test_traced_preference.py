@@ -68,8 +68,6 @@ def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         warnings.simplefilter("ignore")
         yield
     assert not preference._backends.traced and not preference._strictness.traced
-    for layers in (preference._backends, preference._strictness):
-        layers.traced_unused.clear()
     preference.forget()
 
 
@@ -173,19 +171,46 @@ def test_a_block_that_the_graph_breaks_in_holds_all_the_same() -> None:
         assert ran(own, X) == ["triton", "triton", "cpu"]
 
 
-def test_a_preference_for_the_program_is_not_set_from_inside_a_graph() -> None:
-    """Its effect would come when the graph has run, and what follows it in the graph would go another way."""
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_preference_for_the_program_holds_from_where_it_is_set(fullgraph: bool) -> None:
+    """Its effect comes when the graph has run, so that what follows it in the graph carries the wish along."""
 
-    def careless(x: Tensor) -> Tensor:
+    def settled(x: Tensor) -> Tensor:
+        x = twice(x)
         kernwright.prefer("triton")
+        x = twice(x)
+        if not fullgraph:
+            torch._dynamo.graph_break()
+        with kernwright.prefer("torch"):
+            x = twice(x)
         return twice(x)
 
-    with pytest.raises(Exception, match="a preference for the whole program cannot be set in a function that torch"):
-        compiled(careless)[0](X)
-    assert preferred() is None
-    own, _ = compiled(careless, fullgraph=False)
-    assert ran(own, X) == ["triton"], "where it may, torch runs it untraced"
-    assert preferred() == "triton" and ran(twice, X) == ["triton"]
+    own, _ = compiled(settled, fullgraph)
+    assert ran(own, X) == ["cpu", "triton", "triton"]
+    assert ran(twice, X) == ["triton"], "on the short way, too"
+    assert ran(own, X) == ["triton"] * 3
+    kernwright.prefer("cpu")
+    assert ran(twice, X) == ["cpu"], "the latest counts"
+
+
+def test_a_preference_that_a_traced_function_leaves_disturbs_no_graph() -> None:
+    def settles(x: Tensor) -> Tensor:
+        kernwright.prefer("triton")
+        kernwright.strict()
+        return x + 1
+
+    before, counter = compiled(lambda x: twice(x) + 1)
+    assert ran(before, X) == ["cpu"]
+    compiled(settles)[0](X)
+    assert ran(before, X) == ran(compiled(lambda x: twice(x) - 1)[0], X) == ["triton"]
+    assert preferred() == "triton" and preference.is_strict()
+    preference.forget()
+    assert ran(before, X) == ["cpu"] and not preference.is_strict()
+    assert counter.frame_count <= 2
+    compiled(settles)[0](X)
+    with kernwright.prefer("cpu"):
+        assert ran(twice, X) == ["cpu"]
+    assert ran(twice, X) == ["triton"]
 
 
 def test_a_wish_that_a_gradient_stands_against_is_an_error_for_parameters_too() -> None:

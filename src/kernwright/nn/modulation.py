@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 from torch import Tensor, nn
 
 from kernwright import ops
@@ -17,6 +19,6 @@ class MulAdd(nn.Module):
         """b and c lie over the tokens of a as scale and shift do in `ops.scale_shift`; with k 0 they are a gate and a
         residual, and the result has a's dtype."""
         try:
-            return ops.scale_shift(a, b, c, scale_constant=float(k) if isinstance(k, int) else k)
+            return ops.scale_shift(a, b, c, scale_constant=float(k) if isinstance(k, Real) else k)
         except BadArgument as wrong:
             raise wrong.renamed(NAMES) from None

@@ -58,4 +58,4 @@ def layout(modulation: Tensor, x: Tensor) -> ModulationLayout:
 
 def aligned(tensor: Tensor, ndim: int) -> Tensor:
     """With axes of size 1 before its own, as broadcasting reads it: so `[S, D]` over `[B, S, D]` is a row per token."""
-    return tensor[(None,) * (ndim - tensor.ndim)]
+    return tensor if tensor.ndim == ndim else tensor[(None,) * (ndim - tensor.ndim)]

@@ -21,6 +21,7 @@ from kernwright.ops.definition import Op
 is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
 transforms = torch._C._functorch.peek_interpreter_stack
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
+PLAIN = (float, int, bool, str, type(None))
 
 
 class BadArgument(KernwrightError, ValueError):
@@ -94,7 +95,16 @@ class Call:
         """Every tensor in its place, and every scalar by its name."""
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
-        return [self.arguments[name] for name in names], scalars
+        return [self.arguments[name] for name in names], plain(scalars)
+
+
+def plain(scalars: dict[str, Any]) -> dict[str, Any]:
+    """With Python's own numbers in the place of others, numpy's for one: not every compiler takes those."""
+    if all(type(value) in PLAIN for value in scalars.values()):
+        return scalars
+    return {
+        name: float(own) if type(own) not in PLAIN and isinstance(own, Real) else own for name, own in scalars.items()
+    }
 
 
 def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:

@@ -20,7 +20,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
-from kernwright.runtime.outputs import given_back, refuse_expanded, refuse_gaps, share_memory, written
+from kernwright.runtime.outputs import given_back, lies_in_place, refuse_expanded, refuse_gaps, share_memory, written
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
@@ -115,6 +115,7 @@ class Dispatcher:
         **named: Any,
     ) -> Any:
         if is_compiling() and len(self.implementations) == 1:
+            _refuse_unknown(contract)
             block, _ = blocks_wishes(is_dynamo_compiling())
             check_reference_alone(self.op.name, backend or block, None, "it has no other implementation")
             return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
@@ -311,7 +312,7 @@ class Dispatcher:
             for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True):
                 if not isinstance(own, Tensor) or not share_memory(own, tensor):
                     continue
-                if own.data_ptr() != tensor.data_ptr():  # in its place, element by element, it may lie
+                if not lies_in_place(own, tensor):
                     raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
 
 

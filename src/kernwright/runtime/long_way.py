@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.call import BadArgument, any_trains, is_compiling, is_dynamo_compiling, transforms
+from kernwright.runtime.call import BadArgument, any_trains, is_compiling, is_dynamo_compiling, plain, transforms
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import Promise, dispatches_itself
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
@@ -60,9 +60,9 @@ class LongWay:
         if trains or (op.inplace and not is_compiling() and transforms() is not None):
             return op.reference(*given, **scalars)
         if is_compiling():
-            result = self._traced(*arguments, backend or block, contract, strict)
+            result = self._traced(*given, *scalars.values(), backend or block, contract, strict)
         else:
-            result = self._met(arguments, backend, contract)
+            result = self._met((*given, *scalars.values()), backend, contract)
         if out is None:
             return result
         check_results(op, result, out)
@@ -94,7 +94,7 @@ class LongWay:
 
     def _parts(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         names = self.dispatcher.op.scalar_defaults
-        return arguments[: self._tensors], dict(zip(names, arguments[self._tensors :], strict=True))
+        return arguments[: self._tensors], plain(dict(zip(names, arguments[self._tensors :], strict=True)))
 
 
 def long_ways(dispatchers: Mapping[str, Dispatcher], promises: Mapping[str, Promise]) -> dict[str, LongWay]:

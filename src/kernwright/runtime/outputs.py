@@ -97,6 +97,14 @@ def share_memory(one: Tensor, other: Tensor) -> bool:
     return first.data_ptr() + first.numel() * first.itemsize > second.data_ptr()
 
 
+def lies_in_place(one: Tensor, other: Tensor) -> bool:
+    """Whether each element of one lies where the other has the same one."""
+    if (one.data_ptr(), one.shape, one.itemsize) != (other.data_ptr(), other.shape, other.itemsize):
+        return False
+    steps = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(own == its for size, own, its in steps if size > 1)
+
+
 def may_overlap(tensors: Sequence[Tensor | None], out: Any) -> bool:
     """Whether an output could lie in part where an input or another output does: a look at storages alone, for callers
     who are in a hurry. In an input's very place it may lie."""
@@ -105,7 +113,7 @@ def may_overlap(tensors: Sequence[Tensor | None], out: Any) -> bool:
     if len(places) > 1 and len(set(places)) < len(places):
         return True
     return any(
-        own.untyped_storage().data_ptr() in places and all(own.data_ptr() != other.data_ptr() for other in outs)
+        own.untyped_storage().data_ptr() in places and not any(lies_in_place(own, other) for other in outs)
         for own in tensors
         if own is not None
     )

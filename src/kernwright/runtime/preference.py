@@ -9,7 +9,8 @@ The nearest one counts: the call's own, then the block's, then the program's, th
 read once: a call costs microseconds, and asking it each time would be a good part of them.
 
 A block inside a function that torch.compile traces becomes a part of its graph: what is called in it carries the wish
-along. All other preferences are looked up when the graph runs, as they are then.
+along. So does what follows a preference for the program in there, whose own effect comes when the function has run. All
+other preferences are looked up when the graph runs, as they are then.
 """
 
 from __future__ import annotations
@@ -46,14 +47,24 @@ class Layers(Generic[Value]):
         self.block: ContextVar[Setting[Value] | None] = ContextVar(name, default=None)
         self.program: list[Setting[Value]] = []
         self.all: list[Setting[Value] | str] = [ENVIRONMENT]
-        # Of the function that is being traced: outside of traces both are empty.
+        # Of the function that is being traced: outside of traces the first is empty, and what the second holds are
+        # preferences for the program that a traced function has left.
         self.traced: list[Value] = []
-        self.traced_unused: list[TracedBlock[Value]] = []
+        self.left_by_traces: list[TracedBlock[Value]] = []
 
     def nearest(self) -> Setting[Value] | None:
+        if self.left_by_traces:
+            self.settle()
         return self.block.get() or (self.program[-1] if self.program else None)
 
+    def settle(self) -> None:
+        """What traced functions have left holds for the program from then on."""
+        left, self.left_by_traces[:] = list(self.left_by_traces), []
+        for own in left:
+            Setting(self, own.value)
+
     def forget(self) -> None:
+        self.left_by_traces.clear()
         self.all[:] = [ENVIRONMENT, *(own for own in self.all if own != ENVIRONMENT and own not in self.program)]
         self.program.clear()
 
@@ -62,6 +73,8 @@ class Setting(Generic[Value]):
     """Holds for the program from when it is made; as a `with` block it holds in the block alone, and in its thread."""
 
     def __init__(self, layers: Layers[Value], value: Value, in_block_alone: bool = False) -> None:
+        if layers.left_by_traces:
+            layers.settle()
         self.value = value
         self._layers = layers
         self._token: Token[Setting[Value] | None] | None = None
@@ -83,14 +96,14 @@ class Setting(Generic[Value]):
 
 
 class TracedBlock(Generic[Value]):
-    """A `with` block in a function that is being traced, in words that a tracer can follow."""
+    """A preference in a function that is being traced, in words that a tracer can follow."""
 
     def __init__(self, layers: Layers[Value], value: Value) -> None:
         self.value, self._layers = value, layers
-        layers.traced_unused.append(self)
+        layers.left_by_traces.append(self)
 
     def __enter__(self) -> None:
-        self._layers.traced_unused.pop()
+        self._layers.left_by_traces.pop()
         self._layers.traced.append(self.value)
 
     def __exit__(
@@ -101,7 +114,7 @@ class TracedBlock(Generic[Value]):
 
 _backends: Layers[Backend | None] = Layers("kernwright_backend")
 _strictness: Layers[bool] = Layers("kernwright_strict")
-preferences = _backends.all  # at hand: every call of an op asks
+preferences, left_by_traces = _backends.all, _backends.left_by_traces  # at hand: every call of an op asks
 
 
 def prefer(backend: Backend | None) -> Setting[Backend | None] | TracedBlock[Backend | None]:
@@ -122,19 +135,15 @@ def _is_traced() -> bool:
 
 
 def blocks_wishes(is_traced: bool) -> tuple[str | None, bool | None]:
-    """For a graph: what the blocks around a call ask for, where there are any; `BEST` is the wish of prefer(None)."""
+    """For a graph: what the blocks around a call ask for, where there are any, or the function before it for the
+    program; `BEST` is the wish of prefer(None)."""
     if not is_traced:  # a graph is made of what runs, and blocks are what they always are
         backend, strictness = _backends.block.get(), _strictness.block.get()
         wish = None if backend is None else backend.value or BEST
         return wish, None if strictness is None else strictness.value
-    if _backends.traced_unused or _strictness.traced_unused:
-        # One of Python's own, which a tracer can follow: where it may, it then runs the function untraced.
-        raise RuntimeError(
-            "a preference for the whole program cannot be set in a function that torch.compile traces: "
-            "set it before the call, or for a block, as in `with kernwright.prefer(...):`"
-        )
-    backend_wish = (_backends.traced[-1] or BEST) if _backends.traced else None
-    return backend_wish, _strictness.traced[-1] if _strictness.traced else None
+    wishes = _backends.traced or [own.value for own in _backends.left_by_traces]
+    words = _strictness.traced or [own.value for own in _strictness.left_by_traces]
+    return (wishes[-1] or BEST) if wishes else None, words[-1] if words else None
 
 
 def check_reference_alone(op: str, backend: str | None, is_strict: bool | None, why: str) -> None:

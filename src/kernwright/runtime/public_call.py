@@ -20,7 +20,7 @@ from kernwright.ops.definition import Contract
 from kernwright.runtime.dispatch import Out
 from kernwright.runtime.long_way import MISFITS, LongWay, modes
 from kernwright.runtime.outputs import has_memory, may_overlap, written
-from kernwright.runtime.preference import Backend, preferences, preferred
+from kernwright.runtime.preference import Backend, left_by_traces, preferences, preferred
 
 Result = TypeVar("Result")
 # The op's arguments by position, tensors and then scalars; and what every public call takes besides.
@@ -48,7 +48,7 @@ def public_call(
             return otherwise.watched(arguments, backend, contract, out)
         # As `Dispatcher.latest` has it, in no frame of its own; nor is `preferred` asked where nobody prefers anything.
         own, launch, contracts = dispatcher._latest
-        wanted = backend or (preferences and preferred())
+        wanted = backend or ((preferences or left_by_traces) and preferred())
         if contract in contracts and (not wanted or wanted == own) and forward_ad._current_level < 0:
             try:
                 for tensor in (
