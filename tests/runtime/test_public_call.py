@@ -20,6 +20,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
+from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.long_way import LongWay
@@ -436,6 +437,21 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
     assert ops.norm_scale_shift(x, row, row, out=torch.empty(2, 3, 8)).shape == x.shape
     assert len(ran) == 2
     assert ops.norm_scale_shift(x, row, row, out=apart) is apart, "one memory, and apart in it"
+
+
+def test_a_preference_that_a_traced_function_has_left_is_seen_on_the_short_way(launches: Launches) -> None:
+    ran = []
+    launches(lambda *given: ran.append(given) or True)  # type: ignore[func-returns-value]
+    preference.forget()
+    try:
+        assert preference.preferred() is None and not preference.preferences, "nobody prefers anything"
+        ops.norm_scale_shift(X, ROW, ROW)
+        assert len(ran) == 1
+        preference.TracedBlock(preference._backends, "torch")
+        ops.norm_scale_shift(X, ROW, ROW)
+        assert len(ran) == 1 and preference.preferred() == "torch"
+    finally:
+        preference.forget()
 
 
 def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:
