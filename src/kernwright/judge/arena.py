@@ -65,12 +65,13 @@ class Arena:
         span = self.bytes[placed.offset : placed.offset + spec.span_bytes].view(_dtype(placed))
         return span.as_strided(spec.shape, spec.strides)
 
-    def stacked(self, name: str) -> Tensor:
-        """The tensor in all slots, as one view with the slots in front."""
+    def stacked(self, name: str, slots: Tensor | None = None) -> Tensor:
+        """The tensor in all slots, as one view with the slots in front; or in a copy of them."""
+        memory = self.bytes if slots is None else slots
         placed = self.layout.plan[name]
         spec = placed.tensor
         step = self.layout.pitch // spec.item_bytes
-        return self.bytes[placed.offset : self._last(placed)].view(_dtype(placed)).as_strided(
+        return memory[placed.offset : self._last(placed)].view(_dtype(placed)).as_strided(
             (self.layout.count, *spec.shape), (step, *spec.strides)
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
+
+if TYPE_CHECKING:
+    from kernwright.judge.cuda.changed_slots import ChangedSlots  # which imports Triton
 
 BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: slices are about two milliseconds
 
@@ -120,12 +124,24 @@ class Keeper:
         self.metric: Metric = "stream"
         self.lane = Lane(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
+        self._changed: ChangedSlots | None = None
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
 
     def begin(self, row: object) -> None:
         """Another row, another length: it grows to what that row's sides use."""
         if row != self._row:
             self._row, self._lengths = row, {}
+            if self._changed is not None:
+                self._changed.begin()
+
+    @property
+    def changed(self) -> ChangedSlots:
+        """For ops that work in place."""
+        if self._changed is None:
+            from kernwright.judge.cuda.changed_slots import ChangedSlots
+
+            self._changed = ChangedSlots(f"cuda:{self.device}")
+        return self._changed
 
     def window(self, region: Region) -> Span:
         """What is copied of a region: a call by itself leaves less than a block of them."""

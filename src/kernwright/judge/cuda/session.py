@@ -74,6 +74,8 @@ class CudaSession(Session):
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
+        if self.changed_inputs:
+            keeper.changed.expect(self._slots_bytes.numel())
 
     def _make_arena(self, layout: Layout) -> Arena:
         memory = lend(layout.size, self.keeper.device, "a row's inputs")
@@ -156,7 +158,7 @@ class CudaSession(Session):
         changed: dict[str, Tensor] = {}
 
         def secure(_: Sequence[int]) -> None:
-            changed.update(self._changed())
+            changed.update(self._secure_changed(order))
             self.keeper.secure(self.region)
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
@@ -173,8 +175,22 @@ class CudaSession(Session):
             raise OutputsMoved(block, left)
         return block, left
 
-    def _changed(self) -> dict[str, Tensor]:
-        return {name: self.arena.stacked(name).clone() for name in self.changed_inputs}
+    def _secure_changed(self, order: Sequence[int]) -> dict[str, Tensor]:
+        """While the clock runs: a call by itself has one slot copied, a block as much as any side's."""
+        if not self.changed_inputs:
+            return {}
+        keeper = self.keeper.changed
+        if self.keeper.metric == "wall":
+            return self._changed(keeper.secure_some(self._slots_bytes, self.arena.layout.pitch, order))
+        return self._changed(keeper.secure_block(self._slots_bytes))
+
+    def _changed(self, slots: Tensor) -> dict[str, Tensor]:
+        """What calls change, in all slots."""
+        return {name: self.arena.stacked(name, slots) for name in self.changed_inputs}
+
+    @property
+    def _slots_bytes(self) -> Tensor:
+        return self.arena.bytes[: self.arena.layout.tail[0]]
 
     def _offsets(self, order: Sequence[int], pointers: Sequence[int]) -> list[int]:
         """Where calls left their outputs in the region; refused where two lie in the same memory."""
@@ -234,7 +250,8 @@ class CudaSession(Session):
         awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
         self._placed = None
-        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, self._changed(), slots)
+        changed = self._changed(self._slots_bytes.clone()) if self.changed_inputs else {}
+        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, changed, slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:
         """Each does all that a block with calls does, but for the calls."""

@@ -30,6 +30,8 @@ namespace {
 constexpr Type kType = Type::KERNWRIGHT_TYPE;
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 using Piece = RawOf<kType, kGroup>;
+constexpr uint32_t kWordOfOnes =
+    kType == Type::kFloat32 ? 0x3f800000u : kType == Type::kFloat16 ? 0x3c003c00u : 0x3f803f80u;
 template <Form kForm>
 constexpr int kResultsOf = results_of(kForm);
 template <Form kForm>
@@ -102,17 +104,29 @@ struct Affine {
   }
 };
 
-// Rows of x's dtype for one group of channels: scale and shift, and a table's for them. kAhead: asked for from where it
-// stands, and not where a compiler would rather have it.
-template <Form kForm, bool kAhead>
+// Two pieces' numbers, added pair by pair and rounded to their dtype.
+__device__ __forceinline__ Piece sum_of(const Piece& one, const Piece& other) {
+  Piece sum;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(sum.words) / sizeof(*sum.words)); ++i) {
+    if constexpr (kType == Type::kFloat32) {
+      sum.words[i] = __float_as_uint(__fadd_rn(__uint_as_float(one.words[i]), __uint_as_float(other.words[i])));
+    } else {
+      sum.words[i] = two_sums<kType>(one.words[i], other.words[i]);
+    }
+  }
+  return sum;
+}
+
+// Rows of x's dtype for one group of channels: scale and shift, and a table's for them. They are asked for from where `load`
+// stands, and not where a compiler would rather have them.
+template <Form kForm>
 struct OwnRows {
   Piece scale, shift, table_scale, table_shift;
 
   __device__ __forceinline__ static Piece one(const Modulation& of, int64_t batch, int64_t token, int column) {
     const int64_t at = batch * of.batch_step + token * of.token_step + column;
-    const char* from = static_cast<const char*>(of.data) + at * kSize;
-    if constexpr (kAhead) return load_ahead<kGroup * kSize>(from);
-    else return load_raw<kGroup * kSize>(from);
+    return load_ahead<kGroup * kSize>(static_cast<const char*>(of.data) + at * kSize);
   }
 
   __device__ __forceinline__ void load(const Pair& pair, int64_t batch, int64_t token, int column) {
@@ -124,22 +138,22 @@ struct OwnRows {
     }
   }
 
+  // Sums of a table's rows are formed here and not where they are loaded: no load waits for another.
   __device__ __forceinline__ Affine<kGroup> affine() const {
     Affine<kGroup> by;
-    widen<kType, kGroup>(scale, by.gain);
-    widen<kType, kGroup>(shift, by.offset);
     if constexpr (kIsOfTable<kForm>) {
-      float own[kGroup];
-      widen<kType, kGroup>(table_scale, own);
-      add(by.gain, own);
-      round_to<kType>(by.gain);
-      widen<kType, kGroup>(table_shift, own);
-      add(by.offset, own);
-      round_to<kType>(by.offset);
-    }
+      Piece ones;
 #pragma unroll
-    for (int i = 0; i < kGroup; ++i) by.gain[i] = __fadd_rn(1.f, by.gain[i]);
-    round_to<kType>(by.gain);
+      for (uint32_t& word : ones.words) word = kWordOfOnes;
+      widen<kType, kGroup>(sum_of(ones, sum_of(scale, table_scale)), by.gain);
+      widen<kType, kGroup>(sum_of(shift, table_shift), by.offset);
+    } else {
+      widen<kType, kGroup>(scale, by.gain);
+      widen<kType, kGroup>(shift, by.offset);
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) by.gain[i] = __fadd_rn(1.f, by.gain[i]);
+      round_to<kType>(by.gain);
+    }
     return by;
   }
 };
@@ -158,8 +172,9 @@ __device__ __forceinline__ void store_group(float* to, const float (&values)[kGr
   store_raw(to, narrow_to<Type::kFloat32, kGroup>(values));
 }
 
-// One token a block, in registers from the load to the store.
-template <Form kForm, int kGroups, bool kEarly>
+// One token a block, in registers from the load to the store. Rows of kAhead groups are asked for together with it, those of
+// another group whenever one is done.
+template <Form kForm, int kGroups, int kAhead>
 __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem p) {
   constexpr int kResults = kResultsOf<kForm>;
   __shared__ float parts[kThreads / 32];
@@ -168,9 +183,14 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
   const int groups = p.width / kGroup;
   auto group = [&](int i) { return i * kThreads + static_cast<int>(threadIdx.x); };
 
-  // All that a token needs is under way before any of it is looked at.
+  // All of this is under way before any of it is looked at.
   Piece x[kGroups];
-  OwnRows<kForm, kEarly> rows[kEarly ? kResults : 1][kEarly ? kGroups : 1];
+  OwnRows<kForm> rows[kResults][kAhead];
+  auto ask_for_rows = [&](int i) {
+    if (group(i) >= groups) return;
+#pragma unroll
+    for (int n = 0; n < kResults; ++n) rows[n][i % kAhead].load(p.pairs[n], batch, token, group(i) * kGroup);
+  };
   const char* from = token_of(p, batch, token);
   wait_for_turn();
 #pragma unroll
@@ -178,14 +198,8 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
     x[i] = Piece{};
     if (group(i) < groups) x[i] = load_ahead<kGroup * kSize>(from + group(i) * (kGroup * kSize));
   }
-  if constexpr (kEarly) {
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i)
-      if (group(i) < groups) {
-#pragma unroll
-        for (int n = 0; n < kResults; ++n) rows[n][i].load(p.pairs[n], batch, token, group(i) * kGroup);
-      }
-  }
+  for (int i = 0; i < kAhead; ++i) ask_for_rows(i);
 
   float squares = 0.f;
 #pragma unroll
@@ -202,13 +216,12 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
     const int column = group(i) * kGroup;
 #pragma unroll
     for (int n = 0; n < kResults; ++n) {
-      OwnRows<kForm, kEarly>& own = rows[kEarly ? n : 0][kEarly ? i : 0];
-      if constexpr (!kEarly) own.load(p.pairs[n], batch, token, column);
       float values[kGroup];
       widen<kType, kGroup>(x[i], values);
-      own.affine().apply(inverse, values);
+      rows[n][i % kAhead].affine().apply(inverse, values);
       store_group(result_of(p.y[n], batch, token) + column, values);
     }
+    if (i + kAhead < kGroups) ask_for_rows(i + kAhead);
   }
 }
 
@@ -280,9 +293,9 @@ Kernel kernel_of(const Variant& v) {
   if constexpr (!is_compiled(kForm)) {
     return nullptr;
   } else {
-    if (v.groups == 4) return held<kForm, 4, is_early(kForm, kType, 4)>;
-    if (v.groups == 8) return held<kForm, 8, is_early(kForm, kType, 8)>;
-    if (v.groups == 16) return held<kForm, 16, is_early(kForm, kType, 16)>;
+    if (v.groups == 4) return held<kForm, 4, groups_ahead(kForm, kType, 4)>;
+    if (v.groups == 8) return held<kForm, 8, groups_ahead(kForm, kType, 8)>;
+    if (v.groups == 16) return held<kForm, 16, groups_ahead(kForm, kType, 16)>;
     return v.is_vector ? read_twice<kForm, kGroup> : read_twice<kForm, 1>;
   }
 }

@@ -22,12 +22,14 @@ struct Variant {
   bool is_vector = false;     // groups are loaded and stored whole
 };
 
-// Whether rows of modulation are asked for together with the token, and so are there when its sum is, which is what counts
-// in a small grid. They take registers, so where there are many they come out of the cache once the sum is there.
+// Rows of modulation are asked for together with the token, and so are there when its sum is: where all were asked for then,
+// a grid of few blocks would wait for each. They take registers, so where there are many, those of a few groups are under way
+// at a time.
 constexpr int kRegistersOfRows = 64;
-constexpr bool is_early(Form form, Type type, int groups) {
+constexpr int groups_ahead(Form form, Type type, int groups) {
   const int rows = results_of(form) * (is_of_table(form) ? 4 : 2);
-  return rows * groups * (type == Type::kFloat32 ? 4 : 2) <= kRegistersOfRows;
+  const int fit = kRegistersOfRows / (rows * (type == Type::kFloat32 ? 4 : 2));
+  return fit < groups ? fit : groups;
 }
 
 inline int rows_of(const Problem& p, const Modulation* (&found)[8]) {
@@ -78,7 +80,7 @@ inline Variant choose_variant(const Problem& p) {
 inline std::string described(const Problem& p, const Variant& v) {
   std::ostringstream out;
   if (v.groups) {
-    out << v.groups << " groups a thread, rows " << (is_early(p.form, p.type, v.groups) ? "early" : "late");
+    out << v.groups << " groups a thread, rows of " << groups_ahead(p.form, p.type, v.groups) << " ahead";
   } else {
     out << "read twice by " << (v.is_vector ? kGroup : 1);
   }
