@@ -1,0 +1,116 @@
+// add_norm and fused_add_rms_norm_ in every form for NVIDIA GPUs, for one dtype of x: with a residual in a dtype of its own, or
+// none, a second input and a row scale. What is a sum of x and a residual in one dtype has other kernels, see sum_host.cc.
+//
+// Contract: close. The sum rounds where the eager chain rounds, and has its bits; what is normed is the sum as it is returned.
+// Statistics in float32, centred before they are squared; then one multiply-add chain and one rounding, where the chain may
+// round to the sum's dtype between.
+// Bytes a token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
+// 2 D (s + t) with one, D bytes of its dtype more for each element of a second input, and one number of a row scale. Weight and
+// bias are read by each block, out of the cache.
+// Share of a copy's bandwidth: not measured yet.
+//
+// In place y is x, and the sum the residual: a thread reads its vectors of both before it writes them, and nobody else does.
+
+#include "general_problem.h"
+#include "token_norm.cuh"
+
+namespace kernwright {
+namespace {
+
+template <Type kTotal>
+struct GeneralFamily {
+  static constexpr Type kType = Type::KERNWRIGHT_TYPE;
+  static constexpr int kNorms = 1;
+  using Problem = GeneralSum;
+  static constexpr auto& kShapes = general_shapes_of<kType, kTotal>();
+
+  template <Rows kRows, int kVector>
+  struct Chain {
+    using LateRow = RowPiece<kType, as_late_as_can_be(kRows), kVector>;
+    struct Loaded {
+      RawOf<kType, kVector> x;
+      RawOf<kTotal, kVector> residual;
+      RowPiece<kType, as_early_as_can_be(kRows), kVector> second;  // what is normed waits for it
+      RowPiece<kType, kRows, kVector> weight;
+    };
+
+    const Work<Problem>& w;
+    const Problem& p = w.problem;
+    const int64_t batch, token;
+    const char* const x = token_address<kType>(p.x, batch, token);
+    float scale[1] = {1.f};
+
+    __device__ __forceinline__ Chain(const Work<Problem>& w, int64_t batch, int64_t token)
+        : w(w), batch(batch), token(token) {
+      if (p.row_scale.data != nullptr) load_modulation(p.row_scale, start(p.row_scale), 0, scale);
+    }
+
+    __device__ __forceinline__ bool is_rms() const { return p.is_rms; }
+
+    __device__ __forceinline__ int64_t start(const Modulation& of) const {
+      return batch * of.batch_step + token * of.token_step;
+    }
+
+    __device__ __forceinline__ void load(Loaded& own, Columns at) const {
+      own.x = load_token<kType, kVector>(x, at);
+      if (p.residual.data != nullptr)
+        own.residual = load_token<kTotal, kVector>(token_address<kTotal>(p.residual, batch, token), at);
+      own.second.template load<false>(p.second, start(p.second), at);
+    }
+
+    __device__ __forceinline__ void load_rows(Loaded& own, Columns at) const {
+      own.weight.template load<false>(p.weight, 0, at, kOnes<kType>);
+    }
+
+    template <bool kStores>
+    __device__ __forceinline__ void value(const Loaded& own, Columns at, float (&values)[kVector]) const {
+      widen<kType, kVector>(own.x, values);
+      if (p.row_scale.data != nullptr) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) values[i] = __fmul_rn(values[i], scale[0]);
+        round_to(p.scaled, values);
+      }
+      if (p.second.data != nullptr) {
+        float second[kVector];
+        own.second.values(p.second, start(p.second), at, second);
+        add(second, values);
+        round_to(p.joined, values);
+      }
+      if (p.residual.data != nullptr) {
+        float residual[kVector];
+        widen<kTotal, kVector>(own.residual, residual);
+        add(residual, values);
+      }
+      const auto bits = narrow_to<kTotal, kVector>(values);
+      if constexpr (kStores) store_bits<kTotal, kRows, kVector>(token_address<kTotal>(p.sum, batch, token), at, bits);
+      widen<kTotal, kVector>(bits, values);
+    }
+
+    template <int kNorm, bool kStores>
+    __device__ __forceinline__ void finish(const Loaded& own, Columns at, float (&values)[kVector]) const {
+      float gain[kVector], offset[kVector];
+      own.weight.template values<false>(p.weight, 0, at, gain, kOnes<kType>);
+      const bool has_bias = p.bias.data != nullptr;
+      if (has_bias) LateRow{}.values(p.bias, 0, at, offset);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[i] = has_bias ? fmaf(values[i], gain[i], offset[i]) : values[i] * gain[i];
+      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values);
+    }
+
+   private:
+    __device__ __forceinline__ static void add(const float (&own)[kVector], float (&values)[kVector]) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[i] = __fadd_rn(values[i], own[i]);
+    }
+  };
+};
+
+}  // namespace
+
+int launch(const GeneralSum& p, const TokenVariant& v, int device, void* stream) {
+  if (p.total == Type::kFloat32) return launch_tokens<GeneralFamily<Type::kFloat32>>(p, v, device, stream);
+  if (p.total == Type::kFloat16) return launch_tokens<GeneralFamily<Type::kFloat16>>(p, v, device, stream);
+  return launch_tokens<GeneralFamily<Type::kBFloat16>>(p, v, device, stream);
+}
+
+}  // namespace kernwright
