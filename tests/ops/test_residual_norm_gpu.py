@@ -60,7 +60,7 @@ def test_cuda_is_what_runs_by_itself_and_triton_for_the_other_forms() -> None:
     assert chosen("add_norm", x, residual.float(), weight) == "triton"
     assert chosen("add_norm", x, residual, weight, None, x, drawn(19)) == "triton"
     module = RMSNorm(4096, eps=1e-6).to("cuda", BF16).requires_grad_(False)
-    for before in (residual, residual.float(), residual):  # each after another form: the short way refuses, and goes on
+    for before in (residual, residual.float(), residual):  # each after another form: the short way takes all of them
         y, total = module(x, before)
         assert torch.equal(total, x + before)
         assert_close(y, ops.rms_norm(total, module.weight, backend="torch"))
