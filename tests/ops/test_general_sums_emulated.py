@@ -65,13 +65,10 @@ def test_every_compiled_kernel_has_its_case(emulated: Emulated) -> None:
 
 
 def test_what_rounds_between_is_seen_by_the_sum(emulated: Emulated) -> None:
-    """1 + 2^-8 rounds to 1 in bfloat16: twice what is left of nothing is nothing, in float32 it is 2^-7."""
+    """1 + 2^-8 rounds to 1 in bfloat16, as often as it is added; in float32 it does not."""
     x, half = torch.ones(2, 64, dtype=BF16), torch.full((2, 64), 2.0**-8, dtype=BF16)
-    for second, residual, wanted in (
-        (half, half, 1.0),
-        (half, half.float(), 1 + 2.0**-8),
-        (half.float(), half, 1 + 2.0**-7),
-    ):
+    wide = half.float()
+    for second, residual, wanted in ((half, half, 1.0), (half, wide, 1 + 2.0**-8), (wide, half, 1 + 2.0**-7)):
         _, (_, total) = summed(emulated, x, residual, second=second)
         assert (total == wanted).all() and total.dtype == residual.dtype
     x, scale = torch.full((2, 64), 1 + 2.0**-7, dtype=BF16), torch.full((2,), 1 + 2.0**-7, dtype=BF16)

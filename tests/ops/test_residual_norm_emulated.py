@@ -122,7 +122,7 @@ def test_every_other_form_is_handed_on(emulated: Any) -> None:
     for residual, second, scale in ((None, None, None), (x, x, None), (x, None, row), (x.float(), None, None)):
         assert emulated.add_norm(x, residual, None, None, second, scale, "rms", 1e-6, x, x) is True
     assert emulated.fused_add_rms_norm_(x, x.float(), None, 1e-6) is True
-    with pytest.raises(ValueError, match="^norm_type: is 'layer' or 'rms', not 'batch'"):
+    with pytest.raises(ValueError, match=r"^norm_type: is 'layer' or 'rms', not 'batch'"):
         emulated.add_norm(x, None, None, None, None, None, "batch", 1e-6, x, x)
     for own, residual in ((x[:1].expand(4, 64), x.float()), (x, torch.zeros(64).expand(4, 64))):
         with pytest.raises(ValueError, match="is expanded, and cannot be written"):
