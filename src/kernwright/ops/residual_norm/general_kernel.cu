@@ -17,6 +17,29 @@
 namespace kernwright {
 namespace {
 
+// One number's bits, asked for from where this stands: left to itself a compiler asks when the token is there, and whoever
+// looks at them at once waits with all other loads behind. Zeros where there is none.
+__device__ __forceinline__ uint32_t bits_ahead(const Modulation& of, int64_t at) {
+  const char* const data = static_cast<const char*>(of.data);
+  uint32_t bits = 0;
+  if (data == nullptr) return bits;
+#ifdef __CUDACC__
+  if (of.type == Type::kFloat32) asm volatile(KERNWRIGHT_LOAD ".u32 %0, [%1];" : "=r"(bits) : "l"(data + 4 * at));
+  else asm volatile(KERNWRIGHT_LOAD ".u16 %0, [%1];" : "=r"(bits) : "l"(data + 2 * at));
+#else  // the tests run this file on a CPU, which has no such words
+  bits = of.type == Type::kFloat32 ? load_raw<4>(data + 4 * at).words[0] : load_raw<2>(data + 2 * at).words[0];
+#endif
+  return bits;
+}
+
+__device__ __forceinline__ float number_of(Type type, uint32_t bits) {
+  float number[1];
+  if (type == Type::kFloat32) widen<Type::kFloat32, 1>({{bits}}, number);
+  else if (type == Type::kBFloat16) widen<Type::kBFloat16, 1>({{bits}}, number);
+  else widen<Type::kFloat16, 1>({{bits}}, number);
+  return number[0];
+}
+
 template <Type kTotal>
 struct GeneralFamily {
   static constexpr Type kType = Type::KERNWRIGHT_TYPE;
@@ -38,12 +61,10 @@ struct GeneralFamily {
     const Problem& p = w.problem;
     const int64_t batch, token;
     const char* const x = token_address<kType>(p.x, batch, token);
-    float scale[1] = {1.f};
+    const uint32_t scale = bits_ahead(p.row_scale, start(p.row_scale));
 
     __device__ __forceinline__ Chain(const Work<Problem>& w, int64_t batch, int64_t token)
-        : w(w), batch(batch), token(token) {
-      if (p.row_scale.data != nullptr) load_modulation(p.row_scale, start(p.row_scale), 0, scale);
-    }
+        : w(w), batch(batch), token(token) {}
 
     __device__ __forceinline__ bool is_rms() const { return p.is_rms; }
 
@@ -66,8 +87,9 @@ struct GeneralFamily {
     __device__ __forceinline__ void value(const Loaded& own, Columns at, float (&values)[kVector]) const {
       widen<kType, kVector>(own.x, values);
       if (p.row_scale.data != nullptr) {
+        const float by = number_of(p.row_scale.type, scale);
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) values[i] = __fmul_rn(values[i], scale[0]);
+        for (int i = 0; i < kVector; ++i) values[i] = __fmul_rn(values[i], by);
         round_to(p.scaled, values);
       }
       if (p.second.data != nullptr) {

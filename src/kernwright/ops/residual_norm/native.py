@@ -16,8 +16,8 @@ from kernwright.runtime.target import Target
 _HERE = Path(__file__).parent
 HEADERS = (_HERE / "sums.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
 GENERAL_HEADERS = tuple(_HERE / name for name in ("general_arguments.h", "general_problem.h"))
-_GENERAL = (*(_HERE / name for name in ("general_host.cc", "general_kernel.cu")), *GENERAL_HEADERS, *TOKEN_HEADERS)
-_SOURCES = (_HERE / "sum_host.cc", *kernels.KERNELS, *HEADERS, *_GENERAL)
+GENERAL = (*(_HERE / name for name in ("general_host.cc", "general_kernel.cu")), *GENERAL_HEADERS, *TOKEN_HEADERS)
+_SOURCES = (_HERE / "sum_host.cc", *kernels.KERNELS, *HEADERS, *GENERAL)
 # In place what is read is written, so nothing is read as constant.
 _MACROS = (("KERNWRIGHT_RESIDUAL", "1"), ("KERNWRIGHT_MODULATED", "0"), ("KERNWRIGHT_IN_PLACE", "1"))
 # One library for both ops, both norms and all forms: one foreign function tells them apart.
