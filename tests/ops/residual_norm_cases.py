@@ -162,7 +162,12 @@ def general_cases() -> list[Case]:
         for width in (2560, 4096, 4544, 9000, 16392, 8195):
             own["tokens"] = 2
             more = {"second": dtype, "bias": dtype} if width != 4096 else joined
-            found.append(Case(f"{what} {width}", width=width, norm_type=norms[width % 3 % 2], **own | more))
+            normed_by = "rms" if residual == FP32 != dtype else norms[width % 3 % 2]
+            found.append(Case(f"{what} {width}", width=width, norm_type=normed_by, **own | more))
+        if residual == FP32 != dtype:  # whose layer norms have kernels of their own
+            for width in (64, 100, 777, 4096, 9000, 16392, 8195):
+                found.append(Case(f"layer {what} {width}", width=width, norm_type="layer", bias=dtype, **own))
+            found.append(Case(f"layer {what} any 1032", width=1032, norm_type="layer", **own | {"weight": FP32}))
         if residual not in (None, dtype):
             for width in (64, 777, 4096, 16392):
                 found.append(Case(f"in place {what} {width}", width=width, in_place=True, **own))
@@ -171,6 +176,16 @@ def general_cases() -> list[Case]:
 
 
 CASES = {case.name: case for case in cases()}
+# Whose elements only float32 holds, as it holds their mean.
+WIDE_EQUAL_CASES = {
+    f"{dtype} {width} x {equal} by {weight}": Case(
+        f"{dtype} {width} x {equal} by {weight}", batch=1, tokens=2, width=width, dtype=dtype, residual=FP32,
+        weight=weight, bias=dtype, norm_type="layer", equal=equal,
+    )
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES)
+    for width in (7, 120, 257, 1000, 2624, 3073, 4544, 7168, 16400)
+    for weight in (dtype, FP32)
+}  # fmt: skip
 GENERAL_CASES = {name: case for name, case in CASES.items() if not case.is_sum_of_two} | {
     case.name: case for case in general_cases()
 }

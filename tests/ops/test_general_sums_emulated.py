@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from emulation import TYPES, built
-from residual_norm_cases import BF16, FP16, FP32, GENERAL_CASES, Case, verify
-from token_cases import arguments
+from residual_norm_cases import BF16, FP16, FP32, GENERAL_CASES, WIDE_EQUAL_CASES, Case, verify
+from token_cases import arguments, hold_to_oracle
 from torch import Tensor
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
@@ -54,6 +54,11 @@ def runner(case: Case, emulated: Emulated, only_chooses: bool = False) -> Any:
 @pytest.mark.parametrize("name", GENERAL_CASES)
 def test_every_case_is_close_and_its_sum_the_chains(name: str, emulated: Emulated) -> None:
     verify(GENERAL_CASES[name], runner(GENERAL_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("name", WIDE_EQUAL_CASES)
+def test_rows_of_equal_elements_are_exact(name: str, emulated: Emulated) -> None:
+    hold_to_oracle(WIDE_EQUAL_CASES[name], runner(WIDE_EQUAL_CASES[name], emulated))
 
 
 def test_every_compiled_kernel_has_its_case(emulated: Emulated) -> None:
@@ -178,6 +183,13 @@ def test_each_call_has_its_variant(width: int, more: dict[str, torch.dtype], var
         own = None if residual is None else x.to(residual)
         ran, _ = summed(emulated, x, own, **given, only_chooses=True)
         assert ran.startswith(f"1 x 4 {variant}"), residual
+
+
+def test_layer_norms_of_a_float32_sum_have_its_vectors(emulated: Emulated) -> None:
+    x, residual = zeros(4, 4096), zeros(4, 4096, dtype=FP32)
+    ran, _ = summed(emulated, x, residual, norm_type="layer", only_chooses=True)
+    assert ran == "1 x 4 held: vector 4, 4 a thread, late rows, 256 threads"
+    assert summed(emulated, x, norm_type="layer", only_chooses=True)[0].startswith("1 x 4 held: vector 8")
 
 
 def test_rows_that_start_anywhere_are_read_by_single_elements(emulated: Emulated) -> None:

@@ -30,17 +30,21 @@ ffi::String run(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, May
     if (is_empty(*p)) return ran = "nothing", true;
     fold_batches(p);
     ran += (ran.empty() ? "" : "\n") + std::to_string(p->batches) + " x " + std::to_string(p->tokens) + " ";
-    if (p->total == Type::kFloat32) ran += run_of<GeneralFamily<Type::kFloat32>>(*p, only_chooses);
-    else if (p->total == Type::kFloat16) ran += run_of<GeneralFamily<Type::kFloat16>>(*p, only_chooses);
-    else ran += run_of<GeneralFamily<Type::kBFloat16>>(*p, only_chooses);
+    ran += with_family(*p, [&](auto family) { return run_of<decltype(family)>(*p, only_chooses); });
     return true;
   };
   return each_sum(kDLCPU, {x, residual, second, row_scale, y, sum}, {weight, bias, is_rms, eps}, own) ? ran : "none";
 }
 
 ffi::String kernels_left() {
-  return left<GeneralFamily<Type::kFloat32>>() + left<GeneralFamily<Type::kFloat16>>() +
-         left<GeneralFamily<Type::kBFloat16>>();
+  std::string lines;
+  for (const Type total : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
+    for (const bool is_rms : {false, true}) {
+      GeneralSum p;
+      p.type = Type::KERNWRIGHT_TYPE, p.total = total, p.is_rms = is_rms;
+      lines += with_family(p, [](auto family) { return left<decltype(family)>(); });
+    }
+  return lines;
 }
 
 }  // namespace kernwright

@@ -2,8 +2,8 @@
 // none, a second input and a row scale. What is a sum of x and a residual in one dtype has other kernels, see sum_host.cc.
 //
 // Contract: close. The sum rounds where the eager chain rounds, and has its bits; what is normed is the sum as it is returned.
-// Statistics in float32, centred before they are squared; then one multiply-add chain and one rounding, where the chain may
-// round to the sum's dtype between.
+// Statistics in float32, centred before they are squared; of a float32 sum what is left then is accounted for, too. After that
+// one multiply-add chain and one rounding, where the eager chain may round to the sum's dtype between.
 // Bytes a token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
 // 2 D (s + t) with one, D bytes of its dtype more for each element of a second input, and one number of a row scale. Weight and
 // bias are read by each block, out of the cache.
@@ -16,6 +16,8 @@
 
 namespace kernwright {
 namespace {
+
+constexpr Type kOwnType = Type::KERNWRIGHT_TYPE;
 
 // One number's bits, asked for from where this stands: left to itself a compiler asks when the token is there, and whoever
 // looks at them at once waits with all other loads behind. Zeros where there is none.
@@ -40,27 +42,28 @@ __device__ __forceinline__ float number_of(Type type, uint32_t bits) {
   return number[0];
 }
 
-template <Type kTotal>
+// Vectors of 16 bytes are vectors of kStep, which is x's dtype or that of the sum.
+template <Type kTotal, Type kStep>
 struct GeneralFamily {
-  static constexpr Type kType = Type::KERNWRIGHT_TYPE;
+  static constexpr Type kType = kStep;
   static constexpr int kNorms = 1;
   using Problem = GeneralSum;
-  static constexpr auto& kShapes = general_shapes_of<kType, kTotal>();
+  static constexpr auto& kShapes = general_shapes_of<kStep, kTotal>();
 
   template <Rows kRows, int kVector>
   struct Chain {
-    using LateRow = RowPiece<kType, as_late_as_can_be(kRows), kVector>;
+    using LateRow = RowPiece<kOwnType, as_late_as_can_be(kRows), kVector>;
     struct Loaded {
-      RawOf<kType, kVector> x;
+      RawOf<kOwnType, kVector> x;
       RawOf<kTotal, kVector> residual;
-      RowPiece<kType, as_early_as_can_be(kRows), kVector> second;  // what is normed waits for it
-      RowPiece<kType, kRows, kVector> weight;
+      RowPiece<kOwnType, as_early_as_can_be(kRows), kVector> second;  // what is normed waits for it
+      RowPiece<kOwnType, kRows, kVector> weight;
     };
 
     const Work<Problem>& w;
     const Problem& p = w.problem;
     const int64_t batch, token;
-    const char* const x = token_address<kType>(p.x, batch, token);
+    const char* const x = token_address<kOwnType>(p.x, batch, token);
     const uint32_t scale = bits_ahead(p.row_scale, start(p.row_scale));
 
     __device__ __forceinline__ Chain(const Work<Problem>& w, int64_t batch, int64_t token)
@@ -73,19 +76,19 @@ struct GeneralFamily {
     }
 
     __device__ __forceinline__ void load(Loaded& own, Columns at) const {
-      own.x = load_token<kType, kVector>(x, at);
+      own.x = load_token<kOwnType, kVector>(x, at);
       if (p.residual.data != nullptr)
         own.residual = load_token<kTotal, kVector>(token_address<kTotal>(p.residual, batch, token), at);
       own.second.template load<false>(p.second, start(p.second), at);
     }
 
     __device__ __forceinline__ void load_rows(Loaded& own, Columns at) const {
-      own.weight.template load<false>(p.weight, 0, at, kOnes<kType>);
+      own.weight.template load<false>(p.weight, 0, at, kOnes<kOwnType>);
     }
 
     template <bool kStores>
     __device__ __forceinline__ void value(const Loaded& own, Columns at, float (&values)[kVector]) const {
-      widen<kType, kVector>(own.x, values);
+      widen<kOwnType, kVector>(own.x, values);
       if (p.row_scale.data != nullptr) {
         const float by = number_of(p.row_scale.type, scale);
 #pragma unroll
@@ -111,12 +114,12 @@ struct GeneralFamily {
     template <int kNorm, bool kStores>
     __device__ __forceinline__ void finish(const Loaded& own, Columns at, float (&values)[kVector]) const {
       float gain[kVector], offset[kVector];
-      own.weight.template values<false>(p.weight, 0, at, gain, kOnes<kType>);
+      own.weight.template values<false>(p.weight, 0, at, gain, kOnes<kOwnType>);
       const bool has_bias = p.bias.data != nullptr;
       if (has_bias) LateRow{}.values(p.bias, 0, at, offset);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = has_bias ? fmaf(values[i], gain[i], offset[i]) : values[i] * gain[i];
-      store_values<kType, kRows, kVector>(token_address<kType>(p.y, batch, token), at, values);
+      store_values<kOwnType, kRows, kVector>(token_address<kOwnType>(p.y, batch, token), at, values);
     }
 
    private:
@@ -127,12 +130,25 @@ struct GeneralFamily {
   };
 };
 
+// Calls `body` with the family that a call's kernels are of.
+template <Type kTotal, typename Body>
+auto with_total(const GeneralSum& p, const Body& body) {
+  if constexpr (kOwnType != kTotal && kTotal == Type::kFloat32)
+    if (step_of(p) == kTotal) return body(GeneralFamily<kTotal, kTotal>{});
+  return body(GeneralFamily<kTotal, kOwnType>{});
+}
+
+template <typename Body>
+auto with_family(const GeneralSum& p, const Body& body) {
+  if (p.total == Type::kFloat32) return with_total<Type::kFloat32>(p, body);
+  if (p.total == Type::kFloat16) return with_total<Type::kFloat16>(p, body);
+  return with_total<Type::kBFloat16>(p, body);
+}
+
 }  // namespace
 
 int launch(const GeneralSum& p, const TokenVariant& v, int device, void* stream) {
-  if (p.total == Type::kFloat32) return launch_tokens<GeneralFamily<Type::kFloat32>>(p, v, device, stream);
-  if (p.total == Type::kFloat16) return launch_tokens<GeneralFamily<Type::kFloat16>>(p, v, device, stream);
-  return launch_tokens<GeneralFamily<Type::kBFloat16>>(p, v, device, stream);
+  return with_family(p, [&](auto family) { return launch_tokens<decltype(family)>(p, v, device, stream); });
 }
 
 }  // namespace kernwright

@@ -42,11 +42,15 @@ constexpr TokenShape kGeneralRareShapes[] = {
     {Rows::kAny, false, false, 8, 32, 1},
 };
 
+// Of what dtype 16 bytes are a vector: of x's. But a float32 sum is centred with the care that its dtype asks for, and that is
+// what kernels of float32 take: otherwise all that is left of a row of equal elements would be what its mean is off by.
+inline Type step_of(const GeneralSum& p) { return p.total == Type::kFloat32 && !p.is_rms ? p.total : p.type; }
+
 // Of half-width x the sum has its dtype or float32, of float32 its own; all else is rare.
-template <Type kType, Type kTotal>
+template <Type kStep, Type kTotal>
 constexpr const auto& general_shapes_of() {
-  if constexpr (kType != kTotal && kTotal != Type::kFloat32) return kGeneralRareShapes;
-  else if constexpr (kType == Type::kFloat32) return kGeneralFloatShapes;
+  if constexpr (kStep != kTotal && kTotal != Type::kFloat32) return kGeneralRareShapes;
+  else if constexpr (kStep == Type::kFloat32) return kGeneralFloatShapes;
   else return kGeneralHalfShapes;
 }
 
@@ -56,16 +60,21 @@ inline void fold_batches(GeneralSum* p) {
 }
 
 inline TokenVariant choose_variant(const GeneralSum& p) {
-  const int64_t vector = 16 / bytes_of(p.type), whole = vector * bytes_of(p.total);
-  auto takes_whole = [&](const Tokens& of) {  // a wider dtype takes several loads of 16 bytes
-    return is_aligned(of.data, of.batch_step, of.token_step, p.total, whole < 16 ? whole : 16);
+  Extent extent = p;
+  extent.type = step_of(p);
+  const int vector = static_cast<int>(16 / bytes_of(extent.type));
+  auto takes_whole = [&](const Tokens& of, Type type) {  // a wider dtype takes several loads of 16 bytes
+    const int64_t whole = vector * bytes_of(type);
+    return is_aligned(of.data, of.batch_step, of.token_step, type, whole < 16 ? whole : 16);
   };
   const auto rows = {&p.second, &p.weight, &p.bias};
-  const bool are_wide = is_wide(p, {&p.x, &p.y}, rows) && takes_whole(p.residual) && takes_whole(p.sum);
-  const TokenCall call{p, are_wide, are_rows_of(p.type, rows), false};
+  bool are_wide = p.width % vector == 0 && takes_whole(p.x, p.type) && takes_whole(p.y, p.type) &&
+                  takes_whole(p.residual, p.total) && takes_whole(p.sum, p.total);
+  for (const Modulation* own : rows) are_wide = are_wide && takes_vector(*own, vector);
+  const TokenCall call{extent, are_wide, are_rows_of(p.type, rows), false};
   const auto of = [&](const auto& shapes) { return choose_token_variant(call, shapes, std::size(shapes)); };
-  if (p.total != p.type && p.total != Type::kFloat32) return of(kGeneralRareShapes);
-  return p.type == Type::kFloat32 ? of(kGeneralFloatShapes) : of(kGeneralHalfShapes);
+  if (p.total != extent.type && p.total != Type::kFloat32) return of(kGeneralRareShapes);
+  return extent.type == Type::kFloat32 ? of(kGeneralFloatShapes) : of(kGeneralHalfShapes);
 }
 
 }  // namespace kernwright
