@@ -91,6 +91,18 @@ def test_what_is_normed_is_the_sum_as_it_is_returned(emulated: Emulated) -> None
     assert (y.abs() - 1).abs().max() < 1e-3
 
 
+@pytest.mark.parametrize("width", [64, 777, 2560, 9000])
+def test_outputs_may_lie_where_inputs_do(width: int, emulated: Emulated) -> None:
+    x, second, residual = torch.randn(5, width, dtype=BF16), torch.randn(5, width, dtype=BF16), torch.randn(5, width)
+    for norm_type in ("layer", "rms"):
+        for own in (x, second):  # whose place y takes
+            given = {"x": x.clone(), "second": second.clone(), "residual": residual.clone()}
+            _, wanted = summed(emulated, **given, norm_type=norm_type)
+            outs = given["x" if own is x else "second"], given["residual"]
+            _, found = summed(emulated, **given, outs=outs, norm_type=norm_type)
+            assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
 @pytest.mark.parametrize("shape", [(64,), (3, 2, 5, 64), (2, 3, 1, 2, 40), (0, 64), (2, 0, 3, 8), (4, 0)])
 def test_x_has_any_axes(shape: tuple[int, ...], emulated: Emulated) -> None:
     x, second = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
