@@ -48,7 +48,7 @@ class Case:
 
     @property
     def is_sum_of_two(self) -> bool:
-        """What CUDA takes."""
+        """What CUDA has kernels of norm_modulation for."""
         return self.residual == self.dtype and self.second is None and self.row_scale is None
 
     def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
@@ -143,7 +143,52 @@ def equal_cases() -> list[Case]:
     return found
 
 
+def general_cases() -> list[Case]:
+    """What the others do not come by of the CUDA kernels for all forms but a sum of two in one dtype."""
+    found: list[Case] = []
+    for number, (dtype, residual) in enumerate(itertools.product((BF16, FP16, FP32), (None, BF16, FP16, FP32))):
+        what, total = f"{residual} of {dtype}", residual or dtype
+        norms = ("rms", "layer") if number % 2 else ("layer", "rms")
+        own: dict[str, Any] = {"dtype": dtype, "residual": residual, "batch": 1, "tokens": 3, "weight": dtype}
+        joined = {"second": dtype} if residual == dtype else {}  # otherwise it were a sum of two
+        found.append(Case(f"{what} bare", norm_type=norms[0], **own | joined | {"weight": None}))
+        found.append(Case(f"{what} row scale", norm_type=norms[1], row_scale=dtype, **own))
+        found.append(Case(f"{what} wide row scale", row_scale=FP32, second=dtype, width=120, **own))
+        for width in (7, 100):
+            found.append(Case(f"{what} {width}", width=width, norm_type=norms[0], bias=dtype, second=dtype, **own))
+        found.append(Case(f"{what} any 1032", width=1032, bias=FP32, second=FP16, **own | {"weight": total}))
+        found.append(Case(f"{what} odd 777", width=777, norm_type=norms[1], row_scale=dtype, second=BF16, **own))
+        found.append(Case(f"{what} apart", layout="gaps", width=264, norm_type=norms[0], **own | joined | {"batch": 2}))
+        for width in (2560, 4096, 4544, 9000, 16392, 8195):
+            own["tokens"] = 2
+            more = {"second": dtype, "bias": dtype} if width != 4096 else joined
+            normed_by = "rms" if residual == FP32 != dtype else norms[width % 3 % 2]
+            found.append(Case(f"{what} {width}", width=width, norm_type=normed_by, **own | more))
+        if residual == FP32 != dtype:  # whose layer norms have kernels of their own
+            for width in (64, 100, 777, 4096, 9000, 16392, 8195):
+                found.append(Case(f"layer {what} {width}", width=width, norm_type="layer", bias=dtype, **own))
+            found.append(Case(f"layer {what} any 1032", width=1032, norm_type="layer", **own | {"weight": FP32}))
+        if residual not in (None, dtype):
+            for width in (64, 777, 4096, 16392):
+                found.append(Case(f"in place {what} {width}", width=width, in_place=True, **own))
+    found.append(Case("row scale and second in three dtypes", dtype=FP16, residual=BF16, second=FP32, row_scale=BF16))
+    return found
+
+
 CASES = {case.name: case for case in cases()}
+# Whose elements only float32 holds, as it holds their mean.
+WIDE_EQUAL_CASES = {
+    f"{dtype} {width} x {equal} by {weight}": Case(
+        f"{dtype} {width} x {equal} by {weight}", batch=1, tokens=2, width=width, dtype=dtype, residual=FP32,
+        weight=weight, bias=dtype, norm_type="layer", equal=equal,
+    )
+    for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES)
+    for width in (7, 120, 257, 1000, 2624, 3073, 4544, 7168, 16400)
+    for weight in (dtype, FP32)
+}  # fmt: skip
+GENERAL_CASES = {name: case for name, case in CASES.items() if not case.is_sum_of_two} | {
+    case.name: case for case in general_cases()
+}
 EQUAL_CASES = {case.name: case for case in equal_cases()}
 
 

@@ -15,6 +15,7 @@ import kernwright
 from kernwright import ops
 from kernwright.ops.registry import shipped_ops
 from kernwright.ops.residual_norm.implementations import DISPATCHERS
+from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import CannotRun, Fallback
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
@@ -108,20 +109,21 @@ def test_what_the_kernels_do_not_take_is_said(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    "given",
     [
-        ({}, "there is no residual"),
-        ({"residual": zeros(2, 8, dtype=FP32)}, "residual is torch.float32, x is torch.bfloat16"),
-        ({"residual": zeros(2, 8), "second": zeros(2, 8)}, "there is a second"),
-        ({"residual": zeros(2, 8), "row_scale": zeros(2)}, "there is a row_scale"),
-        ({"residual": zeros(2, 8), "weight": zeros(8, dtype=FP16)}, None),
+        {},
+        {"residual": zeros(2, 8, dtype=FP32)},
+        {"residual": zeros(2, 8), "second": zeros(2, 8, dtype=FP16)},
+        {"row_scale": zeros(8)[::4]},
+        {"residual": zeros(2, 8), "weight": zeros(8, dtype=FP16)},
     ],
 )
-def test_cuda_takes_a_sum_of_two_in_one_dtype(given: dict[str, Tensor], why: str | None) -> None:
-    from kernwright.ops.residual_norm.implementations import is_sum_of_two
-    from kernwright.runtime.call import Call
-
-    assert is_sum_of_two(Call.of(shipped_ops()["add_norm"], (zeros(2, 8),), given)) == why
+def test_cuda_takes_every_form(given: dict[str, Tensor]) -> None:
+    cuda = DISPATCHERS["add_norm"].implementations[0]
+    assert cuda.backend == "cuda"
+    asked = {requirement.__name__: requirement for requirement in cuda.requires}
+    assert list(asked) == ["on_cuda", "summed_rows_fit", "library_there"]
+    assert asked["summed_rows_fit"](Call.of(shipped_ops()["add_norm"], (zeros(2, 8),), given)) is None
 
 
 def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:

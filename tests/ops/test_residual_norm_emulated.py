@@ -1,4 +1,5 @@
-"""The CUDA kernels' own code, run on a CPU thread by thread: every case of theirs by the judge's rule, without a GPU.
+"""The CUDA kernels for a sum of two, run on a CPU thread by thread: every case of theirs by the judge's rule, without a
+GPU; those for every other form have tests of their own.
 
 In bfloat16, and rows of equal elements in float16 too: the kernels are norm_modulation's, whose own tests run every
 dtype.
@@ -107,10 +108,22 @@ def test_each_shape_has_its_variant_in_place_too(shape: tuple[int, ...], variant
     assert found[0] == found[1] and found[0].startswith(variant)
 
 
-def test_the_library_answers_no_for_a_tensor_or_a_form_that_is_not_its_own(emulated: Any) -> None:
-    x, row = torch.full((4, 64), 7.0, dtype=BF16), torch.ones(4, dtype=BF16)
+def test_the_library_answers_no_for_a_tensor_that_is_not_its_own(emulated: Any) -> None:
+    x = torch.full((4, 64), 7.0, dtype=BF16)
     outs = torch.full_like(x, 3.0), torch.full_like(x, 3.0)
-    for residual, second, scale in ((x, None, None), (None, None, None), (x, x, None), (x, None, row)):
-        assert emulated.add_norm(x, residual, None, None, second, scale, "rms", 1e-6, *outs) is False
+    assert emulated.add_norm(x, x, None, None, None, None, "rms", 1e-6, *outs) is False
     assert emulated.fused_add_rms_norm_(x, x.clone(), None, 1e-6) is False
     assert (x == 7).all() and all((out == 3).all() for out in outs)
+
+
+def test_every_other_form_is_handed_on(emulated: Any) -> None:
+    """To what stands in for the general kernels here, and answers yes."""
+    x, row = torch.zeros(4, 64, dtype=BF16), torch.ones(4, dtype=BF16)
+    for residual, second, scale in ((None, None, None), (x, x, None), (x, None, row), (x.float(), None, None)):
+        assert emulated.add_norm(x, residual, None, None, second, scale, "rms", 1e-6, x, x) is True
+    assert emulated.fused_add_rms_norm_(x, x.float(), None, 1e-6) is True
+    with pytest.raises(ValueError, match=r"^norm_type: is 'layer' or 'rms', not 'batch'"):
+        emulated.add_norm(x, None, None, None, None, None, "batch", 1e-6, x, x)
+    for own, residual in ((x[:1].expand(4, 64), x.float()), (x, torch.zeros(64).expand(4, 64))):
+        with pytest.raises(ValueError, match="is expanded, and cannot be written"):
+            emulated.fused_add_rms_norm_(own, residual, None, 1e-6)

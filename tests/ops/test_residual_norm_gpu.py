@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from residual_norm_cases import BF16, CASES, FP32, verify
+from residual_norm_cases import BF16, CASES, FP32, GENERAL_CASES, verify
 from torch import Tensor
 
 import kernwright
@@ -34,9 +34,10 @@ def hold_in_place(x: Tensor, residual: Tensor, weight: Tensor, backend: str) -> 
     assert_close(x, wanted)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_sum_of_two])
+@pytest.mark.parametrize("name", CASES | GENERAL_CASES)
 def test_every_case_is_close(name: str) -> None:
-    verify(CASES[name], lambda *a, **k: getattr(ops, CASES[name].op)(*a, **k, backend="cuda"), "cuda")
+    case = (CASES | GENERAL_CASES)[name]
+    verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cuda"), "cuda")
 
 
 @pytest.mark.parametrize("rows", [1, 131, 2113, 16897])
@@ -48,7 +49,18 @@ def test_every_grid_covers_every_row_in_place(rows: int, width: int, backend: st
     hold_in_place(drawn(rows, width), drawn(rows, width), drawn(width), backend)
 
 
-def test_cuda_is_what_runs_by_itself_and_triton_for_the_other_forms() -> None:
+@pytest.mark.parametrize("rows", [1, 131, 2113, 16897])
+@pytest.mark.parametrize("width", [128, 2560, 4096, 4544, 3073])
+def test_every_grid_covers_every_row_of_other_forms(rows: int, width: int) -> None:
+    x, second, before, scale = drawn(rows, width), drawn(rows, width), drawn(rows, width, dtype=FP32), drawn(rows)
+    for given in ((x, before), (x, x, None, None, second), (x, None, drawn(width), None, None, scale)):
+        wanted, total = ops.add_norm(*given, backend="torch")
+        y, found = ops.add_norm(*given, backend="cuda")
+        assert torch.equal(found, total)
+        assert_close(y, wanted)
+
+
+def test_cuda_is_what_runs_by_itself_in_every_form() -> None:
     x, residual, weight = drawn(19, 4096), drawn(19, 4096), drawn(4096)
 
     def chosen(op: str, *given: Tensor | None) -> str:
@@ -57,10 +69,11 @@ def test_cuda_is_what_runs_by_itself_and_triton_for_the_other_forms() -> None:
 
     assert chosen("fused_add_rms_norm_", x, residual, weight) == "cuda"
     assert chosen("add_norm", x, residual, weight) == "cuda"
-    assert chosen("add_norm", x, residual.float(), weight) == "triton"
-    assert chosen("add_norm", x, residual, weight, None, x, drawn(19)) == "triton"
+    assert chosen("add_norm", x, residual.float(), weight) == "cuda"
+    assert chosen("add_norm", x, residual, weight, None, x, drawn(19)) == "cuda"
+    assert chosen("fused_add_rms_norm_", x, residual.float(), weight) == "cuda"
     module = RMSNorm(4096, eps=1e-6).to("cuda", BF16).requires_grad_(False)
-    for before in (residual, residual.float(), residual):  # each after another form: the short way refuses, and goes on
+    for before in (residual, residual.float(), residual):  # each after another form: the short way takes all of them
         y, total = module(x, before)
         assert torch.equal(total, x + before)
         assert_close(y, ops.rms_norm(total, module.weight, backend="torch"))

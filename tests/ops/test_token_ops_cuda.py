@@ -11,6 +11,7 @@ import torch
 
 from kernwright.ops.ltx2_modulate import native as ltx2_native
 from kernwright.ops.norm_modulation import exact_native, select_native
+from kernwright.ops.residual_norm import native as residual_native
 from kernwright.runtime import library
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target, nvcc
@@ -37,10 +38,22 @@ def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
 )
 def test_kernels_in_torchs_order_compile_too(own: Library, tmp_path: Path) -> None:
     """Those of which most is asked; alone, as what is around them compiles in the emulation."""
+    compile_kernels(own, "sm_75", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
+def test_kernels_for_every_form_of_a_sum_compile_too(architecture: str, tmp_path: Path) -> None:
+    macros = residual_native.CUDA["add_norm"].library(torch.bfloat16).macros
+    compile_kernels(Library("general_sums", residual_native.GENERAL, macros), architecture, tmp_path)
+
+
+def compile_kernels(own: Library, architecture: str, folder: Path) -> None:
     (kernel,) = (source for source in own.sources if source.suffix == ".cu")
     macros = [f"-D{name}={value}" for name, value in own.macros]
     folders = sorted({f"-I{source.parent}" for source in own.sources})
-    flags = ["-cubin", "-arch=sm_75", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
-    made = tmp_path / "cubin"
+    flags = ["-cubin", f"-arch={architecture}", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
+    made = folder / "cubin"
     subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(made), str(kernel)], check=True)
     assert b"ELF" in made.read_bytes()[:4]

@@ -16,6 +16,7 @@ from kernwright.ops.modulation import native as modulation
 from kernwright.ops.norm_modulation import exact_native, native, select_native
 from kernwright.ops.norm_tanh import native as norm_tanh
 from kernwright.ops.plain_norm import native as plain_norm
+from kernwright.ops.residual_norm import native as residual_norm
 from kernwright.runtime.library import CUDA_FLAGS, Library
 from kernwright.runtime.target import Target, nvcc
 
@@ -34,6 +35,7 @@ COMPILED = (
     exact_native.CUDA["norm_scale_shift"].library(FP32), select_native.CUDA["norm_scale_shift_select"].library(FP32),
     norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.NORMS["ernie_norm_modulate"].library(FP32),
     ltx2_modulate.CUDA["rms_modulate"].library(FP32),
+    Library("general_sums", residual_norm.GENERAL, residual_norm.CUDA["add_norm"].library(FP32).macros),
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """The ways to run the norms behind a residual, and what each asks of a call.
 
-CUDA takes what decoders run, a sum of two in one dtype; every other form is Triton's. No implementation is exact: the
-order in which torch sums a row is no part of its interface. On a CPU the reference runs.
+CUDA and Triton take the same forms; in CUDA a sum of x and a residual in one dtype has kernels of its own, which the
+foreign function chooses. No implementation is exact: the order in which torch sums a row is no part of its interface.
+On a CPU the reference runs.
 """
 
 from __future__ import annotations
@@ -27,20 +28,10 @@ def summed_rows_fit(call: Call) -> str | None:
     return rows_fit(call, numbers=("row_scale",))
 
 
-def is_sum_of_two(call: Call) -> str | None:
-    """Of x and a residual, in one dtype."""
-    residual, x = call.tensors.get("residual"), call.first
-    if residual is None:
-        return "there is no residual"
-    if residual.dtype != x.dtype:
-        return f"residual is {residual.dtype}, x is {x.dtype}"
-    return next((f"there is a {name}" for name in ("second", "row_scale") if name in call.tensors), None)
-
-
 def _implementations(op: Op) -> list[Implementation]:
     triton = partial(from_module, "kernwright.ops.residual_norm.triton_kernel", op, PROMISES[op.name])
     return [
-        native.CUDA[op.name].implementation(op, PROMISES[op.name], summed_rows_fit, is_sum_of_two),
+        native.CUDA[op.name].implementation(op, PROMISES[op.name], summed_rows_fit),
         Implementation("triton", "close", triton, (triton_there, summed_rows_fit)),
     ]
 

@@ -1,6 +1,7 @@
-// add_norm and fused_add_rms_norm_ of one dtype on a GPU: checks the tensors, chooses the variant, launches it on the
-// caller's stream. The kernels are those of residual_norm_scale_shift, compiled without gate and modulation: see
-// cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs.
+// add_norm and fused_add_rms_norm_ on a GPU, for one dtype of x: checks the tensors, chooses the variant, launches it on the
+// caller's stream. A sum of x and a residual in one dtype has the kernels of residual_norm_scale_shift, compiled without gate
+// and modulation: see cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs. Every
+// other form has those of general_kernel.cu.
 // Share of a copy's bandwidth: not measured yet; tasks/add_norm has the rows to judge.
 
 #include <sstream>
@@ -13,7 +14,15 @@ namespace kernwright {
 
 int launch(const Problem& p, const Variant& v, int device, void* stream);
 
+// Of general_host.cc.
+bool run_general(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, MaybeTensor bias, MaybeTensor second,
+                 MaybeTensor row_scale, bool is_rms, double eps, ffi::TensorView y, ffi::TensorView sum);
+
 namespace {
+
+bool are_alike(DLDataType one, DLDataType other) {
+  return one.code == other.code && one.bits == other.bits && one.lanes == other.lanes;
+}
 
 bool run(const Problem& problem, Rows* rows, DLDevice device) {
   if (!rows->takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
@@ -25,20 +34,26 @@ bool run(const Problem& problem, Rows* rows, DLDevice device) {
 
 bool add_norm(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, MaybeTensor bias, MaybeTensor second,
               MaybeTensor row_scale, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
-  if (!residual.has_value() || second.has_value() || row_scale.has_value()) return false;
+  const bool is_rms = read_is_rms(norm_type);
+  const bool is_sum_of_two = residual.has_value() && !second.has_value() && !row_scale.has_value();
+  if (!is_sum_of_two || !are_alike(x.dtype(), residual.value().dtype()))
+    return run_general(x, residual, weight, bias, second, row_scale, is_rms, eps, y, sum);
   Problem problem;
-  Rows rows =
-      read_sums(&problem, kDLCUDA, x, residual.value(), weight, bias, read_is_rms(norm_type), eps, y, sum);
+  Rows rows = read_sums(&problem, kDLCUDA, x, residual.value(), weight, bias, is_rms, eps, y, sum);
   return run(problem, &rows, x.device());
 }
 
 bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, double eps) {
+  if (!are_alike(x.dtype(), residual.dtype())) {
+    refuse_expanded(x, "x"), refuse_expanded(residual, "residual");
+    return run_general(x, residual, weight, {}, {}, {}, true, eps, x, residual);
+  }
   Problem problem;
   Rows rows = read_sums_in_place(&problem, kDLCUDA, x, residual, weight, eps);
   return run(problem, &rows, x.device());
 }
 
-// What a call would launch, in words, a line each; of tensors on any device, since nothing is launched.
+// What a sum of two would launch, in words, a line each; of tensors on any device, since nothing is launched.
 ffi::String variant(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
                     ffi::TensorView y, ffi::TensorView sum) {
   Problem problem;

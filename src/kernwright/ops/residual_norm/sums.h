@@ -1,7 +1,8 @@
 // Sums: the tensors of a norm behind a residual as Problems, by the rows of plain_norm; or an error that names the argument.
 //
-// These kernels take a sum of x and a residual in one dtype. What is right, but not for them (another form, another dtype, a
-// last axis with gaps), makes `takes` answer false; what is wrong for every implementation throws ValueError.
+// These kernels take a sum of x and a residual in one dtype; general_arguments.h is for every other form. What is right, but
+// not for them (another dtype, a last axis with gaps), makes `takes` answer false; what is wrong for every implementation
+// throws ValueError.
 
 #pragma once
 
