@@ -1,0 +1,50 @@
+"""What the heads of CUDA kernels say of their share of a copy's bandwidth is what the evidence says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kernwright.campaign.ledger import Ledger
+from kernwright.report.bars import LARGE_BYTES
+from kernwright.report.results import Results
+from kernwright.tasks.catalog import find_task, list_tasks
+
+ROOT = Path(__file__).parents[2]
+SAID = re.compile(r"judged on an H200, of rows of 100 MB or more: ([^.]+)\.")
+ONE = re.compile(r"(\w+) (\d+)(?: to (\d+))? %")
+
+
+def head_of(source: Path) -> str:
+    """The comment that a file opens with, as one line."""
+    lines = source.read_text(encoding="utf-8").splitlines()
+    words = [line.removeprefix("//").strip() for line in lines[: next(i for i, x in enumerate(lines) if x[:2] != "//")]]
+    return " ".join(words)
+
+
+def told_in_heads() -> dict[str, tuple[int, int]]:
+    told: dict[str, tuple[int, int]] = {}
+    for source in (ROOT / "src" / "kernwright" / "ops").rglob("*.cu"):
+        for said in SAID.findall(head_of(source)):
+            for word in said.split(", "):
+                found = ONE.fullmatch(word)
+                assert found, f"{source}: {word!r} is not OP N % or OP N to M %"
+                op, low, high = found.groups()
+                assert op not in told, f"{op} stands at the heads of two files"
+                told[op] = int(low), int(high or low)
+    return told
+
+
+def measured() -> dict[str, tuple[int, int]]:
+    tasks = [find_task(name) for name in list_tasks()]
+    results = Results.gathered(Ledger(ROOT / "benchmarks" / "evidence" / "h200"), tasks, "cuda", "production")
+    current = results.only_current()
+    shares: dict[str, list[float]] = {}
+    for task, row in current.every_row():
+        if row.bytes_min >= LARGE_BYTES and (share := current.share_of_copy(task, row)):
+            shares.setdefault(row.op, []).append(share)
+    return {op: (round(100 * min(own)), round(100 * max(own))) for op, own in shares.items()}
+
+
+def test_every_judged_kernel_says_what_it_was_judged_at() -> None:
+    assert told_in_heads() == measured()
