@@ -23,6 +23,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NONE_SELECTED = 5  # pytest's exit status
 TOLD_EVERY_S = 30.0
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,12 @@ ALONE = (
 class Running:
     """A part at work, and what it has printed."""
 
-    def __init__(self, part: Part, more: list[str]) -> None:
+    def __init__(self, part: Part, more: list[str], env: dict[str, str]) -> None:
         self.part, self.started = part, time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *part.words, *more], stdout=self.output, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True, env=env,
         )  # fmt: skip
 
     def said(self) -> str:
@@ -81,8 +82,15 @@ class Running:
             self.process.wait()
 
 
+def environment(parts: int) -> dict[str, str]:
+    """Parts side by side share the processors: each with threads for all of them would wait for the others' at every
+    operation. What somebody has set stays."""
+    threads = max(1, len(os.sched_getaffinity(0)) // parts)
+    return (dict.fromkeys(THREADS, str(threads)) if parts > 1 else {}) | os.environ
+
+
 def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
-    running = [Running(part, more) for part in parts]
+    running = [Running(part, more, environment(len(parts))) for part in parts]
     left, told = list(running), time.monotonic()
     try:
         while left:

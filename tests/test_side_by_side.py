@@ -68,3 +68,14 @@ def test_one(number):
     with open(os.environ["RAN"], "a") as log:
         log.write(f"{number} ")
 """
+
+
+def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in side_by_side.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "2"
+    assert side_by_side.environment(30)["MKL_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in side_by_side.environment(1)  # a part by itself has the machine
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "5"
