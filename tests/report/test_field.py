@@ -233,6 +233,23 @@ def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
     assert "an earlier version of the judge judged: 1 of tiny." in field.page("x")
 
 
+def test_times_with_slots_in_them_are_told_of(swept: Path, task: Task) -> None:
+    field = gathered(swept, task)
+    assert field.with_slots_in_their_times() == {}  # nothing works in place here, and a CPU never had that fault
+    for found in field.standings.values():
+        found[-1].run.provenance["finished"] = "2026-11-16T00:00:00Z"
+    in_place = {name: op.model_copy(update={"inplace": ("x",)}) for name, op in task.ops.items()}
+    field.tasks = [task.model_copy(update={"ops": in_place})]
+    assert field.with_slots_in_their_times() == {}
+    field.device = "cuda"
+    rows = {row for _, row, _ in field.standings}
+    assert field.with_slots_in_their_times() == {"tiny": len(rows)}
+    assert f"to be judged again: {len(rows)} of tiny." in field.page("x")
+    for found in field.standings.values():
+        found[-1].run.provenance["finished"] = "2026-11-18T00:00:00Z"
+    assert field.with_slots_in_their_times() == {}
+
+
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     bodies = [r.body for r in Ledger(swept / "ledger").all_records() if r.kind == "verdict"]

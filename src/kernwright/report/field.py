@@ -24,6 +24,8 @@ from kernwright.tasks.workload import Workload
 DECLINES = "the candidate declines: "  # as the judge says it
 TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
 MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
+# Until then a judge on a GPU took off of all sides what it takes to copy one side's slots of an op that works in place.
+SLOTS_MENDED = "2026-11-17T06:30:00Z"
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 
 
@@ -172,6 +174,16 @@ class Field:
                 earlier[task] = earlier.get(task, 0) + 1
         return earlier
 
+    def with_slots_in_their_times(self) -> dict[str, int]:
+        """Rows by task of ops that work in place whose times have the copying of their slots in them."""
+        in_place = {(task.name, row.id) for task in self.tasks for row in task.rows if task.op_of(row).inplace}
+        found: dict[str, set[str]] = {}
+        for (task, id_, _), standings in self.standings.items():
+            finished = str(standings[-1].run.provenance["finished"])
+            if self.device != "cpu" and (task, id_) in in_place and finished < SLOTS_MENDED:
+                found.setdefault(task, set()).add(id_)
+        return {task: len(rows) for task, rows in found.items()}
+
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
         same of it, and count once."""
@@ -247,6 +259,14 @@ class Field:
         if earlier := self.of_earlier_judges():
             told = ", ".join(f"{count} of {task}" for task, count in sorted(earlier.items()))
             lines += ["", f"Rows that an earlier version of the judge judged: {told}."]
+        if wrong := self.with_slots_in_their_times():
+            told = ", ".join(f"{count} of {task}" for task, count in sorted(wrong.items()))
+            lines += [
+                "",
+                f"Timed wrongly, and to be judged again: {told}. These work in place, and when they were judged, what "
+                "it takes the judge to copy their slots was taken off as one side's, where it is each side's own: who "
+                "has more slots, being faster, may have twice its time here, or more.",
+            ]
         if apart := self.between_gpus():
             lines += [
                 "",
