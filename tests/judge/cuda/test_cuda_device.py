@@ -41,7 +41,7 @@ def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_bet
     gpu.begin((largest,), tmp_path)
     lent = sides * (gpu._region_bytes + gpu.arena_bytes)
     assert lent < 0.76 * H200
-    assert H200 - lent > 14.9 * largest.bytes_min  # the judge's: a chain in float64 takes eight, and there is more
+    assert H200 - lent > 16.4 * largest.bytes_min  # the judge's: a chain in float64 takes eight, and there is more
     for judged in (largest, row(largest.bytes_min / 2), row(largest.bytes_min / 16)):
         outputs = max(gpu.block_bytes(judged), judged.bytes_min)  # of two calls at least, however little there is
         assert gpu._region_bytes - outputs > 4.4 * judged.bytes_min
@@ -49,9 +49,11 @@ def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_bet
 
 def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path) -> None:
     gpu.make_room_for(3)
-    assert largest_accepted(gpu).bytes_min == 3.625 * GIB  # of those that people run the largest has 3.37
-    gpu.begin((row(3.3 * GIB),), tmp_path)
-    assert gpu.block_bytes(row(3.3 * GIB)) == gpu.arena_bytes
+    assert largest_accepted(gpu).bytes_min == 3.5 * GIB  # of those that people run the largest has 3.37
+    gpu.begin((row(3.0 * GIB),), tmp_path)
+    assert gpu.block_bytes(row(3.0 * GIB)) == gpu.arena_bytes
+    gpu.begin((row(3.37 * GIB),), tmp_path)
+    assert gpu.block_bytes(row(3.37 * GIB)) > 1.5 * 3.37 * GIB  # three calls of what writes as much as it reads
 
 
 def test_memory_that_went_meanwhile_is_said_to_be_too_little(

@@ -34,7 +34,7 @@ SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions togethe
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
-JUDGE_FACTOR = 15  # likewise, for the judge: a chain in float64 holds 8, a window and what is held and drawn the rest
+JUDGE_FACTOR = 16.5  # likewise, for the judge: of a row of 3.6 GB it held 15 and asked for one more
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
 MOST_SLOTS = 1024
 MOST_PROBES = 32
@@ -204,7 +204,7 @@ class CudaDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         largest = max(row.bytes_min for row in rows)
         free = self.free_bytes()
-        for_sides = min(int(SIDES_SHARE * free), free - JUDGE_FACTOR * largest)
+        for_sides = int(min(SIDES_SHARE * free, free - JUDGE_FACTOR * largest))
         self._region_bytes = driver.rounded(
             min(
                 (0 if one_by_one else 2 * self.arena_bytes) + SCRATCH_FACTOR * largest + 2**28,
