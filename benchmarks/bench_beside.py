@@ -136,9 +136,8 @@ def line(found: dict[str, Any]) -> str:
     cells = [f"{found['row'][:44]:44}", f"{found['bytes'] / 1e6:8.1f}", f"{own:9.2f}", f"{found['copy'] / own:6.0%}"]
     for name in device:
         if name != OURS:
-            cells.append(
-                f"{name.split('@')[0]} {device[name] / own:.3f} wall {wall.get(name, math.nan) / wall[OURS]:.2f}"
-            )
+            by_wall = wall.get(name, math.nan) / wall.get(OURS, math.nan)
+            cells.append(f"{name.split('@')[0]} {device[name] / own:.3f} wall {by_wall:.2f}")
     cells += [f"{name}: {why}" for name, why in found["problems"].items()]
     return "  ".join(cells)
 

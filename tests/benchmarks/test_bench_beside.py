@@ -52,6 +52,8 @@ def test_a_line_has_every_side_s_time_over_ours(beside: ModuleType) -> None:
     words = beside.line(found).split()
     assert words[:4] == ["s19", "2.0", "2.00", "75%"]
     assert words[4:8] == ["sglang", "1.500", "wall", "2.50"] and words[-1] == "no"
+    ours_fell = {**found, "device": {"compile": 3.0}, "wall": {"compile": 9.0}, "problems": {"kernwright": "it fell"}}
+    assert beside.line(ours_fell).endswith("kernwright: it fell")  # and the look goes on
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -32,7 +32,8 @@ class ChangedSlots:
     Sides have slots of one size, but not as many of them: a chain of kernels is called less often in a block than what
     it is held against. What is copied while the clock runs is as much for each, though: whoever has fewer slots has
     them copied again, until it is as much as of the side that has most. So it takes every side as long, and goes off
-    with the protocol's own time. Were it each side's own, the time of 8,192 tokens would be off by as much as a call.
+    with the protocol's own time; but for a little where one side's slots lie in the cache and another's do not. Were it
+    each side's own, the time of 8,192 tokens would be off by as much as a call.
 
     Slots are copied whole, with inputs that stay: what is changed lies apart, and by itself would come more slowly.
     """

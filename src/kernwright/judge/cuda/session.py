@@ -25,6 +25,7 @@ from kernwright.judge.cuda.driver import reset_persisting_l2
 from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, lend, view_of
 from kernwright.judge.cuda.window import Span
+from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
@@ -75,7 +76,18 @@ class CudaSession(Session):
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
         if self.changed_inputs:
-            keeper.changed.expect(self._slots_bytes.numel())
+            self._make_room_for_slots()
+
+    def _make_room_for_slots(self) -> None:
+        size = self._slots_bytes.numel()
+        try:
+            self.keeper.changed.expect(size)
+        except torch.OutOfMemoryError:
+            self.close()
+            raise DeviceFull(
+                f"no {size / 2**30:.1f} GiB on the GPU for a copy of a row's inputs",
+                "free the GPU's memory, or choose smaller rows with --rows",
+            ) from None
 
     def _make_arena(self, layout: Layout) -> Arena:
         memory = lend(layout.size, self.keeper.device, "a row's inputs")
@@ -176,7 +188,7 @@ class CudaSession(Session):
         return block, left
 
     def _secure_changed(self, order: Sequence[int]) -> dict[str, Tensor]:
-        """While the clock runs: a call by itself has one slot copied, a block as much as any side's."""
+        """While a block's clock runs: as much as any side's. Of calls by themselves their own slots."""
         if not self.changed_inputs:
             return {}
         keeper = self.keeper.changed
@@ -250,7 +262,7 @@ class CudaSession(Session):
         awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
         self._placed = None
-        changed = self._changed(self._slots_bytes.clone()) if self.changed_inputs else {}
+        changed = self._secure_changed(slots)
         yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, changed, slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:

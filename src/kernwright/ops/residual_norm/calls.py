@@ -16,9 +16,11 @@ from kernwright.runtime.public_call import PublicCall, public_call
 
 
 def _results(arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """As promised; the short way's, which looks no closer."""
+    """As promised; the short way's, which looks no closer. A dtype that is named takes longer than one that is not."""
     x, residual = arguments[:2]
-    return empty_like(x), empty_like(x) if residual is None else empty_like(x, dtype=residual.dtype)
+    if residual is None or residual.dtype is x.dtype:
+        return empty_like(x), empty_like(x)
+    return empty_like(x), empty_like(x, dtype=residual.dtype)
 
 
 _ways = long_ways(DISPATCHERS, PROMISES)
