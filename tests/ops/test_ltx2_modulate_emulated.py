@@ -44,7 +44,7 @@ def runner(op: str, emulated: Any) -> Any:
     return call
 
 
-HELD = ("held 4096", "dual held 8188", "rms table held 4096")
+HELD = ("held 4096", "dual held 8188", "table held 4096", "rms table held 4096")
 # Torch's order adds up 512 squares of such a token in a row. On a GPU the eager chain is no closer, on a CPU it is.
 WIDEST = ("table width 65536", "rms table width 65536")
 

@@ -12,6 +12,7 @@ CODE = """
 import torch
 from kernwright.judge.cuda import changed_slots
 from kernwright.judge.cuda.changed_slots import ChangedSlots
+from kernwright.judge.device import DeviceFull
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 4608
@@ -57,6 +58,22 @@ for counts in ((1, 5), (5, 1), (3, 3), (2, 7, 4)):
     small = torch.randint(0, 256, (2 * PITCH,), dtype=torch.uint8, device=device)
     assert torch.equal(keeper.secure_block(small), small)
     assert copied.pop() * 8 == small.numel()  # nothing of the row before it
+
+empty = torch.empty
+
+
+def no_memory(*sizes, **named):
+    raise torch.OutOfMemoryError
+
+
+torch.empty = no_memory
+try:
+    keeper.expect(10**9)
+except DeviceFull as full:
+    assert "no 0.9 GiB" in str(full)
+else:
+    raise AssertionError("no memory, and no word of it")
+torch.empty = empty
 print("checked")
 """
 

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.judge.device import DeviceFull
+
 WORD_BYTES = 8
 BLOCK = 256  # words, as copy_kernel has them: 2 KiB, less than a slot's guards
 WARPS = 4
@@ -52,7 +54,13 @@ class ChangedSlots:
         self._most = max(self._most, size)
         if self._buffer.numel() < self._most:
             self._buffer = self._buffer[:0].clone()  # the old one goes first
-            self._buffer = torch.empty(self._most, dtype=torch.uint8, device=self._buffer.device)
+            try:
+                self._buffer = torch.empty(self._most, dtype=torch.uint8, device=self._buffer.device)
+            except torch.OutOfMemoryError:
+                raise DeviceFull(
+                    f"no {self._most / 2**30:.1f} GiB on the GPU for a copy of a row's inputs",
+                    "free the GPU's memory, or choose smaller rows with --rows",
+                ) from None
 
     def secure_block(self, slots: Tensor) -> Tensor:
         """All slots of a side as they are now."""

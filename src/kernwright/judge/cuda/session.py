@@ -25,7 +25,6 @@ from kernwright.judge.cuda.driver import reset_persisting_l2
 from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, lend, view_of
 from kernwright.judge.cuda.window import Span
-from kernwright.judge.device import DeviceFull
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
@@ -75,19 +74,11 @@ class CudaSession(Session):
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
         super().__init__(worker, op, row, style, slots)
-        if self.changed_inputs:
-            self._make_room_for_slots()
 
-    def _make_room_for_slots(self) -> None:
-        size = self._slots_bytes.numel()
-        try:
-            self.keeper.changed.expect(size)
-        except torch.OutOfMemoryError:
-            self.close()
-            raise DeviceFull(
-                f"no {size / 2**30:.1f} GiB on the GPU for a copy of a row's inputs",
-                "free the GPU's memory, or choose smaller rows with --rows",
-            ) from None
+    def _open(self) -> None:
+        if self.changed_inputs:
+            self.keeper.changed.expect(self._slots_bytes.numel())
+        super()._open()
 
     def _make_arena(self, layout: Layout) -> Arena:
         memory = lend(layout.size, self.keeper.device, "a row's inputs")

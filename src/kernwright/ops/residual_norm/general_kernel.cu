@@ -5,8 +5,8 @@
 // Statistics in float32, centred before they are squared; of a float32 sum what is left then is accounted for, too. After that
 // one multiply-add chain and one rounding, where the eager chain may round to the sum's dtype between.
 // Bytes a token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
-// 2 D (s + t) with one, D bytes of its dtype more for each element of a second input, and one number of a row scale. Weight and
-// bias are read by each block, out of the cache.
+// 2 D (s + t) with one; a second input adds its own D elements, a row scale one number. Weight and bias are read by each block,
+// out of the cache.
 // Share of a copy's bandwidth: not measured yet.
 //
 // In place y is x, and the sum the residual: a thread reads its vectors of both before it writes them, and nobody else does.
