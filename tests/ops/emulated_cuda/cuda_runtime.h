@@ -9,11 +9,14 @@
 
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -58,14 +61,19 @@ class Block {
   template <typename Body>
   static void run(unsigned threads, const Body& body) {
     Block block(threads);
-    block.go(body);
+    try {
+      block.go(body);
+    } catch (...) {
+      threads_.clear();  // some stand in the middle of a kernel
+      throw;
+    }
   }
 
   // A place where all threads meet.
   static void meet(int where) {
     Block& own = *current_;
     own.places_[own.number_] = where;
-    swapcontext(&own.contexts_[own.number_], &own.loop_);
+    own.pause();
   }
 
   static float shuffle(float value, int step) {
@@ -78,10 +86,16 @@ class Block {
   }
 
  private:
-  static constexpr size_t kStack = 64 * 1024;
+  // Started once, and waiting for the next block when one is done: a context costs calls of the system, a jump none.
+  struct Thread {
+    static constexpr size_t kStack = 64 * 1024;
+    std::unique_ptr<char[]> stack{new char[kStack]};
+    jmp_buf place;
+    bool started = false;
+  };
 
-  explicit Block(unsigned threads) : contexts_(threads), places_(threads, 0), values_(threads) {
-    if (stacks_.size() < threads * kStack) stacks_.resize(threads * kStack);
+  explicit Block(unsigned threads) : places_(threads, 0), values_(threads) {
+    while (threads_.size() < threads) threads_.emplace_back();
   }
 
   template <typename Body>
@@ -89,17 +103,10 @@ class Block {
     current_ = this;
     body_ = [](const void* own) { (*static_cast<const Body*>(own))(); };
     argument_ = &body;
-    for (size_t i = 0; i < contexts_.size(); ++i) {
-      getcontext(&contexts_[i]);
-      contexts_[i].uc_stack.ss_sp = stacks_.data() + i * kStack;
-      contexts_[i].uc_stack.ss_size = kStack;
-      contexts_[i].uc_link = &loop_;
-      makecontext(&contexts_[i], &Block::enter, 0);
-    }
     while (places_[0] != kDone) {
-      for (number_ = 0; number_ < contexts_.size(); ++number_) {
+      for (number_ = 0; number_ < places_.size(); ++number_) {
         thread_index = dim3(number_ % block_size.x, number_ / block_size.x);
-        swapcontext(&loop_, &contexts_[number_]);
+        if (_setjmp(loop_) == 0) resume(threads_[number_]);
       }
       if (found_misaligned) {
         found_misaligned = false;
@@ -111,19 +118,36 @@ class Block {
     current_ = nullptr;
   }
 
+  [[noreturn]] static void resume(Thread& thread) {
+    if (thread.started) _longjmp(thread.place, 1);
+    thread.started = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = thread.stack.get();
+    context.uc_stack.ss_size = Thread::kStack;
+    context.uc_link = nullptr;
+    makecontext(&context, &Block::enter, 0);
+    setcontext(&context);
+    std::abort();  // it does not come back
+  }
+
+  void pause() {
+    if (_setjmp(threads_[number_].place) == 0) _longjmp(loop_, 1);
+  }
+
   static void enter() {
-    Block& own = *current_;
-    own.body_(own.argument_);
-    own.places_[own.number_] = kDone;
+    for (;;) {
+      current_->body_(current_->argument_);
+      meet(kDone);
+    }
   }
 
   static constexpr int kDone = -1;
   static inline Block* current_ = nullptr;
-  std::vector<ucontext_t> contexts_;
+  static inline std::vector<Thread> threads_;
   std::vector<int> places_;
   std::vector<float> values_;
-  static inline std::vector<char> stacks_;  // blocks run one after the other: what one leaves, the next takes
-  ucontext_t loop_;
+  jmp_buf loop_;
   unsigned number_ = 0;
   void (*body_)(const void*) = nullptr;
   const void* argument_ = nullptr;
