@@ -62,6 +62,21 @@ def test_the_sum_has_the_residuals_dtype_and_without_one_the_dtype_that_is_asked
     assert ops.add_norm(x.double(), residual_in_fp32=True)[1].dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", ["weight", "bias"])
+@pytest.mark.parametrize("shape", [(8,), (1, 8)])
+def test_no_result_lies_where_an_affine_row_does(shape: tuple[int, ...], name: str) -> None:
+    x, residual = torch.randn(shape), torch.randn(shape)
+    own = {name: torch.randn(8)}
+    place, apart = own[name].view(shape), torch.empty(shape)
+    for out, result in (((place, apart), "y"), ((apart, place), "residual_out")):
+        for _ in range(2):  # the second call takes the short way
+            with pytest.raises(ValueError, match=f"^out: {result} overlaps {name}"):
+                ops.add_norm(x, residual, **own, out=out)
+    before = x + residual
+    y, total = ops.add_norm(x, residual, **own, out=(x, residual))  # in an input's own place it may lie
+    assert y is x and total is residual and torch.equal(total, before)
+
+
 def zeros(*sizes: int, dtype: torch.dtype = BF16) -> Tensor:
     return torch.zeros(sizes, dtype=dtype)
 
