@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import signal
 import tempfile
 import time
 import zipfile
@@ -20,6 +21,8 @@ import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does: a judge's threads must not spin
 os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # no test finds what another has left on this machine
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs ignore Ctrl-C, and tests press it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache
