@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,20 @@ def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monke
     assert "OMP_NUM_THREADS" not in side_by_side.environment(1)  # a part by itself has the machine
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "5"
+
+
+def test_every_test_runs_once(side_by_side: ModuleType) -> None:
+    """Of each file: either all of its tests in one part, or the slow ones in one and the others in another."""
+    parts = side_by_side.TOGETHER + side_by_side.ALONE
+    for file in SCRIPT.parent.rglob("test_*.py"):
+        assert sorted(_selected(part) for part in parts if _has(part, file)) in (["all"], ["not slow", "slow"]), file
+
+
+def _has(part: Any, file: Path) -> bool:
+    paths = [Path(word) for word in part.words if word.startswith("/")]
+    ignored = [Path(word.removeprefix("--ignore=")) for word in part.words if word.startswith("--ignore=")]
+    return any(map(file.is_relative_to, paths)) and not any(map(file.is_relative_to, ignored))
+
+
+def _selected(part: Any) -> str:
+    return str(part.words[part.words.index("-m") + 1]) if "-m" in part.words else "all"
