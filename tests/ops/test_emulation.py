@@ -1,0 +1,41 @@
+"""What the kernels' own code runs in on a CPU: it finds what it claims to find, and is as good as new after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from emulation import built
+
+from kernwright.runtime.target import compiler
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return built("meetings_emulation.cc", (), {"only": {}}, tmp_path_factory.mktemp("emulated"))["only"]
+
+
+def hold_to_sum(emulated: Any, blocks: int) -> None:
+    values = torch.arange(32.0)
+    emulated.run(values, blocks, False, False)
+    assert torch.equal(
+        values, torch.full((32,), 496.0 * 32 ** (blocks - 1))
+    )  # a block sums what the one before it left
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_threads_meet_at_shuffles_and_barriers(emulated: Any, blocks: int) -> None:
+    hold_to_sum(emulated, blocks)
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"), [((True, False), "meet at different places"), ((False, True), "not aligned")]
+)
+def test_what_is_wrong_stops_it_and_leaves_nothing_behind(emulated: Any, flags: tuple[bool, bool], found: str) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=found):
+            emulated.run(torch.arange(32.0), 1, *flags)
+        hold_to_sum(emulated, 2)
