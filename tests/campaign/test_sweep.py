@@ -17,6 +17,7 @@ from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import refuse_rows_too_large
+from kernwright.tasks.catalog import find_task
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
@@ -83,6 +84,24 @@ def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: 
     assert all(row.verdict not in ("incorrect", "failed", "tampered") for row in other.rows), other.rows
     assert len([r for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]) == 2
     assert list(sweep("eager", "copied").run(quiet)) == []
+
+
+def test_of_the_ops_that_ship_a_slice_of_one_op_counts(quiet: Any, tmp_path: Path, private_tmp: Path) -> None:
+    """A judgement knows the ops of its rows alone, and records the digest of these."""
+    task = find_task("norm_scale_shift")
+    plain, residual = "smoke_plain_s19_d3072_row-bf16", "smoke_res_s19_d3072_grow-bf16_row-bf16"
+    (leg,) = legs_of([task], "eager", ["kernwright"], "cpu")
+    ops = {row.id: row.op for row in task.select(f"{plain},{residual}")}
+    assert isinstance(leg.contender, Shipped) and {*ops.values()} == {*leg.contender.ops}
+
+    def over(rows: str) -> Sweep:
+        return Sweep([leg], rows, "cpu", tmp_path / "ledger", rounds=2, wait_s=60.0)
+
+    (verdict,) = over(plain).run(quiet)
+    assert verdict.candidate_digest == Shipped((ops[plain],)).digest != leg.contender.digest
+    assert ids(over(f"{plain},{residual}")) == [[residual]]
+    other = verdict.model_copy(update={"candidate_digest": Shipped((ops[residual],)).digest})
+    assert leg.holds(verdict) and not leg.holds(other)
 
 
 def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:

@@ -53,9 +53,12 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated_of: dict[torch.dty
 
 
 @pytest.mark.parametrize("norm_type", ["layer", "rms"])
-@pytest.mark.parametrize("shape", [(1003, 128), (2, 3000), (3, 3071)])
+@pytest.mark.parametrize(
+    "shape", [(1003, 128), (2, 3000), (3, 3071), *((2, width) for width in (1544, 2560, 3080, 3584, 4104, 5120))]
+)
 def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) -> None:
-    """Several a block, not all of them full; and one a block, whose first element all its threads ask for."""
+    """Several a block, not all of them full; and one a block, whose first element all its threads ask for, in shapes of
+    sums alone too, from the first width to the last."""
     x, residual = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
     wanted = x + residual
     assert emulated.sum_and_norm(x, residual, None, None, norm_type, 1e-6, x, residual)
@@ -92,7 +95,17 @@ def test_a_wrong_argument_is_named(given: dict[str, Any], named: str, emulated: 
     ("shape", "variant"),
     [
         ((64, 4096), "1 x 64 lean: vector 8"),
-        ((8192, 5120), "1 x 8192 lean: vector 8"),
+        ((64, 1536), "1 x 64 lean: vector 8, 2 a thread, 96"),
+        ((64, 1544), "1 x 64 lean sum: vector 8, 2 a thread, 160"),
+        ((64, 2560), "1 x 64 lean sum: vector 8, 2 a thread, 160"),
+        ((64, 2568), "1 x 64 lean: vector 8, 2 a thread, 192"),
+        ((64, 3072), "1 x 64 lean: vector 8, 2 a thread, 192"),
+        ((64, 3080), "1 x 64 lean sum: vector 8, 2 a thread, 224"),
+        ((64, 3584), "1 x 64 lean sum: vector 8, 2 a thread, 224"),
+        ((64, 3592), "1 x 64 lean: vector 8, 2 a thread, 256"),
+        ((64, 4104), "1 x 64 lean sum: vector 8, 2 a thread, 320"),
+        ((8192, 5120), "1 x 8192 lean sum: vector 8, 2 a thread, 320"),
+        ((64, 5128), "1 x 64 lean: vector 8, 2 a thread, 512"),
         ((2, 7, 24, 128), "1 x 336 small: vector 8"),
         ((4, 3073), "1 x 4 shifted: vector 8"),
         ((0, 64), ""),

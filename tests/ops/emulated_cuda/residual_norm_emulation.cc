@@ -2,6 +2,8 @@
 
 #include "emulation.cc"
 
+#include "sum_kernel.cu"
+
 #include "sum_host.cc"  // with what it exports: on tensors of a CPU it launches nothing
 
 namespace kernwright {
@@ -17,7 +19,7 @@ bool sum_and_norm(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weigh
   Problem problem;
   Rows rows = read_sums(&problem, kDLCPU, x, residual, weight, bias, read_is_rms(norm_type), eps, y, sum);
   if (!rows.takes()) return false;
-  rows.each([](const Problem& own) { launch(own, chosen(own), 0, nullptr); });
+  rows.each([](const Problem& own) { launch_either(own, chosen(own), 0, nullptr); });
   return true;
 }
 

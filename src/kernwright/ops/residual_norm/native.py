@@ -1,6 +1,6 @@
 """The CUDA kernels of the family: for a sum of x and a residual in one dtype those of residual_norm_scale_shift,
-compiled without gate and modulation, behind own checks; for every other form own ones. On a CPU the references are what
-runs."""
+compiled without gate and modulation, some in shapes of their own, behind own checks; for every other form own ones. On
+a CPU the references are what runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 
 _HERE = Path(__file__).parent
-HEADERS = (_HERE / "sums.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
+HEADERS = (_HERE / "sums.h", _HERE / "sum_variant.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
 GENERAL_HEADERS = tuple(_HERE / name for name in ("general_arguments.h", "general_problem.h"))
 GENERAL = (*(_HERE / name for name in ("general_host.cc", "general_kernel.cu")), *GENERAL_HEADERS, *TOKEN_HEADERS)
-_SOURCES = (_HERE / "sum_host.cc", *kernels.KERNELS, *HEADERS, *GENERAL)
+_SOURCES = (*(_HERE / name for name in ("sum_host.cc", "sum_kernel.cu")), *kernels.KERNELS, *HEADERS, *GENERAL)
 # In place what is read is written, so nothing is read as constant.
 _MACROS = (("KERNWRIGHT_RESIDUAL", "1"), ("KERNWRIGHT_MODULATED", "0"), ("KERNWRIGHT_IN_PLACE", "1"))
 # One library for both ops, both norms and all forms: one foreign function tells them apart.

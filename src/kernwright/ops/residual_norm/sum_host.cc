@@ -1,18 +1,19 @@
 // add_norm and fused_add_rms_norm_ on a GPU, for one dtype of x: checks the tensors, chooses the variant, launches it on the
 // caller's stream. A sum of x and a residual in one dtype has the kernels of residual_norm_scale_shift, compiled without gate
-// and modulation: see cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs. Every
-// other form has those of general_kernel.cu.
+// and modulation: see cuda_kernel.cu, whose contract and bytes a token (4 D s for D elements of s bytes) are theirs, and
+// sum_kernel.cu for shapes of its own. Every other form has those of general_kernel.cu.
 // Share of a copy's bandwidth: not measured yet; tasks/add_norm has the rows to judge.
 
 #include <sstream>
 
 #include "calling.h"
+#include "sum_variant.h"
 #include "sums.h"
-#include "variant.h"
 
 namespace kernwright {
 
 int launch(const Problem& p, const Variant& v, int device, void* stream);
+int launch_sum(const Problem& p, int shape, int device, void* stream);
 
 // Of general_host.cc.
 bool run_general(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, MaybeTensor bias, MaybeTensor second,
@@ -24,10 +25,17 @@ bool are_alike(DLDataType one, DLDataType other) {
   return one.code == other.code && one.bits == other.bits && one.lanes == other.lanes;
 }
 
+int launch_either(const Problem& p, const Variant& v, int device, void* stream) {
+  const int shape = sum_shape_of(p, v);
+  return shape < 0 ? launch(p, v, device, stream) : launch_sum(p, shape, device, stream);
+}
+
 bool run(const Problem& problem, Rows* rows, DLDevice device) {
   if (!rows->takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
   rows->each([&](const Problem& own) {
-    launch_for_caller(device, [&](int number, void* stream) { return launch(own, choose_variant(own), number, stream); });
+    launch_for_caller(device, [&](int number, void* stream) {
+      return launch_either(own, choose_variant(own), number, stream);
+    });
   });
   return true;
 }
@@ -62,7 +70,7 @@ ffi::String variant(ffi::TensorView x, ffi::TensorView residual, MaybeTensor wei
   std::ostringstream out;
   rows.each([&](const Problem& own) {
     out << (out.tellp() > 0 ? "\n" : "") << own.batches << " x " << own.tokens << " "
-        << described(own, choose_variant(own));
+        << described_sum(own, choose_variant(own));
   });
   return out.str();
 }
