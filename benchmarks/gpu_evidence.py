@@ -38,6 +38,7 @@ from gpu_steps import Outcome, run_step
 EAGER, CURRENT = "eager", ("compile", "sglang@0.5.23")
 OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
 AT_ONCE = 7  # of those that nothing is timed in, each with a context on the device
+ROWS_AT_ONCE = 8  # that one sanitizer watches: 28 take racecheck minutes, while all others are done
 ROUNDS = 2  # of a row: few windows have time for more
 LATE_S = 20.0  # a sweep starts nothing that would end after its minutes; what it has begun may end a little later
 
@@ -140,12 +141,19 @@ def verify(window: Window, step: Step) -> Commands:
 
 
 def sanitize(window: Window, step: Step) -> Commands:
+    """Longest first: what begins last is not to be what all wait for."""
+    from kernwright.tasks.catalog import find_task
+
+    parts: list[tuple[str, list[str]]] = []
+    for task in map(find_task, step.tasks or tasks_with_kernels()):
+        rows = [row.id for row in task.select("smoke")]
+        parts += [(task.name, rows[at : at + ROWS_AT_ONCE]) for at in range(0, len(rows), ROWS_AT_ONCE)]
     all_of_them = [
         [
             *kernwright("sanitize", name, "--candidate", "kernwright"), "--device", window.device,
-            "--ledger", str(window.ledger), "--deadline", f"{60 * step.minutes:g}",
+            "--rows", ",".join(rows), "--ledger", str(window.ledger), "--deadline", f"{60 * step.minutes:g}",
         ]
-        for name in step.tasks or tasks_with_kernels()
+        for name, rows in sorted(parts, key=lambda part: -len(part[1]))
     ]  # fmt: skip
     for start in range(0, len(all_of_them), AT_ONCE):
         yield all_of_them[start : start + AT_ONCE]
@@ -231,11 +239,12 @@ def collect(options: argparse.Namespace) -> int:
     baselines = tuple(options.baseline or CURRENT)
     window = Window(options.out, options.work, options.device, rows, baselines)
     outcomes: list[Outcome] = []
+    problems: list[str] = []
     for number, step in enumerate(options.steps):
         outcomes.append(taken(window, step, number, env))
+        problems = pack(window)  # each time: a machine that is taken away takes no step along that was done
         if outcomes[-1].status == "interrupted":
             break
-    problems = pack(window)
     for number, outcome in enumerate(outcomes):
         show_end_of_log(window.out / f"{number}-{outcome.name}.log")
     for outcome in outcomes:

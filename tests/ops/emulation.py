@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 
 HERE = Path(__file__).parent / "emulated_cuda"
+WATCHED = "KERNWRIGHT_EMULATION_WATCHED"  # set: every access must be to memory that was given out, see test_memory.py
 Kind = TypeVar("Kind", bound=Hashable)
 
 
@@ -31,5 +33,7 @@ def built(
         return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
 
     checked = ("-O1", *library.CPU_FLAGS[1:], "-fsanitize=alignment")  # nobody times it, and builds are waited for
+    if os.environ.get(WATCHED):
+        checked = (*checked, "-fsanitize=address", "--param=asan-stack=0", "--param=asan-globals=0")
     with patch.object(library, "CPU_FLAGS", checked), ThreadPoolExecutor(2) as pool:
         return dict(zip(kinds, pool.map(of, kinds.values()), strict=True))

@@ -338,6 +338,8 @@ def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
 def test_tokens_are_rows_of_channels() -> None:
     rows = {row.id: row for row in find_task("norm_infer").rows}
     assert tokens_of(rows["rms_hunyuan_1320x128"]) == 1320
+    in_place = {row.id: row for row in find_task("add_norm").rows}
+    assert tokens_of(in_place["derived_llama-3.1-8b_s64"]) == 64, "which gives nothing, and changes 64"
 
 
 # What may be believed

@@ -199,6 +199,7 @@ def geomean(ratios: Iterable[float]) -> tuple[float, int] | None:
 
 
 def tokens_of(row: Workload) -> int:
-    """Rows of channels that a call gives; of norms over heads every head of a token is one."""
-    first = next(iter(row.concrete_outputs().values()))
+    """Rows of channels that a call gives, or that it changes where it gives none; of norms over heads every head of a
+    token is one."""
+    first = next(iter((row.concrete_outputs() or row.concrete_inputs()).values()))
     return math.prod(first.shape[:-1])

@@ -45,15 +45,17 @@ def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_bet
     for judged in (largest, row(largest.bytes_min / 2), row(largest.bytes_min / 16)):
         outputs = max(gpu.block_bytes(judged), judged.bytes_min)  # of two calls at least, however little there is
         assert gpu._region_bytes - outputs > 4.4 * judged.bytes_min
+        # What the judge holds for so many calls: their inputs, what they must give in float32, and both twice.
+        assert H200 - lent > 10.4 * judged.bytes_min + 6 * outputs
 
 
 def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path) -> None:
     gpu.make_room_for(3)
     assert largest_accepted(gpu).bytes_min == 3.5 * GIB  # of those that people run the largest has 3.37
     gpu.begin((row(3.0 * GIB),), tmp_path)
-    assert gpu.block_bytes(row(3.0 * GIB)) == gpu.arena_bytes
+    assert gpu.block_bytes(row(1.0 * GIB)) >= 5 * GIB  # ten calls of what writes as much as it reads
     gpu.begin((row(3.37 * GIB),), tmp_path)
-    assert gpu.block_bytes(row(3.37 * GIB)) > 1.5 * 3.37 * GIB  # three calls of what writes as much as it reads
+    assert gpu.block_bytes(row(3.37 * GIB)) > 0.99 * 3.37 * GIB  # two: with three the judge itself ran out of memory
 
 
 def test_memory_that_went_meanwhile_is_said_to_be_too_little(

@@ -34,7 +34,11 @@ SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions togethe
 MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
-JUDGE_FACTOR = 16.5  # likewise, for the judge: of a row of 3.6 GB it held 15 and asked for one more
+# Likewise, for the judge: a chain in float32 and what it compares. And over a block's bytes: what calls work on and,
+# twice as wide, what they must give, of two blocks at a time. Of a row of 3.6 GB it held 17.7 of its bytes with three
+# calls a block, and asked for one more.
+CHAIN_FACTOR, CONTENTS_FACTOR = 10.5, 6.0
+JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # two calls a block
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
 MOST_SLOTS = 1024
 MOST_PROBES = 32
@@ -66,7 +70,7 @@ class CudaDevice:
         self.nvml = Nvml(torch.cuda.get_device_properties(self.index))
         self.keeper = Keeper(self.index)
         self._regions: dict[int, Region] = {}
-        self._region_bytes = 0
+        self._region_bytes = self._judge_bytes = 0
         usable = sorted(os.sched_getaffinity(0))
         self._processor = usable[-1] if len(usable) > 1 else None
         self.make_room_for(3)
@@ -112,7 +116,8 @@ class CudaDevice:
         return int(max(lent, region / region_share, beside_judge))
 
     def block_bytes(self, row: Workload) -> int:
-        return min(self.arena_bytes, self._region_bytes - int(SPARE_FACTOR * row.bytes_min))
+        of_judge = (self._judge_bytes - CHAIN_FACTOR * row.bytes_min) / CONTENTS_FACTOR
+        return int(min(self.arena_bytes, self._region_bytes - SPARE_FACTOR * row.bytes_min, of_judge))
 
     def describe(self) -> dict[str, Any]:
         shown = torch.cuda.get_device_properties(self.index)
@@ -211,6 +216,7 @@ class CudaDevice:
                 for_sides // self._sides - self.arena_bytes,
             )
         )
+        self._judge_bytes = free - self._sides * (self._region_bytes + self.arena_bytes)
         if self._region_bytes < largest:
             raise DeviceFull(
                 f"{free / 2**30:.1f} GiB are free on {self.name}: too few for the outputs of {self._sides} sides",

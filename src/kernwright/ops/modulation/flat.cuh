@@ -46,24 +46,24 @@ struct Source {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-// 16 bytes of a row from any of its channels on; behind its last one the row begins again.
+// 16 bytes of a row from any of its channels on; behind its last one the row begins again. Nothing beyond that is read.
 template <int kBytes>
 __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t from, uint32_t width) {
   constexpr uint32_t kCount = 16 / kBytes;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(row) + uint64_t{from} * kBytes;
+  const uint32_t phase = static_cast<uint32_t>(at & 15);
   Raw<16> raw;
-  if (from + kCount > width) {
+  // It lies in two whole vectors, or is one itself; where these end behind the row its elements come one by one.
+  if (from + (phase ? 2 * kCount - phase / kBytes : kCount) > width) {
     raw = Raw<16>{};
 #pragma unroll
     for (uint32_t i = 0; i < kCount; ++i) {
-      const uint32_t at = from + i < width ? from + i : from + i - width;
-      const uint32_t one = load_raw<kBytes>(static_cast<const char*>(row) + at * kBytes).words[0];
+      const uint32_t own = from + i < width ? from + i : from + i - width;
+      const uint32_t one = load_raw<kBytes>(static_cast<const char*>(row) + uint64_t{own} * kBytes).words[0];
       raw.words[i * kBytes / 4] |= one << (i * kBytes % 4 * 8);
     }
     return raw;
   }
-  // Of the two whole vectors that it lies in; the second may not be there where the first is all of it.
-  const uintptr_t at = reinterpret_cast<uintptr_t>(row) + from * kBytes;
-  const uint32_t phase = static_cast<uint32_t>(at & 15);
   const uint4* whole = reinterpret_cast<const uint4*>(at - phase);
   const uint4 first = load_word(whole), second = phase ? load_word(whole + 1) : make_uint4(0, 0, 0, 0);
   uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
