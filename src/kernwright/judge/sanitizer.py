@@ -94,6 +94,8 @@ def sanitize(
             about
             | {
                 "candidate_digest": candidate.digest,
+                "ops": sorted({row.op for row in chosen}),
+                "rows": [row.id for row in chosen],
                 "findings": [asdict(finding) for finding in found],
                 "hardware": device.describe(),
                 "libraries": library_versions() | {PROGRAM: _version(program)},

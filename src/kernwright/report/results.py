@@ -17,6 +17,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Ran, Verdict
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
+from kernwright.report.sanitized import Sanitized
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
@@ -37,6 +38,7 @@ class Results:
     standings: dict[Key, Standing] = field(default_factory=dict)
     grid: dict[Key, Standing] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    sanitized: Sanitized = field(default_factory=Sanitized)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
 
     @classmethod
@@ -49,6 +51,10 @@ class Results:
         outdated: dict[Key, str] = {}
         for record in ledger.all_records():
             body = record.body
+            if record.kind == "sanitizer" and body["candidate"] == SHIPPED and body["task"] in by_name:
+                if device == "cuda" and model in (None, body["hardware"]["model"]):
+                    found.sanitized.add(body, by_name[body["task"]])
+                continue
             if record.kind != "verdict" or not is_of_what_ships(body) or not body.get("evidence"):
                 continue
             verdict = Verdict.model_validate(body)

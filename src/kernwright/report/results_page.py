@@ -35,6 +35,9 @@ how long the first call takes, what it imports included. Both come from `python 
 
 A bar counts every production row of its tasks, judged with the sources and the baselines of today: until all are, it
 says how many, and is not met."""
+WATCHED = """\
+Each tensor an allocation of its own, on the smoke rows and at the odd sizes beside them: `kernwright sanitize TASK
+--candidate kernwright`. Of the sources as they are now; what was watched before their last change counts as not run."""
 MEANS: dict[Metric, str] = {
     "wall": "One call, asked for by itself and waited for, Python and dispatch included.",
     "stream": "Calls back to back, Python included.",
@@ -67,6 +70,7 @@ def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Pat
     lines += ["", NOT_THE_JUDGES]
     lines += ["", "## Families", "", *_families(results)]
     lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
+    lines += ["", "## Under compute-sanitizer", "", WATCHED, "", *results.sanitized.table(results.families)]
     lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
     for task in results.families:
         by_row = f"[Row by row]({_way(page, family_page_of(task, page))})"

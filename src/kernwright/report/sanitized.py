@@ -1,0 +1,65 @@
+"""Sanitized: what compute-sanitizer saw of the ops that ship, row by row, by records of their sources as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernwright.tasks.shipped import Shipped
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+ASKED_TOOLS = ("memcheck", "racecheck")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One row under one tool."""
+
+    outcome: str
+    reason: str
+    calls: int  # that ended, at the row's own size and at those beside it
+
+
+@dataclass
+class Sanitized:
+    """The newest word on each row, by task, row and tool."""
+
+    rows: dict[tuple[str, str, str], Watched] = field(default_factory=dict)
+    _digests: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def add(self, body: Mapping[str, Any], task: Task) -> None:
+        """Older records first. One of another task or of other sources says nothing of today's."""
+        if body["task_digest"] != task.digest or body["candidate_digest"] != self._digest_of(
+            tuple(body.get("ops", ()))
+        ):
+            return
+        for finding in body["findings"]:
+            for row in body["rows"]:
+                calls = sum(call.split(" ")[0] == row for call in finding["calls"])
+                # What errs ends all calls behind it: of a row that had none by then nothing is known.
+                outcome = finding["outcome"] if calls or finding["outcome"] != "clean" else "failed"
+                self.rows[task.name, row, finding["tool"]] = Watched(outcome, finding["reason"], calls)
+
+    def _digest_of(self, ops: tuple[str, ...]) -> str:
+        if ops not in self._digests:
+            self._digests[ops] = Shipped(ops).digest if ops else ""
+        return self._digests[ops]
+
+    def table(self, tasks: Sequence[Task]) -> list[str]:
+        lines = [f"| family | rows | {' | '.join(ASKED_TOOLS)} |", f"|---|---|{'---|' * len(ASKED_TOOLS)}"]
+        for task in tasks:
+            ops = Shipped.of(task).ops
+            rows = [row for row in task.rows if row.set == "smoke" and row.op in ops]
+            cells = [self._told(task, rows, tool) for tool in ASKED_TOOLS]
+            lines.append(f"| {task.name} | {len(rows)} | {' | '.join(cells)} |")
+        return lines
+
+    def _told(self, task: Task, rows: Sequence[Workload], tool: str) -> str:
+        seen = [own for row in rows if (own := self.rows.get((task.name, row.id, tool)))]
+        clean = [own for own in seen if own.outcome == "clean"]
+        told = f"clean: {len(clean)}, {sum(own.calls for own in clean)} calls" if clean else ""
+        wrong = sorted({f"**{own.outcome}**: {own.reason}" for own in seen if own.outcome != "clean"})
+        missing = [f"not run: {len(rows) - len(seen)}"] if len(seen) < len(rows) else []
+        return "; ".join(filter(None, [told, *wrong, *missing])).replace("|", "/")
