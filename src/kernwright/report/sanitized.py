@@ -1,4 +1,4 @@
-"""Sanitized: what compute-sanitizer saw of the ops that ship, row by row, by records of their sources as they are now."""
+"""Sanitized: what compute-sanitizer saw of the ops that ship, row by row, by records of their sources as they are."""
 
 from __future__ import annotations
 
