@@ -10,7 +10,7 @@ Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NA
     peers     the ops that ship against all other baselines
     grids     the ops that ship whose contract is exact, on every row of their grids, untimed
     verify    does every baseline compute what the reference does?
-    sanitize  the ops that ship under compute-sanitizer, task by task
+    sanitize  the ops that ship under compute-sanitizer, a few rows of a task at a time
     look      a quick look at every op beside the eager chain and a copy, no evidence
 
 It needs what gpu_check.py needs. A step that overruns its minutes is ended with its processes. --work holds ledgers,
@@ -179,10 +179,20 @@ COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
 
 def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outcome:
     """A step, commands after commands, all in what is left of its minutes."""
+    from kernwright.errors import KernwrightError
+
     log, start = window.out / f"{number}-{step.name}.log", time.monotonic()
     outcome = Outcome(step.name, "passed", detail=f"log in {log.name}")
     text = ""
-    for commands in COMMANDS[step.name](window, step):
+    groups = COMMANDS[step.name](window, step)
+    while True:
+        try:
+            commands = next(groups, None)
+        except KernwrightError as error:  # of a task that there is not
+            outcome.status, text = "failed", f"{text}{error}\n"
+            break
+        if commands is None:
+            break
         left = start + 60 * step.minutes - time.monotonic()
         if left <= 0:
             outcome.status = "overran"
@@ -224,6 +234,16 @@ def pack(window: Window) -> list[str]:
     return problems
 
 
+def packed(window: Window) -> list[str]:
+    """As pack, but whatever is wrong with an archive costs no step."""
+    from kernwright.errors import KernwrightError
+
+    try:
+        return pack(window)
+    except (KernwrightError, OSError) as error:
+        return [f"all of it: {error}"]
+
+
 def collect(options: argparse.Namespace) -> int:
     places = search_path(options.bundle)
     sys.path[:0] = [str(place) for place in places]
@@ -242,7 +262,11 @@ def collect(options: argparse.Namespace) -> int:
     problems: list[str] = []
     for number, step in enumerate(options.steps):
         outcomes.append(taken(window, step, number, env))
-        problems = pack(window)  # each time: a machine that is taken away takes no step along that was done
+        try:
+            problems = packed(window)  # each time: a machine that is taken away takes no step along that was done
+        except KeyboardInterrupt:
+            problems = ["all of it: interrupted while it was packed"]
+            break
         if outcomes[-1].status == "interrupted":
             break
     for number, outcome in enumerate(outcomes):

@@ -58,12 +58,36 @@ def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> N
 
 def test_a_step_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
     """Neither a sanitizer nor a GPU is here."""
-    done = run(tmp_path, "sanitize=1:norm_infer,add_norm", "field=1:no_such_task")
+    done = run(tmp_path, "sanitize=1:norm_infer,add_norm", "field=1:no_such_task", "sanitize=1:no_such_task", "look=1")
     assert done.returncode == 1
-    assert "sanitize: failed" in done.stdout and "field: failed" in done.stdout
+    assert (
+        done.stdout.count("sanitize: failed") == 2 and "field: failed" in done.stdout and "look: failed" in done.stdout
+    )
+    assert "no task named" in (tmp_path / "out" / "2-sanitize.log").read_text()
     assert (tmp_path / "out" / "0-sanitize.log").read_text().count("remedy") == 2, "none waits for the other"
     assert "no_such_task" in (tmp_path / "out" / "1-field.log").read_text()
     assert not (tmp_path / "out" / "evidence.tar.gz").exists(), "there is nothing to pack"
+
+
+def test_what_is_done_is_packed_before_the_next_step_whatever_becomes_of_that(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def taken(window: object, step: object, number: int, env: object) -> object:
+        order.append(f"step {number}")
+        (tmp_path / "out" / f"{number}-field.log").write_text("")
+        return script.Outcome("field", "passed")
+
+    def pack(window: object) -> list[str]:
+        order.append("packed")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(script, "taken", taken)
+    monkeypatch.setattr(script, "pack", pack)
+    places = ["--out", tmp_path / "out", "--work", tmp_path / "work", "--bundle", tmp_path / "none"]
+    assert script.main(["field=1", "field=1", "--device", "cpu", *map(str, places)]) == 1
+    assert order == ["step 0", "packed", "step 1", "packed"]
 
 
 @pytest.mark.parametrize("word", ["field", "field=", "field=soon", "field=0", "field=-1", "field=inf", "fields=1"])

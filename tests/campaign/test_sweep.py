@@ -104,6 +104,21 @@ def test_of_the_ops_that_ship_a_slice_of_one_op_counts(quiet: Any, tmp_path: Pat
     assert leg.holds(verdict) and not leg.holds(other)
 
 
+def test_a_verdict_over_rows_of_two_families_counts_for_both() -> None:
+    """As a judgement by hand of a whole task makes it."""
+    task = find_task("fuse_scale_shift")
+    legs = list(legs_of([task], "eager", ["kernwright"], "cpu"))
+    shipped = Shipped.of(task)
+    assert len(legs) == 2 and all(leg.contender != shipped for leg in legs)
+    rows = [SimpleNamespace(op=op) for op in shipped.ops]
+    verdict: Any = SimpleNamespace(
+        task_digest=task.digest, baseline_digest=legs[0].baseline.digest, candidate_digest=shipped.digest, rows=rows
+    )
+    assert all(leg.holds(verdict) for leg in legs)
+    verdict.rows = rows[:1]
+    assert not any(leg.holds(verdict) for leg in legs)
+
+
 def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
     list(sweep("eager").run(quiet))
     file = task.folder / "task.toml"

@@ -10,7 +10,7 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.report.results import Results
-from kernwright.report.sanitized import Watched
+from kernwright.report.sanitized import Sanitized, Watched
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.shipped import Shipped
 
@@ -36,9 +36,12 @@ def record(tmp_path: Path) -> Record:
     return append
 
 
-def told(ledger: Path, **more: Any) -> dict[tuple[str, str], Watched]:
-    found = Results.gathered(Ledger(ledger), [TASK], "cuda", "production", **more).sanitized
-    return {(row, tool): own for (_, row, tool), own in found.rows.items()}
+def gathered(ledger: Path, model: str | None = "NVIDIA H200") -> Sanitized:
+    return Results.gathered(Ledger(ledger), [TASK], "cuda", "production", model).sanitized
+
+
+def told(ledger: Path, model: str | None = "NVIDIA H200") -> dict[tuple[str, str], Watched]:
+    return {(row, tool): own for (_, row, tool), own in gathered(ledger, model).rows.items()}
 
 
 def test_calls_count_for_their_row(record: Record, tmp_path: Path) -> None:
@@ -47,22 +50,23 @@ def test_calls_count_for_their_row(record: Record, tmp_path: Path) -> None:
         (LAYER.id, "memcheck"): Watched("clean", "", 2),
         (RMS.id, "memcheck"): Watched("clean", "", 1),
     }
-    results = Results.gathered(Ledger(tmp_path), [TASK], "cuda", "production")
-    assert results.sanitized.table([TASK])[2:] == ["| norm_infer | 2 | clean: 2, 3 calls | not run: 2 |"]
+    assert gathered(tmp_path).table([TASK])[2:] == ["| norm_infer | 2 | clean: 2, 3 calls | not run: 2 |"]
 
 
 def test_the_newest_word_counts_and_one_error_is_one_of_all_rows(record: Record, tmp_path: Path) -> None:
     record(finding("memcheck", "errors", f"{LAYER.id} S=1", reason="Invalid read | of 16 bytes"))
     assert {own.outcome for own in told(tmp_path).values()} == {"errors"}
-    lines = Results.gathered(Ledger(tmp_path), [TASK], "cuda", "production").sanitized.table([TASK])
-    assert lines[2] == "| norm_infer | 2 | **errors**: Invalid read / of 16 bytes | not run: 2 |"
+    assert (
+        gathered(tmp_path).table([TASK])[2]
+        == "| norm_infer | 2 | **errors**: Invalid read / of 16 bytes | not run: 2 |"
+    )
     record(finding("memcheck", "clean", f"{RMS.id} S=1"), rows=(RMS,))
     assert {row: own.outcome for (row, _), own in told(tmp_path).items()} == {LAYER.id: "errors", RMS.id: "clean"}
 
 
 def test_a_row_without_a_call_is_not_clean(record: Record, tmp_path: Path) -> None:
     record(finding("racecheck", "clean", f"{RMS.id} S=1"))
-    assert told(tmp_path)[LAYER.id, "racecheck"].outcome == "failed"
+    assert told(tmp_path)[LAYER.id, "racecheck"] == Watched("failed", "no call of a row has ended", 0)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +85,9 @@ def test_what_is_not_of_todays_sources_says_nothing(record: Record, tmp_path: Pa
 
 
 def test_another_model_is_left_out(record: Record, tmp_path: Path) -> None:
-    record(finding("memcheck", "clean", f"{RMS.id} S=1", f"{LAYER.id} S=1"))
-    assert told(tmp_path, model="NVIDIA B200") == {} and len(told(tmp_path, model="NVIDIA H200")) == 2
+    """Without a word on it the model is that of what was judged: here that is nothing."""
+    record(finding("memcheck", "errors", f"{RMS.id} S=1"))
+    record(finding("memcheck", "clean", f"{RMS.id} S=1", f"{LAYER.id} S=1"), hardware={"model": "NVIDIA B200"})
+    assert {own.outcome for own in told(tmp_path).values()} == {"errors"}
+    assert {own.outcome for own in told(tmp_path, "NVIDIA B200").values()} == {"clean"}
+    assert told(tmp_path, None) == {}

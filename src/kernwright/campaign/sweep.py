@@ -89,10 +89,10 @@ class Leg:
         """As a judgement records it: of the ops that ship it knows those alone that a slice has rows of."""
         if not isinstance(self.contender, Shipped):
             return self.contender.digest
-        judged = self.contender.only(row.op for row in verdict.rows)
-        if judged.ops not in self._digests:
-            self._digests[judged.ops] = judged.digest
-        return self._digests[judged.ops]
+        judged = tuple(sorted({row.op for row in verdict.rows}))
+        if judged not in self._digests:  # of every family that it has rows of, not of the leg's alone
+            self._digests[judged] = Shipped.of(self.task).only(judged).digest
+        return self._digests[judged]
 
     @cached_property
     def _digests(self) -> dict[tuple[str, ...], str]:

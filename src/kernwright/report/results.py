@@ -49,11 +49,11 @@ class Results:
         found = cls(tasks, device, rows)
         by_name = {task.name: task for task in tasks}
         outdated: dict[Key, str] = {}
+        sanitized: list[dict[str, Any]] = []
         for record in ledger.all_records():
             body = record.body
             if record.kind == "sanitizer" and body["candidate"] == SHIPPED and body["task"] in by_name:
-                if device == "cuda" and model in (None, body["hardware"]["model"]):
-                    found.sanitized.add(body, by_name[body["task"]])
+                sanitized.append(body)
                 continue
             if record.kind != "verdict" or not is_of_what_ships(body) or not body.get("evidence"):
                 continue
@@ -82,6 +82,10 @@ class Results:
                 finished = standing.run.provenance["finished"]
                 found.stale.append("of another baseline than today's: {}: {} against {}, {}".format(*key, finished))
         refuse_mixed_models(found.runs())
+        own_model = model or next(map(model_of, found.runs()), None)
+        for body in sanitized:
+            if device == "cuda" and own_model == body["hardware"]["model"]:
+                found.sanitized.add(body, by_name[body["task"]])
         return found
 
     def _keep(self, among: dict[Key, Standing], key: Key, standing: Standing) -> None:

@@ -70,7 +70,8 @@ def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Pat
     lines += ["", NOT_THE_JUDGES]
     lines += ["", "## Families", "", *_families(results)]
     lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
-    lines += ["", "## Under compute-sanitizer", "", WATCHED, "", *results.sanitized.table(results.families)]
+    if results.device == "cuda":
+        lines += ["", "## Under compute-sanitizer", "", WATCHED, "", *results.sanitized.table(results.families)]
     lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
     for task in results.families:
         by_row = f"[Row by row]({_way(page, family_page_of(task, page))})"

@@ -38,9 +38,10 @@ class Sanitized:
         for finding in body["findings"]:
             for row in body["rows"]:
                 calls = sum(call.split(" ")[0] == row for call in finding["calls"])
-                # What errs ends all calls behind it: of a row that had none by then nothing is known.
-                outcome = finding["outcome"] if calls or finding["outcome"] != "clean" else "failed"
-                self.rows[task.name, row, finding["tool"]] = Watched(outcome, finding["reason"], calls)
+                own = Watched(finding["outcome"], finding["reason"], calls)
+                if not calls and own.outcome == "clean":
+                    own = Watched("failed", "no call of a row has ended", 0)
+                self.rows[task.name, row, finding["tool"]] = own
 
     def _digest_of(self, ops: tuple[str, ...]) -> str:
         if ops not in self._digests:

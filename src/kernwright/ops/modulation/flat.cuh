@@ -46,7 +46,8 @@ struct Source {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-// 16 bytes of a row from any of its channels on; behind its last one the row begins again. Nothing beyond that is read.
+// 16 bytes of a row from any of its channels on; behind its last one the row begins again. Nothing is read behind
+// the row's end; ahead of its start at most what else is of a vector that it starts in.
 template <int kBytes>
 __device__ __forceinline__ Raw<16> gathered_vector(const void* row, uint32_t from, uint32_t width) {
   constexpr uint32_t kCount = 16 / kBytes;

@@ -14,6 +14,7 @@ namespace kernwright {
 
 namespace {
 
+static_assert(kResidual, "the table that these are counted on from is that of sums");
 constexpr int kShapesBefore = std::size(kLeanResidualShapes);  // these are counted on from there
 template <>
 constexpr LeanShape kLean<kShapesBefore> = kSumShapes[0];
