@@ -285,7 +285,11 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     assert lengths["stream", 1] == lengths["device", 1] == 1.0
     assert 3 < lengths["stream", 2] == lengths["stream", 3] < 5, "four times, in whole calls"
     assert row.metrics["stream"].quads == 8  # type: ignore[union-attr]
-    assert max(asked) > 3 * min(slots for slots in asked if slots > 2)
+    cases, probes, timed = asked[:4], asked[4:6], asked[6:]
+    assert set(cases) == {1} and set(probes) == {2}, asked
+    assert timed[-2] > 3 * timed[0], (
+        f"the last round's last side, ahead of the audit of a call, over the first: {asked}"
+    )
 
 
 def test_a_row_has_no_more_rounds_than_it_is_given(

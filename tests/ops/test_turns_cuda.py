@@ -36,6 +36,7 @@ COMPILED = (
     norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.NORMS["ernie_norm_modulate"].library(FP32),
     ltx2_modulate.CUDA["rms_modulate"].library(FP32),
     Library("general_sums", residual_norm.GENERAL, residual_norm.CUDA["add_norm"].library(FP32).macros),
+    Library("sums", residual_norm.SUMS, residual_norm.CUDA["add_norm"].library(BF16).macros),  # float32 has none
 )  # fmt: skip
 
 

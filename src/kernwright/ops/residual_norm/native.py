@@ -17,6 +17,7 @@ _HERE = Path(__file__).parent
 HEADERS = (_HERE / "sums.h", _HERE / "sum_variant.h", Path(rows.__file__).with_name("rows.h"), *kernels.HOST_HEADERS)
 GENERAL_HEADERS = tuple(_HERE / name for name in ("general_arguments.h", "general_problem.h"))
 GENERAL = (*(_HERE / name for name in ("general_host.cc", "general_kernel.cu")), *GENERAL_HEADERS, *TOKEN_HEADERS)
+SUMS = (_HERE / "sum_kernel.cu", *(own for own in kernels.KERNELS if own.suffix == ".cuh"), *HEADERS, *TOKEN_HEADERS)
 _SOURCES = (*(_HERE / name for name in ("sum_host.cc", "sum_kernel.cu")), *kernels.KERNELS, *HEADERS, *GENERAL)
 # In place what is read is written, so nothing is read as constant.
 _MACROS = (("KERNWRIGHT_RESIDUAL", "1"), ("KERNWRIGHT_MODULATED", "0"), ("KERNWRIGHT_IN_PLACE", "1"))
