@@ -257,6 +257,7 @@ block_ms = 0.5
 quads_per_round = 4
 first_look = 2
 max_rounds = 4
+row_budget_s = 600.0
 band_floor = 0.9
 same_margin = 1e-9
 """
@@ -283,6 +284,7 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
     lengths = {(sample["metric"], sample["round"]): sample["longer"] for sample in samples}
     assert lengths["stream", 1] == lengths["device", 1] == 1.0
+    assert ("stream", 3) in lengths, row.reasons
     assert 3 < lengths["stream", 2] == lengths["stream", 3] < 5, "four times, in whole calls"
     assert row.metrics["stream"].quads == 8  # type: ignore[union-attr]
     cases, probes, timed = asked[:4], asked[4:6], asked[6:]
