@@ -21,9 +21,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def hold_to_sum(emulated: Any, blocks: int) -> None:
     values = torch.arange(32.0)
     emulated.run(values, blocks, False, False)
-    assert torch.equal(
-        values, torch.full((32,), 496.0 * 32 ** (blocks - 1))
-    )  # a block sums what the one before it left
+    wanted = 496.0 * 32 ** (blocks - 1)  # a block sums what the one before it left
+    assert torch.equal(values, torch.full((32,), wanted))
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3])

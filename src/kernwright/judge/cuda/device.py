@@ -35,8 +35,8 @@ MOST_BUDGET = 8 * 2**30
 SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
 GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
 # Likewise, for the judge: a chain in float32 and what it compares. And over a block's bytes: what calls work on and,
-# twice as wide, what they must give, of two blocks at a time. Of a row of 3.6 GB it held 17.7 of its bytes with three
-# calls a block, and asked for one more.
+# twice as wide, what they must give, of two blocks at a time. Of a row of 3.6 GB, with three calls a block, it held
+# about 16 to 18 times the bytes, as reckoned from what the device had left, and asked for one more.
 CHAIN_FACTOR, CONTENTS_FACTOR = 10.5, 6.0
 JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # two calls a block
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
