@@ -49,7 +49,7 @@ def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
 def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "4-look.log").write_text("of an earlier call")
-    done = run(tmp_path, "field=3:norm_infer", "again=3:norm_infer", "field=3:norm_infer")
+    done = run(tmp_path, "field=9:norm_infer", "again=9:norm_infer", "field=9:norm_infer")
     assert done.returncode == 0, done.stdout + done.stderr
     assert judged(tmp_path) == {("eager", ROW): 2}, "by the first step, and by `again`"
     files = {own.name for own in (tmp_path / "out").iterdir()}
@@ -58,7 +58,7 @@ def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> N
 
 def test_a_step_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
     """Neither a sanitizer nor a GPU is here."""
-    done = run(tmp_path, "sanitize=1:norm_infer,add_norm", "field=1:no_such_task", "sanitize=1:no_such_task", "look=1")
+    done = run(tmp_path, "sanitize=9:norm_infer,add_norm", "field=9:no_such_task", "sanitize=9:no_such_task", "look=9")
     assert done.returncode == 1
     assert (
         done.stdout.count("sanitize: failed") == 2 and "field: failed" in done.stdout and "look: failed" in done.stdout
