@@ -10,7 +10,6 @@ import pytest
 
 from kernwright.baselines import liger, sglang_jit_kernel, sglang_kernels
 from kernwright.baselines.adapter import Adapter, Signature
-from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.catalog import find_task, list_tasks
@@ -61,25 +60,15 @@ def test_no_op_is_both_there_and_absent() -> None:
         assert not set(table.adapters) & set(table.absent)
 
 
-# Ops that came after the adapters' latest change: a word in those files would make every record of theirs stale. They
-# are declined with the words that serve all ops a package does not know.
-LATER = {"rms_modulate_from_table"}
-
-
 def test_sglang_says_of_every_op_whether_it_has_a_kernel() -> None:
     for table in (sglang_kernels.TABLE, sglang_jit_kernel.TABLE):
-        assert set(table.adapters) | set(table.absent) == set(shipped_ops()) - LATER
+        assert set(table.adapters) | set(table.absent) == set(shipped_ops())
 
 
-@pytest.mark.parametrize("name", read_lock().names())
-def test_every_package_declines_the_ops_that_came_later(name: str) -> None:
-    own = PublishedBaseline.find(name)
-    told = {}
-    for task in map(find_task, list_tasks()):
-        for row in task.select("production"):
-            if row.op in LATER:
-                told[row.op] = own.declines(task.op_of(row), row, HOPPER)
-    assert told == {op: f"{name} has no kernel of {op}" for op in LATER}
+def test_an_op_that_a_package_says_nothing_of_is_declined() -> None:
+    own, task = PublishedBaseline.find("liger@0.8.5"), find_task("rotary_embedding")
+    (row, *_) = task.select("production")
+    assert own.declines(task.op_of(row), row, HOPPER) == f"liger@0.8.5 has no kernel of {row.op}"
 
 
 NO_LAYER_NORM = "it has RMS norms behind a residual, and no LayerNorm"
@@ -180,4 +169,38 @@ def test_the_older_sglang_is_asked_for_its_own_functions() -> None:
     for op in set(older) & set(later):
         assert not set(older[op].functions) & set(later[op].functions)
         assert older[op].file.startswith("sglang/jit_kernel/")
-    assert {"norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale"} <= set(older) - set(later)
+
+
+TANH = {"x": X, "scale": ([1, 1, 3072], "bf16"), "shift": X, "weight": ([3072], "bf16")}
+RMS = {"norm_type": "rms", "eps": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "scalars", "why"),
+    [
+        ({}, NORM, "no LayerNorm"),
+        ({"bias": ([3072], "bf16")}, RMS, "takes no bias"),
+        ({"weight": None}, RMS, "needs a weight"),
+        ({"scale2": ([1, 1, 3072], "bf16")}, RMS, "needs a weight"),
+        ({"scale": ([1, 1, 3072], "fp32")}, RMS, "scale is fp32"),
+        ({"shift": ([1, 1, 3072], "bf16")}, RMS, "x's shape"),
+        ({"scale": ([3072], "bf16")}, RMS, "two dimensions or more"),
+        ({"x": ([2, 4, 3072], "bf16", [99999, 3072, 1]), "shift": ([2, 4, 3072], "bf16")}, RMS, "one step apart"),
+        ({"x": ([1, 8, 8448], "bf16")}, RMS, "up to 8192"),
+    ],
+)
+def test_what_sglang_has_no_tanh_gate_for(changed: dict[str, Any], scalars: dict[str, Any], why: str) -> None:
+    adapter = sglang_kernels.TABLE.adapters["norm_tanh_mul_add"]
+    given = {name: tensor for name, tensor in (TANH | changed).items() if tensor}
+    reason = adapter.declines(signature(scalars, **given))
+    assert reason and why in reason
+    strided = TANH | {"x": ([2, 4, 3072], "bf16", [16384, 4096, 1]), "shift": ([2, 4, 3072], "bf16")}
+    assert adapter.declines(signature(RMS, **strided)) is None
+
+
+def test_a_second_norm_is_a_second_call_of_sglang_s() -> None:
+    calls: list[tuple[Any, ...]] = []
+    bind = sglang_kernels.TABLE.adapters["norm_tanh_mul_add_norm_scale"].bind
+    call = bind(lambda *given: calls.append(given) or "y", lambda *given: calls.append(given) or "y2")
+    assert call("x", "scale", "shift", 2, "weight", None, "weight2", None, norm_type="rms", eps=1e-5) == ("y", "y2")
+    assert calls == [("x", "scale", "shift", "weight", 1e-5), ("y", "weight2", 3, 1e-5)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_package import Shelf
 
 from kernwright.baselines.lock import Machine
-from kernwright.baselines.published import PublishedBaseline
+from kernwright.baselines.published import IN_EVERY_WORKER, PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.errors import EnvironmentProblem
 from kernwright.ops.registry import shipped_ops
@@ -51,18 +52,45 @@ def test_the_digest_covers_the_companions_and_leaves_others_alone() -> None:
     assert eager.digest == digest_of({**before, "wheel_sha256": None, "adapter_sha256": None})
 
 
-def test_adapters_that_share_code_share_its_hash() -> None:
-    older = PublishedBaseline.find("sglang@0.5.12.post1")
-    assert len({SGLANG.adapter_sha256, older.adapter_sha256, PublishedBaseline.find("liger@0.8.5").adapter_sha256}) == 3
+NAMES = ("sglang@0.5.23", "sglang@0.5.12.post1", "liger@0.8.5")
 
 
-@pytest.mark.parametrize("name", ["sglang@0.5.23", "sglang@0.5.12.post1"])
-def test_every_module_of_adapters_counts_in_their_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def files_in_the_hash(name: str, monkeypatch: pytest.MonkeyPatch, *ops: str) -> set[str]:
     read: list[str] = []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or b"")
-    assert PublishedBaseline.find(name).adapter_sha256
-    parts = {f"sglang_{part}.py" for part in ("kernels", "modulations", "norms", "package", "rotary")}
-    assert parts <= set(read) and len(read) == len(set(read))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", lambda path: read.append(path.name) or b"")
+        assert PublishedBaseline.find(name).adapter_sha256(ops)
+    assert len(read) == len(set(read))
+    return set(read)
+
+
+def test_every_package_has_a_hash_of_its_own() -> None:
+    assert len({PublishedBaseline.find(name).adapter_sha256(["rms_norm"]) for name in NAMES}) == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_that_stands_before_an_op_counts_in_its_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = PublishedBaseline.find(name)
+    for op, adapter in every.table.adapters.items():
+        read = files_in_the_hash(name, monkeypatch, op)
+        assert {*IN_EVERY_WORKER, Path(adapter.bind.__code__.co_filename).name} <= read
+        assert "sglang_package.py" in read or name.startswith("liger")
+
+
+def test_what_stands_before_other_ops_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "sglang_rotary.py" not in files_in_the_hash("sglang@0.5.23", monkeypatch, "rms_norm")
+    assert "sglang_norms.py" not in files_in_the_hash("sglang@0.5.23", monkeypatch, "rotary")
+    assert {"sglang_rotary.py", "sglang_norms.py"} <= files_in_the_hash(
+        "sglang@0.5.23", monkeypatch, "rotary", "rms_norm"
+    )
+
+
+def test_what_an_adapter_says_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, op = SGLANG.table.adapters["rotary"], ["rotary"]
+    before, declined = SGLANG.adapter_sha256(op), SGLANG.adapter_sha256(["copy_contiguous"])
+    monkeypatch.setitem(SGLANG.table.adapters, "rotary", replace(known, functions=("other:function",)))
+    monkeypatch.setitem(SGLANG.table.absent, "copy_contiguous", "another reason")
+    assert SGLANG.adapter_sha256(op) != before and SGLANG.adapter_sha256(["copy_contiguous"]) != declined
 
 
 def test_a_census_without_its_kernel_is_a_fallback() -> None:

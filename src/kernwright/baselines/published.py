@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,12 +105,24 @@ class PublishedBaseline:
         ]
         return {"adapters": self.module.__name__, "tree": str(places[0]), "paths": paths}, places
 
-    @cached_property
-    def adapter_sha256(self) -> str:
-        """Over every line of ours that stands between the judge and the package's function."""
-        files = [Path(m.__file__) for m in _imported(self.module) if m.__file__]
-        files += [Path(__file__).with_name(name) for name in IN_EVERY_WORKER]
-        return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+    def adapter_sha256(self, ops: Iterable[str]) -> str:
+        """Over every line of ours that stands between the judge and the package's functions for these ops, and why it
+        declines those that it has none of."""
+        said: list[str] = []
+        modules: list[ModuleType] = []
+        for op in sorted(set(ops)):
+            if (adapter := self.adapter(op)) is None:
+                said.append(f"{op}: {self.table.absent.get(op, '')}")
+                continue
+            said.append(
+                f"{op}: {adapter.functions} {adapter.file} {adapter.kernels} {adapter.needs} {adapter.rounding}"
+            )
+            for function in (adapter.bind, *adapter.objections):
+                modules += [own for own in _imported(sys.modules[function.__module__]) if own not in modules]
+        files = {Path(own.__file__) for own in modules if own.__file__}
+        files |= {Path(__file__).with_name(name) for name in IN_EVERY_WORKER}
+        parts = [path.read_bytes() for path in sorted(files)] + [line.encode() for line in said]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     def about(self, ops: Iterable[str]) -> dict[str, Any]:
         """For the record: the package, its wheel, and per op the file, the function and the kernels it must launch."""

@@ -20,8 +20,9 @@ TABLE = Table(
     absent=dict.fromkeys(
         (
             "residual_gate", "broadcast_add", "concat_sequence", "copy_contiguous",
-            "rms_modulate", "causal_cat_pad", "dual_modulate", "dual_modulate_from_table", "ltx2_qknorm_split_rope",
-            "ernie_norm_modulate", "ernie_residual_norm_modulate", "ernie_residual_gate", "wan_rmsnorm_silu",
+            "rms_modulate", "rms_modulate_from_table", "causal_cat_pad", "dual_modulate", "dual_modulate_from_table",
+            "ltx2_qknorm_split_rope", "ernie_norm_modulate", "ernie_residual_norm_modulate", "ernie_residual_gate",
+            "wan_rmsnorm_silu",
         ),
         "sglang 0.5.12.post1 has no such kernel",
     )

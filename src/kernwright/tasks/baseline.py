@@ -90,7 +90,7 @@ def _published(task: Task, name: str, machine: Machine) -> Baseline:
         package=wheel.name,
         version=wheel.version,
         wheel_sha256=wheel.sha256,
-        adapter_sha256=published.adapter_sha256,
+        adapter_sha256=published.adapter_sha256(task.ops),
         companions={wheel.file: wheel.sha256 for tree in trees if tree for wheel in tree.wheels},
     )
 
