@@ -29,6 +29,20 @@ def test_more_axes_are_close(name: str) -> None:
     folded_cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cpu"))
 
 
+@pytest.mark.parametrize("width", [1024, 3072, 16384, 65536])
+@pytest.mark.parametrize("norm_type", ["rms", "layer"])
+def test_a_row_of_one_magnitude_is_close_too(width: int, norm_type: str) -> None:
+    """Where every rounding of a sum goes the same way."""
+    torch.manual_seed(0)
+    x, none = torch.randint(0, 2, (1, 2, width)).mul(2.2).sub(1.1), torch.zeros(width)
+    own = ops.norm_scale_shift(x, none, none, norm_type=norm_type, backend="cpu")
+    wide = x.double()
+    if norm_type == "layer":
+        wide = wide - wide.mean(-1, keepdim=True)
+    expected = wide / (wide.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    assert ((own - expected) / expected).abs().max() <= 2.5 * torch.finfo(FP32).eps
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_result_does_not_depend_on_the_threads(threads: int) -> None:
     case = CASES["residual many tokens"]

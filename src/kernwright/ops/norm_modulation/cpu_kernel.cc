@@ -80,31 +80,32 @@ inline Float16 narrow<Float16>(float value) {
   return {static_cast<uint16_t>(sign | half)};
 }
 
-inline float total(const float (&lanes)[kLanes]) {
-  float sum = 0.f;
-  for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
-  return sum;
+// The mean of so many terms. A float takes a few of them in each lane, a double what these come to: in a row of one
+// magnitude all roundings go one way, and thousands of terms in a float would be off in its last three digits.
+template <typename Term>
+float mean_over(int64_t count, Term term) {
+  constexpr int64_t kFew = 8 * kLanes;
+  double sums[kLanes] = {};
+  const int64_t whole = count - count % kLanes;
+  for (int64_t first = 0; first < whole; first += kFew) {
+    float lanes[kLanes] = {};
+    const int64_t end = std::min(whole, first + kFew);
+    for (int64_t i = first; i < end; i += kLanes)
+      for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += lanes[lane];
+  }
+  for (int64_t i = whole; i < count; ++i) sums[i - whole] += term(i);
+  double sum = 0.;
+  for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return static_cast<float>(sum / static_cast<double>(count));
 }
 
 float mean_of(const float* values, int64_t count) {
-  float lanes[kLanes] = {};
-  const int64_t whole = count - count % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane];
-  for (int64_t i = whole; i < count; ++i) lanes[i - whole] += values[i];
-  return total(lanes) / static_cast<float>(count);
+  return mean_over(count, [=](int64_t i) { return values[i]; });
 }
 
 float mean_square_of(const float* values, float centre, int64_t count) {
-  float lanes[kLanes] = {};
-  const int64_t whole = count - count % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const float centred = values[i + lane] - centre;
-      lanes[lane] += centred * centred;
-    }
-  for (int64_t i = whole; i < count; ++i) lanes[i - whole] += (values[i] - centre) * (values[i] - centre);
-  return total(lanes) / static_cast<float>(count);
+  return mean_over(count, [=](int64_t i) { return (values[i] - centre) * (values[i] - centre); });
 }
 
 template <typename M>
