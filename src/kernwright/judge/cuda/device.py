@@ -45,8 +45,8 @@ MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
 COPIED_BYTES = 4e9  # that a yardstick's graph moves: a millisecond's work
 MOST_COPIES = 256  # of it
-# Where a copy's two sides lie decides how fast it is: on an H200 those of over 300 MB came to 3.8 TB/s in one judgement and
-# to 4.2 in the next, and to hardly anything between. Nobody says which distances are fast; of several, one should be.
+# Where its two sides lie decides how fast it is: on an H200 those of over 300 MB came to 3.8 TB/s in one judgement,
+# to 4.2 in another, and to hardly anything between. Nobody says which distances are fast; of several, one should be.
 SHIFTS = (0, *(4096 * step for step in (1, 1283, 2846, 5201, 9670, 13117, 16091)))
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
 
