@@ -20,7 +20,10 @@ from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import Verdict
 from kernwright.report.field import Field
 from kernwright.report.field_plots import plots_of, speedup_plot
+from kernwright.report.origin import TodaysBaselines
 from kernwright.tasks import catalog
+from kernwright.tasks.baseline import Surroundings, find_baseline
+from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task, load_task
 
 OPS = """
@@ -34,7 +37,7 @@ def twice(x: Tensor) -> Tensor:
 BASELINES = """
 def slow(op):
     def run(x):
-        for _ in range(8):
+        for _ in range(40):
             y = x + x
         return y
     return run
@@ -67,6 +70,17 @@ def task(swept: Path) -> Task:
 
 def gathered(swept: Path, task: Task) -> Field:
     return Field.gathered(Ledger(swept / "ledger"), [task], "eager", "cpu", "smoke")
+
+
+def bodies_in(swept: Path) -> list[dict[str, Any]]:
+    return [record.body for record in Ledger(swept / "ledger").all_records() if record.kind == "verdict"]
+
+
+def gathered_of(bodies: list[dict[str, Any]], task: Task, rows: str = "smoke") -> Field:
+    """Of a ledger that holds these verdicts, in this order."""
+    records = [SimpleNamespace(kind="verdict", body=body) for body in bodies]
+    ledger: Any = SimpleNamespace(all_records=lambda: records)
+    return Field.gathered(ledger, [task], "eager", "cpu", rows)
 
 
 def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
@@ -195,6 +209,74 @@ def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_p
     assert len(field.stale) == sum(r.kind == "verdict" for r in Ledger(swept / "ledger").all_records())
 
 
+def test_a_record_of_a_changed_contender_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:
+    adapters = shutil.copytree(swept / "tasks" / "tiny", tmp_path / "tiny") / "baselines.py"
+    adapters.write_text(adapters.read_text().replace("range(40)", "range(41)"))
+    field = gathered(swept, load_task(adapters.parent))
+    assert {name for _, _, name in field.standings} == {"eager"}, "which no adapter makes"
+    assert sorted(told.partition(",")[0] for told in field.stale) == [
+        "of another never than today's: tiny: never",
+        "of another slow than today's: tiny: slow",
+    ]
+
+
+@pytest.mark.parametrize("changed", ["task_digest", "baseline_digest", "candidate_digest"])
+def test_a_stale_record_is_done_with_when_all_of_its_rows_are_judged_again(
+    swept: Path, task: Task, changed: str
+) -> None:
+    (new,) = (body for body in bodies_in(swept) if body["candidate"] == "slow")
+    old = new | {changed: "another"}
+    part = new | {"rows": new["rows"][:1]}
+    assert len(gathered_of([old], task).stale) == 1
+    assert len(gathered_of([old, part], task).stale) == 1, "r80 is known from the old one alone"
+    done = gathered_of([old, part, new], task)
+    assert done.stale == [] and len(done.standings["tiny", "r64", "slow"]) == 2
+    assert gathered_of([old, part], task, rows="r64").stale == [], "a page of r64 asks for no other"
+
+
+def test_a_folder_that_calls_itself_a_baseline_is_none(swept: Path, task: Task) -> None:
+    (body,) = (body for body in bodies_in(swept) if body["candidate"] == "slow")
+    posing = body | {"provenance": body["provenance"] | {"sources": {"candidate.toml": "its hash"}}}
+    for candidate in ("slow", "mine"):
+        field = gathered_of([posing | {"candidate": candidate, "candidate_digest": "its own"}], task)
+        assert field.standings == {} and field.stale == []
+
+
+def test_a_package_of_another_machine_is_known_by_its_lock() -> None:
+    """Nothing needs to be fetched or to fit here."""
+    known, name = find_task("norm_scale_shift"), "sglang@0.5.23"
+    digests = {}
+    for architecture in ("x86_64", "aarch64"):
+        about = {"hardware": {"architecture": architecture}, "libraries": {"python": "3.12.3", "torch": "9.9.9"}}
+        digest = find_baseline(known, name, Surroundings.recorded(about)).digest
+        verdict = Verdict.model_construct(task=known.name, candidate=name, candidate_digest=digest, provenance=about)
+        assert TodaysBaselines([known]).hold_contender(verdict)
+        assert not TodaysBaselines([known]).hold_contender(verdict.model_copy(update={"candidate_digest": "another"}))
+        digests[architecture] = digest
+    assert digests["x86_64"] != digests["aarch64"], "its companions are wheels of their own"
+
+
+def test_tasks_without_such_rows_are_left_out_and_rows_of_no_task_are_an_error(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_task: Callable[..., Path], make_row: Any
+) -> None:
+    shutil.copytree(swept / "tasks", tmp_path / "tasks")
+    row = make_row("other", "twice", {"x": ["S"]}, {"y": ["S"]}, axes={"S": 64})
+    file = write_task(tmp_path / "tasks" / "unjudged", ops=OPS, rows=[row]) / "task.toml"
+    file.write_text(file.read_text().replace('name = "tiny"', 'name = "unjudged"'))
+    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
+    page = tmp_path / "field.md"
+    asked = ("--rows", "r6*")
+    assert results(swept, page, *asked).exit_code == 0
+    text = page.read_text()
+    assert "## tiny" in text and "| r64 |" in text and "r80" not in text and "unjudged" not in text
+    assert "eager against itself: 1 row-verdicts" in text
+    assert results(swept, page, "--check", *asked).exit_code == 0
+    none = results(swept, page, "--check", "--rows", "nobody*")
+    assert isinstance(none.exception, KernwrightError) and "no task has rows that match 'nobody*'" in str(
+        none.exception
+    )
+
+
 def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert field.repeats() == {}, "nothing was judged twice"
@@ -251,11 +333,8 @@ def test_times_with_slots_in_them_are_told_of(swept: Path, task: Task) -> None:
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:
-    field = gathered(swept, task)
-    bodies = [r.body for r in Ledger(swept / "ledger").all_records() if r.kind == "verdict"]
-    records = [SimpleNamespace(kind="verdict", body={**body, "baseline_digest": "another"}) for body in bodies]
-    ledger: Any = SimpleNamespace(all_records=lambda: records)
-    changed = Field.gathered(ledger, [task], "eager", "cpu", "smoke")
-    assert field.standings and changed.standings == {}
+    bodies = bodies_in(swept)
+    changed = gathered_of([body | {"baseline_digest": "another"} for body in bodies], task)
+    assert gathered(swept, task).standings and changed.standings == {}
     assert all(told.startswith("of another eager than today's: tiny: ") for told in changed.stale)
     assert len(changed.stale) == len(bodies)

@@ -1,7 +1,8 @@
 """Field: how the baselines that people run stand on the frozen rows, gathered from a ledger and written as a page.
 
 Ratios are those of one run, where both sides were measured in turn; times of different runs stand side by side only to
-be read. A record of another task digest, or of a changed baseline, is stale and enters nothing.
+be read. A record of another task digest, or of baselines of which one has changed, enters nothing; it is stale until
+all of its rows have been judged again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kernwright.campaign.ledger import Ledger
+from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.report.graph_replays import Replay, graph_replays
-from kernwright.report.origin import TodaysBaselines, gpu_of, machines_of, model_of, refuse_mixed_models
+from kernwright.report.origin import (
+    TodaysBaselines,
+    gpu_of,
+    is_of_a_folder,
+    machines_of,
+    model_of,
+    refuse_mixed_models,
+)
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
@@ -27,6 +36,7 @@ MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 # Until then a judge on a GPU took off of all sides what it takes to copy one side's slots of an op that works in place.
 SLOTS_MENDED = "2026-11-17T06:30:00Z"
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
+Key = tuple[str, str, str]  # task, row, contender
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class Field:
     baseline: str
     device: str
     rows: str
-    standings: dict[tuple[str, str, str], list[Standing]] = field(default_factory=dict)
+    standings: dict[Key, list[Standing]] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
 
     @classmethod
@@ -76,46 +86,62 @@ class Field:
     ) -> Field:
         """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, baseline, device, rows)
+        wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
+        if not wanted:
+            raise KernwrightError(
+                f"no task has rows that match {rows!r}",
+                "kernwright task show lists a task's rows; --rows takes a glob or a set's name",
+            )
         today = TodaysBaselines(tasks)
-        digests = {task.name: task.digest for task in tasks}
+        outdated: list[tuple[str, set[Key]]] = []
         for record in ledger.all_records():
-            if record.kind != "verdict" or record.body.get("task") not in digests or not record.body.get("evidence"):
+            if record.kind != "verdict" or record.body.get("task") not in wanted or not record.body.get("evidence"):
                 continue
             verdict = Verdict.model_validate(record.body)
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
-            if verdict.candidate == SHIPPED:  # no part of the field: it has pages of its own
+            if verdict.candidate == SHIPPED or is_of_a_folder(verdict):  # no part of the field
                 continue
             if model is not None and model_of(verdict) != model:
                 continue
-            cause = None
-            if verdict.task_digest != digests[verdict.task]:
-                cause = "of another task digest"
-            elif not today.hold(verdict):
-                cause = f"of another {baseline} than today's"
-            if cause:
-                about = f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
-                found.stale.append(f"{cause}: {about}")
+            standings = {
+                (verdict.task, row.id, verdict.candidate): Standing(row, verdict)
+                for row in verdict.rows
+                if row.id in wanted[verdict.task]
+            }
+            if cause := found._outdated_by(verdict, today):
+                told = f"{cause}: {verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
+                outdated.append((told, set(standings)))
                 continue
-            found._add(verdict)
+            for key, standing in standings.items():
+                found.standings.setdefault(key, []).append(standing)
+        # A ledger forgets nothing: what has been judged again since is no longer stale.
+        found.stale += [told for told, keys in outdated if not keys <= found.standings.keys()]
         refuse_mixed_models(found.runs())
         return found
 
-    def _add(self, verdict: Verdict) -> None:
-        for row in verdict.rows:
-            self.standings.setdefault((verdict.task, row.id, verdict.candidate), []).append(Standing(row, verdict))
+    def _outdated_by(self, verdict: Verdict, today: TodaysBaselines) -> str | None:
+        if verdict.task_digest != next(task.digest for task in self.tasks if task.name == verdict.task):
+            return "of another task digest"
+        if not today.hold(verdict):
+            return f"of another {verdict.baseline} than today's"
+        return None if today.hold_contender(verdict) else f"of another {verdict.candidate} than today's"
 
     def runs(self) -> list[Verdict]:
         """Those that the page says anything of."""
-        wanted = {(task.name, row.id) for task in self.tasks if task.has(self.rows) for row in self.wanted(task)}
-        return [s.run for (task, row, _), found in self.standings.items() if (task, row) in wanted for s in found]
+        return [standing.run for found in self.standings.values() for standing in found]
 
     @cached_property
     def contenders(self) -> list[str]:
         return sorted({contender for _, _, contender in self.standings if contender != self.baseline})
 
+    @property
+    def families(self) -> list[Task]:
+        """Tasks that have rows that the page is about."""
+        return [task for task in self.tasks if self.wanted(task)]
+
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows)
+        return task.select(self.rows) if task.has(self.rows) else ()
 
     def standing(self, task: Task, row: Workload | str, contender: str) -> Standing | None:
         found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
@@ -205,7 +231,7 @@ class Field:
         lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
         lines += ["", *(f"- {machine}" for machine in machines_of(self.runs()))]
         lines += ["", *self._explained(), "", *self._summary()]
-        for task in self.tasks:
+        for task in self.families:
             lines += ["", f"## {task.name}", "", f"{task.file.title}."]
             for kind in ("speedup", "copy"):
                 if place := (plots or {}).get(f"{task.name}_{kind}"):
@@ -286,7 +312,7 @@ class Field:
             "| family | contender | rows | wall | stream | device | without a time |",
             "|---|---|---|---|---|---|---|",
         ]
-        for task in self.tasks:
+        for task in self.families:
             for contender in self.contenders:
                 means = [self.geomean([task], contender, metric) for metric in METRICS]
                 found = [s for row in self.wanted(task) if (s := self.standing(task, row, contender))]
