@@ -17,14 +17,16 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
-from kernwright.judge.verdict import Verdict
-from kernwright.report.field import Field
+from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.report.field import Field, Standing
 from kernwright.report.field_plots import plots_of, speedup_plot
 from kernwright.report.origin import TodaysBaselines
 from kernwright.tasks import catalog
 from kernwright.tasks.baseline import Surroundings, find_baseline
 from kernwright.tasks.catalog import find_task
+from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
+from kernwright.tasks.workload import Workload
 
 OPS = """
 from torch import Tensor
@@ -93,9 +95,9 @@ def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
         assert never and never.row.verdict == "failed" and never.gain == 0
         assert field.best(task, row) is None, "nobody gains: the baseline itself is best"
     assert field.against_itself()[0] == 2
-    mean = field.geomean([task], "slow", "stream")
+    mean = field.geomean(task, task.rows, "slow", "stream")
     assert mean is not None and mean[0] < 1 and mean[1] == 2
-    assert field.geomean([task], "never", "stream") is None
+    assert field.geomean(task, task.rows, "never", "stream") is None
 
 
 def test_what_judging_took_counts_once_for_pairs_that_were_judged_together(swept: Path, task: Task) -> None:
@@ -299,6 +301,70 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
     assert field.repeats() == {}, "of two GPUs, each was judged once"
     assert field.between_gpus() == [pytest.approx(0.05)]
     assert "5.0% apart in the middle and 5.0% at most" in field.page("x")
+
+
+def test_times_that_are_known_to_be_wrong_say_nothing_of_how_well_they_repeat(swept: Path, task: Task) -> None:
+    in_place = {name: op.model_copy(update={"inplace": ("x",)}) for name, op in task.ops.items()}
+    field = gathered(swept, task)
+    field.device, field.tasks = "cuda", [task.model_copy(update={"ops": in_place})]
+    (standing,) = field.standings["tiny", "r64", "slow"]
+
+    def judged(finished: str, us: float, gpu: str) -> Standing:
+        run = Verdict.model_validate(standing.run.model_dump())
+        run.provenance.update(finished=finished, hardware={**run.provenance["hardware"], "uuid": gpu})
+        return Standing(standing.row.model_copy(update={"metrics": {"device": metric(us)}}), run)
+
+    wrong, right = "2026-11-16T00:00:00Z", "2026-11-18T00:00:00Z"
+    before, after, later = judged(wrong, 70.0, "a"), judged(right, 30.0, "a"), judged(right, 30.3, "a")
+    elsewhere = judged(right, 33.0, "b")
+    field.standings = {("tiny", "r64", "slow"): [before, after]}
+    assert field.repeats() == {} and field.between_gpus() == []
+    field.standings = {("tiny", "r64", "slow"): [before, elsewhere]}
+    assert field.between_gpus() == []
+    field.standings = {("tiny", "r64", "slow"): [before, after, later, elsewhere]}
+    assert field.repeats() == {"slow": (1, 1)}
+    assert field.between_gpus() == [pytest.approx(33.0 / 30.3 - 1)]
+
+
+def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:
+    """Every production row: `fast` in 20 us, a copy in 10, and what that ratio makes of it for eager."""
+    about = {"device": "cuda", "finished": "today", "policy": {"max_rounds": 2}, "libraries": {}, "started": "today"}
+    about["hardware"] = {"kind": "cuda", "model": "a GPU"}
+    run = Verdict.model_construct(task=task.name, baseline="eager", candidate="fast", provenance=about)
+    field = Field([task], "eager", "cuda", "production")
+    for row in field.wanted(task):
+        times = {name: metric(20.0, ratios(row)) for name in METRICS}
+        verdict = RowVerdict(
+            id=row.id, op=row.op, verdict="faster", metrics=times, bytes_min=row.bytes_min, fastest_copy_us=10.0
+        )
+        field.standings[task.name, row.id, "fast"] = [Standing(verdict, run)]
+    return field
+
+
+def metric(us: float, ratio: float = 1.0) -> MetricResult:
+    return MetricResult(
+        ratio=ratio, interval=(ratio, ratio), noise_band=0.01, baseline_us=ratio * us, candidate_us=us, quads=6,
+        outcome="faster",
+    )  # fmt: skip
+
+
+def test_means_are_of_rows_that_move_alike() -> None:
+    """Of the rows as captured, and of those that one shift row was frozen for: their traffic differs."""
+    lines = made_up(find_task("fuse_scale_shift"), lambda row: 8.0 if row.id.startswith("rowmod_") else 2.0)._summary()
+    means = {line.split(" | ")[1]: line.split(" | ")[3:7] for line in lines if "| fast |" in line}
+    assert means["scale_shift of x bf16, shift bf16"] == ["11 of 11", "2.00x", "2.00x", "2.00x"]
+    assert means["scale_shift of x bf16"] == ["15 of 15", "8.00x", "8.00x", "8.00x"]
+    assert {mean[-1] for mean in means.values()} == {"2.00x", "8.00x"}, "none is of both"
+    assert means["norm_scale_shift_select"][0] == "1 of 1"
+    assert sum(int(count.partition(" ")[0]) for count, *_ in means.values()) == 31
+
+
+def test_the_baseline_has_a_share_of_a_copy_too() -> None:
+    text = made_up(find_task("qknorm_rope"), lambda _: 2.0).page("x")
+    (line,) = (line for line in text.splitlines() if line.startswith("| qwen_t19 |"))
+    home, fast = (cell.strip() for cell in line.split("|")[3:5])
+    assert home == "40.0 / 40.0 / 40.0, copy 25%"
+    assert fast == "20.0 / 20.0 / 20.0, 2.00x (2.00–2.00), copy 50%"
 
 
 def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:

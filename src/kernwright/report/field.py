@@ -12,11 +12,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
-from kernwright.report.graph_replays import Replay, graph_replays
+from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.origin import (
     TodaysBaselines,
     gpu_of,
@@ -25,6 +26,7 @@ from kernwright.report.origin import (
     model_of,
     refuse_mixed_models,
 )
+from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
@@ -37,6 +39,7 @@ MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 SLOTS_MENDED = "2026-11-17T06:30:00Z"
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 Key = tuple[str, str, str]  # task, row, contender
+Side = Literal["baseline_us", "candidate_us"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ class Standing:
         """Whether the contender has no kernel for the row: then nothing is wrong with it."""
         return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
 
-    def share_of_copy(self, metric: Metric = "device") -> float | None:
+    def share_of_copy(self, metric: Metric = "device", side: Side = "candidate_us") -> float | None:
         result = self.result(metric)
-        return self.row.fastest_copy_us / result.candidate_us if result and self.row.fastest_copy_us else None
+        return self.row.fastest_copy_us / getattr(result, side) if result and self.row.fastest_copy_us else None
 
 
 @dataclass
@@ -154,8 +157,8 @@ class Field:
 
     # Over many rows
 
-    def geomean(self, tasks: Iterable[Task], contender: str, metric: Metric) -> tuple[float, int] | None:
-        standings = [self.standing(task, row, contender) for task in tasks for row in self.wanted(task)]
+    def geomean(self, task: Task, rows: Iterable[Workload], contender: str, metric: Metric) -> tuple[float, int] | None:
+        standings = [self.standing(task, row, contender) for row in rows]
         logs = [math.log(result.ratio) for s in standings if s and (result := s.result(metric))]
         return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
 
@@ -181,11 +184,12 @@ class Field:
         return sorted(max(times) / min(times) - 1 for times in newest)
 
     def _times_by_gpu(self) -> Iterator[tuple[str, list[list[float]]]]:
-        """Device times over the least, of each contender on each row: a list for each GPU that it ran on."""
+        """Device times over the least, of each contender on each row: a list for each GPU that it ran on. Without those
+        that are known to be wrong: they say nothing of how well times repeat."""
         for (_, _, contender), found in self.standings.items():
             by_gpu: dict[str, list[float]] = {}
             for standing in found:
-                if result := standing.result("device"):
+                if (result := standing.result("device")) and not self.has_slots_in_its_times(standing):
                     by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
             if by_gpu and min(min(times) for times in by_gpu.values()) > LEAST_US:
                 yield contender, list(by_gpu.values())
@@ -202,13 +206,17 @@ class Field:
 
     def with_slots_in_their_times(self) -> dict[str, int]:
         """Rows by task of ops that work in place whose times have the copying of their slots in them."""
-        in_place = {(task.name, row.id) for task in self.tasks for row in task.rows if task.op_of(row).inplace}
         found: dict[str, set[str]] = {}
         for (task, id_, _), standings in self.standings.items():
-            finished = str(standings[-1].run.provenance["finished"])
-            if self.device != "cpu" and (task, id_) in in_place and finished < SLOTS_MENDED:
+            if self.has_slots_in_its_times(standings[-1]):
                 found.setdefault(task, set()).add(id_)
         return {task: len(rows) for task, rows in found.items()}
+
+    def has_slots_in_its_times(self, standing: Standing) -> bool:
+        if self.device == "cpu" or str(standing.run.provenance["finished"]) >= SLOTS_MENDED:
+            return False
+        task = next(task for task in self.tasks if task.name == standing.run.task)
+        return bool(task.ops[standing.row.op].inplace)
 
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
@@ -248,11 +256,14 @@ class Field:
             return []
         return known.beside(self._device_time, max(self.between_gpus(), default=0.0))
 
-    def _device_time(self, replay: Replay) -> tuple[float, int] | None:
+    def _device_time(self, replay: Replay) -> Judged | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)
         standing = self.standing(task, replay.row, replay.contender) if task else None
         result = standing.result("device") if standing else None
-        return (result.candidate_us, standing.row.bytes_min) if standing and result else None
+        if standing is None or result is None:
+            return None
+        fault = "timed wrongly here, as said above" if self.has_slots_in_its_times(standing) else None
+        return Judged(result.candidate_us, standing.row.bytes_min, fault)
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()
@@ -309,20 +320,27 @@ class Field:
 
     def _summary(self) -> list[str]:
         lines = [
-            "| family | contender | rows | wall | stream | device | without a time |",
-            "|---|---|---|---|---|---|---|",
+            "Geometric means over rows of one op. Where its calls differ in which inputs have a value for every "
+            "element, or in these inputs' dtypes, they differ in traffic: each kind has a line, which names those.",
+            "",
+            "| family | rows of | contender | rows | wall | stream | device | without a time |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for task in self.families:
-            for contender in self.contenders:
-                means = [self.geomean([task], contender, metric) for metric in METRICS]
-                found = [s for row in self.wanted(task) if (s := self.standing(task, row, contender))]
-                if not found:
-                    continue
-                cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
-                untimed = sum(s.result("stream") is None for s in found)
-                timed = f"{len(found) - untimed} of {len(self.wanted(task))}"
-                lines.append(f"| {task.name} | {contender} | {timed} | {' | '.join(cells)} | {untimed or ''} |")
+            for variant, rows in variants_of(self.wanted(task)).items():
+                for contender in self.contenders:
+                    if cells := self._means(task, rows, contender):
+                        lines.append(f"| {' | '.join([task.name, variant, contender, *cells])} |")
         return lines
+
+    def _means(self, task: Task, rows: Sequence[Workload], contender: str) -> list[str]:
+        found = [s for row in rows if (s := self.standing(task, row, contender))]
+        if not found:
+            return []
+        means = [self.geomean(task, rows, contender, metric) for metric in METRICS]
+        untimed = sum(s.result("stream") is None for s in found)
+        cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
+        return [f"{len(found) - untimed} of {len(rows)}", *cells, str(untimed or "")]
 
     def _family(self, task: Task) -> list[str]:
         head = ["row", "MB", self.baseline, *self.contenders, "best"]
@@ -332,7 +350,7 @@ class Field:
             standings = {name: self.standing(task, row, name) for name in self.contenders}
             timed = [s for s in standings.values() if s and s.result("stream")]
             home = self.standing(task, row, self.baseline) or next(iter(timed), None)
-            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _times(home, "baseline_us")]
+            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _timed(home, "baseline_us")]
             cells += [_cell(standing) for standing in standings.values()]
             best = self.best(task, row)
             cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
@@ -347,9 +365,14 @@ class Field:
         return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
 
 
-def _times(standing: Standing | None, side: str) -> str:
+def _timed(standing: Standing | None, side: Side) -> str:
     if standing is None:
         return "–"
+    share = standing.share_of_copy(side=side)
+    return f"{_times(standing, side)}, copy {share:.0%}" if share else _times(standing, side)
+
+
+def _times(standing: Standing, side: Side) -> str:
     results = [standing.result(metric) for metric in METRICS]
     return " / ".join(f"{getattr(result, side):.1f}" if result else "–" for result in results)
 
