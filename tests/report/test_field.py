@@ -91,7 +91,7 @@ def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
     assert field.stale == []
     for row in field.wanted(task):
         slow, never = (field.standing(task, row, name) for name in ("slow", "never"))
-        assert slow and 0 < slow.gain < 1
+        assert slow and 0 < slow.gain < 1, slow and slow.row
         assert never and never.row.verdict == "failed" and never.gain == 0
         assert field.best(task, row) is None, "nobody gains: the baseline itself is best"
     assert field.against_itself()[0] == 2
