@@ -28,6 +28,8 @@ from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
 from kernwright.tasks.workload import Workload
 
+pytestmark = pytest.mark.slow  # its sweep is by the clock: beside others it may end without a time
+
 OPS = """
 from torch import Tensor
 from kernwright.ops.definition import define
