@@ -275,3 +275,36 @@ def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
     assert 24 < pace.rows_in(120.0, 3) < 40
     pace.note(30.0, 3)
     assert pace.rows_in(120.0, 3) == pytest.approx(4.0), "a slower family: what is known of it counts"
+
+
+def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
+    task: Task, tmp_path: Path, write_task: Callable[..., Path], make_row: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = [make_row("s16", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": 16})]
+    folder = write_task(tmp_path / "other", toml=(task.folder / "task.toml").read_text(), ops=OPS, rows=other)
+    found = {"tiny": task.folder, "other": folder}
+    monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
+
+    def swept(*words: str) -> Any:
+        asked = ["sweep", *words, "--minutes", "0.0000001", "--ledger", str(tmp_path / "ledger")]
+        return CliRunner().invoke(app, asked)
+
+    assert [n for n in (1, 2, 3) if f"0 of {n}" in swept("--rows", "r4*").output] == [2]
+    both = swept("--rows", "r32,s*").output
+    assert both.count("0 of 1") == 2, both
+    for words, told in (
+        (["--rows", "r4*,nosuch"], "no rows of any task match 'nosuch'"),
+        (["--rows", "grid"], "no rows of any task match 'grid'"),
+        ([str(task.folder), str(folder), "--rows", "r4*"], "match 'r4*'"),
+        ([str(task.folder), "--rows", "r32,nosuch"], "match 'nosuch'"),
+    ):
+        refused = swept(*words)
+        assert isinstance(refused.exception, KernwrightError) and told in refused.exception.cause, words
+        assert refused.exception.remedy
+
+
+@pytest.mark.parametrize("minutes", ["-1", "nan"])
+def test_time_that_there_cannot_be_is_refused(task: Task, tmp_path: Path, minutes: str) -> None:
+    words = ["sweep", str(task.folder), "--ledger", str(tmp_path / "ledger"), "--minutes", minutes]
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, KernwrightError) and "--minutes above 0" in refused.exception.remedy

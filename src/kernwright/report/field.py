@@ -107,7 +107,7 @@ class Field:
 
     def runs(self) -> list[Verdict]:
         """Those that the page says anything of."""
-        wanted = {(task.name, row.id) for task in self.tasks if task.has(self.rows) for row in self.wanted(task)}
+        wanted = {(task.name, row.id) for task in self.tasks for row in self.wanted(task)}
         return [s.run for (task, row, _), found in self.standings.items() if (task, row) in wanted for s in found]
 
     @cached_property
@@ -115,7 +115,7 @@ class Field:
         return sorted({contender for _, _, contender in self.standings if contender != self.baseline})
 
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows)
+        return task.matching(self.rows)
 
     def standing(self, task: Task, row: Workload | str, contender: str) -> Standing | None:
         found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
