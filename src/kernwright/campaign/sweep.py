@@ -22,7 +22,7 @@ from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in the middle of it
+MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away, or in part when it is interrupted
 MOST_UNTIMED_ROWS = 500  # of a grid, where each takes a fraction of a second and to start a judgement several
 FIRST_ROWS = 3  # where there is little time, and nobody knows yet how long a row takes
 

@@ -79,7 +79,7 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every verdict so far stands; run it again to go on", highlight=False)
+        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:

@@ -77,7 +77,7 @@ def _footer(verdict: Verdict) -> list[RenderableType]:
 
 def _marks(verdict: Verdict) -> str:
     if verdict.interrupted:
-        return "  (interrupted: not evidence)"
+        return "  (interrupted)" if verdict.evidence else "  (interrupted: not evidence)"
     return "  (quick: not evidence)" if verdict.quick else ""
 
 
