@@ -63,7 +63,7 @@ def show(
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
-    chosen = loaded.select(rows or "production,smoke")
+    chosen = loaded.select(rows) if rows else loaded.matching("production,smoke")
     if as_json:
         described = {
             **loaded.file.model_dump(mode="json", exclude={"timing"}),

@@ -144,7 +144,7 @@ class Field:
         return [task for task in self.tasks if self.wanted(task)]
 
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows) if task.has(self.rows) else ()
+        return task.matching(self.rows)
 
     def standing(self, task: Task, row: Workload | str, contender: str) -> Standing | None:
         found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
