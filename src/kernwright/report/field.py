@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Literal
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.origin import (
@@ -90,11 +89,6 @@ class Field:
         """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, baseline, device, rows)
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
-        if not wanted:
-            raise KernwrightError(
-                f"no task has rows that match {rows!r}",
-                "kernwright task show lists a task's rows; --rows takes a glob or a set's name",
-            )
         today = TodaysBaselines(tasks)
         outdated: list[tuple[str, set[Key]]] = []
         for record in ledger.all_records():
