@@ -1,4 +1,4 @@
-"""RMSNorm and LayerNorm alone: eager, torch.compile, Liger-Kernel and sglang. See --help."""
+"""As bench_norm_infer.py, under the name that its kernel is known by. See --help."""
 
 from family import benchmark
 

@@ -1,10 +1,15 @@
 """Family: one task's rows by hand, each baseline against eager, with the share of a copy's bandwidth.
 
 The times are the judge's own, verified and interleaved; they lie in a ledger, and a second call goes on from there.
+
+Exit status 0: every contender has a time on every row, or declines it. 1: one failed, or the time was over. 2: it could
+not run here.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +18,11 @@ from rich.table import Table
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
-from kernwright.cli.console import Bar, out
-from kernwright.report.field import Field, Standing
+from kernwright.cli.console import Bar, err, out
+from kernwright.errors import KernwrightError
+from kernwright.judge.device import find_device
+from kernwright.judge.verdict import Unavailable
+from kernwright.report.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS, Metric
 
@@ -26,27 +34,82 @@ def benchmark(task: str, *contenders: str) -> None:
         rows: Annotated[str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU")] = None,
         contender: Annotated[list[str] | None, typer.Option(help="a baseline; may be given several times")] = None,
         device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-        metric: Annotated[str, typer.Option(help="wall, stream or device")] = "device",
+        metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "device",
         ledger: Annotated[Path, typer.Option(help="the ledger's folder")] = Path(".kernwright/bench") / task,
         minutes: Annotated[float, typer.Option(help="start nothing that would end later; 0: no limit")] = 0.0,
     ) -> None:
+        shown = _metric(metric)  # before anything is judged: that takes minutes
         wanted = rows or ("smoke" if device == "cpu" else "production")
-        loaded = find_task(task)
+        found_device, loaded = find_device(device), find_task(task)
+        loaded.select(wanted)
         legs = list(legs_of([loaded], "eager", contender or contenders))
+        work = Sweep(legs, wanted, device, ledger, minutes, wait_s=600.0)
+        for leg in legs:
+            leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
         with Bar() as bar:
-            for verdict in Sweep(legs, wanted, device, ledger, minutes, wait_s=600.0).run(bar):
+            for verdict in work.run(bar):
                 out.print(f"{verdict.candidate}: {len(verdict.rows)} rows", style="dim", highlight=False)
-        kind = device.partition(":")[0]
-        out.print(_table(Field.gathered(Ledger(ledger), [loaded], "eager", kind, wanted), _metric(metric)))
+        field = Field.gathered(Ledger(ledger), [loaded], "eager", device.partition(":")[0], wanted)
+        out.print(_table(field, shown))
+        for line in [*_reasons(field, shown), *_troubles(work)]:
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(1 if _failed(field, {leg.contender.name for leg in legs}) or _left(work) else 0)
 
-    typer.run(command)
+    try:
+        typer.run(command)
+    except KernwrightError as error:
+        print(f"bench {task}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _metric(name: str) -> Metric:
     for metric in METRICS:
         if metric == name:
             return metric
-    raise typer.BadParameter(f"{name!r} is none of {', '.join(METRICS)}")
+    raise typer.BadParameter(f"{name!r} is none of {', '.join(METRICS)}", param_hint="--metric")
+
+
+def _failed(field: Field, contenders: set[str]) -> bool:
+    """Whether one that was asked for is wrong or fell over; who declines a row did neither."""
+    return any(
+        standing.row.verdict not in TIMED and not standing.declines
+        for name, standing in _standings(field)
+        if name in contenders
+    )
+
+
+def _left(work: Sweep) -> bool:
+    """Whether rows have no verdict."""
+    left = {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}
+    if left - work.troubles.keys():
+        err.print("not all rows have a verdict: the time is over; run it again to go on", highlight=False)
+    return bool(left)
+
+
+def _standings(field: Field) -> Iterator[tuple[str, Standing]]:
+    (task,) = field.tasks
+    for name in field.contenders:
+        yield from ((name, found) for row in field.wanted(task) if (found := field.standing(task, row, name)))
+
+
+def _reasons(field: Field, metric: Metric) -> list[str]:
+    """Why cells hold no time, each reason once."""
+    found: dict[str, list[str]] = {}
+    for name, standing in _standings(field):
+        if standing.result(metric) is None:
+            found.setdefault(f"{name}: {_state(standing)}: {_reason(standing, metric)}", []).append(standing.row.id)
+    return [f"{why} ({', '.join(rows)})" for why, rows in found.items()]
+
+
+def _reason(standing: Standing, metric: Metric) -> str:
+    result = standing.row.metrics.get(metric)
+    if standing.row.verdict in TIMED and isinstance(result, Unavailable):
+        return f"no {metric} time: {result.unavailable}"
+    return next(iter(standing.row.reasons), "no time").removeprefix(DECLINES)
+
+
+def _troubles(work: Sweep) -> list[str]:
+    return [f"{label}, {row}: {why}" for (label, row), why in work.troubles.items()]
 
 
 def _table(field: Field, metric: Metric) -> Table:
@@ -66,8 +129,12 @@ def _table(field: Field, metric: Metric) -> Table:
 def _contender_cell(standing: Standing | None, metric: Metric) -> str:
     result = standing.result(metric) if standing else None
     if standing is None or result is None:
-        return standing.row.verdict if standing else "–"
+        return _state(standing) if standing else "–"
     return _cell(result.candidate_us, standing.row.fastest_copy_us, result.ratio)
+
+
+def _state(standing: Standing) -> str:
+    return "declines" if standing.declines else standing.row.verdict
 
 
 def _cell(us: float, fastest_copy_us: float | None, ratio: float | None) -> str:

@@ -4,7 +4,8 @@
 
 Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NAME=MINUTES:TASK,TASK:
 
-    field     every baseline against eager: what docs/field.md is made of
+    field     torch.compile and the current sglang against eager: what docs/field.md is made of
+    others    all other baselines against eager, on the tasks that they have kernels for: the rest of that page
     again     the same rows once more, whatever is recorded of them: how well times repeat
     ops       the ops that ship against eager, torch.compile and sglang
     peers     the ops that ship against all other baselines
@@ -113,6 +114,24 @@ def again(window: Window, step: Step) -> Commands:
     return window.sweep(step, window.another_ledger(), "--aa", *named("--contender", *window.baselines))
 
 
+def others(window: Window, step: Step) -> Commands:
+    """Tasks of the same baselines in one sweep, each in what is left of the minutes. One without an adapter for any op
+    of a task would decline row after row."""
+    from kernwright.baselines.published import PublishedBaseline
+    from kernwright.tasks.catalog import find_task, list_tasks
+
+    start = time.monotonic()
+    published = [PublishedBaseline.find(name) for name in OTHERS]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in step.tasks or list_tasks():
+        having = tuple(own.name for own in published if any(own.adapter(op) for op in find_task(name).ops))
+        groups.setdefault(having, []).append(name)
+    for names, tasks in groups.items():
+        if names:
+            left = replace(step, tasks=tuple(tasks), minutes=step.minutes - (time.monotonic() - start) / 60)
+            yield from window.sweep(left, window.ledger, "--aa", *named("--contender", *names))
+
+
 def ops(window: Window, step: Step) -> Commands:
     baselines = named("--baseline", EAGER, *window.baselines)
     return window.sweep(step, window.ledger, "--contender", "kernwright", *baselines)
@@ -173,7 +192,7 @@ def look(window: Window, step: Step) -> Commands:
 
 
 COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
-    own.__name__: own for own in (field, again, ops, peers, grids, verify, sanitize, look)
+    own.__name__: own for own in (field, again, others, ops, peers, grids, verify, sanitize, look)
 }
 
 

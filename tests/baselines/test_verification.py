@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 
 from kernwright.baselines.store import Store
 from kernwright.cli.main import app
+from kernwright.errors import KernwrightError
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verification import Finding, RowFinding, verify
 from kernwright.report.table import findings_table
-from kernwright.tasks.catalog import find_task
+from kernwright.tasks.catalog import find_task, list_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -172,6 +173,24 @@ def test_the_command_line_fetches_lists_and_verifies(
     assert verified.exit_code == 0, verified.output
     assert sorted(found["finding"] for found in json.loads(out.read_text())) == ["agrees", "declines", "declines"]
     assert "no census on a CPU" in verified.output
+
+
+def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
+    norms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word that one of them has no row of is no slip, one that none of them has is."""
+    asked: list[tuple[str, str | None]] = []
+    found = {"norms": norms, "qknorm_rope": list_tasks()["qknorm_rope"]}
+    monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
+    monkeypatch.setattr(
+        "kernwright.judge.verification.verify",
+        lambda name, task, rows, *_: asked.append((task.folder.name, rows)) or (),
+    )
+    words = ["baseline", "verify", "liger@0.8.5", "--rows"]
+    assert CliRunner().invoke(app, [*words, "narrow,grid"]).exit_code == 0
+    assert asked == [("norms", "narrow"), ("qknorm_rope", "grid")]
+    refused = CliRunner().invoke(app, [*words, "narrow,nosuch"])
+    assert isinstance(refused.exception, KernwrightError) and "'nosuch'" in refused.exception.cause
 
 
 def test_every_finding_can_be_shown() -> None:

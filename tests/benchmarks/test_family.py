@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernwright.baselines.lock import read_lock
 from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.sweep import Sweep
+from kernwright.errors import KernwrightError
 from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 OTHERS = ("bench_beside.py", "bench_judge.py", "bench_judge_gpu.py", "bench_ops.py")  # not of one family
 SCRIPTS = [path for path in (ROOT / "benchmarks").glob("bench_*.py") if path.name not in OTHERS]
+ALIASES = {"rmsnorm": "norm_infer"}
+OPS = """
+from torch import Tensor
+from kernwright.ops.definition import define
+
+@define(outputs=["y"], activations=["x"])
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+"""
+BASELINES = """
+def picky(op):
+    def run(x):
+        raise RuntimeError("not this one")
+    return run
+"""
 
 
 def words_of(script: Path) -> list[str]:
@@ -26,20 +47,94 @@ def words_of(script: Path) -> list[str]:
 
 
 def test_every_family_has_one_and_names_what_exists() -> None:
-    named = [words_of(script) for script in SCRIPTS]
-    assert sorted(task for task, *_ in named) == sorted(path.parent.name for path in ROOT.glob("tasks/*/task.toml"))
+    named = {script.stem.removeprefix("bench_"): words_of(script) for script in SCRIPTS}
+    tasks = {path.parent.name for path in ROOT.glob("tasks/*/task.toml")}
+    assert {name: task for name, (task, *_) in named.items()} == {**{task: task for task in tasks}, **ALIASES}
     known = {*BUILT_IN, *read_lock().names()}
-    assert all(contenders and set(contenders) <= known for _, *contenders in named)
+    assert all(contenders and set(contenders) <= known for _, *contenders in named.values())
+    for alias, task in ALIASES.items():
+        assert named[alias] == named[task]
+
+
+def run(tmp_path: Path, name: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "benchmarks" / f"bench_{name}.py"
+    command = [sys.executable, str(script), *words, "--ledger", str(tmp_path / "ledger")]
+    env = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
 
 
 @pytest.mark.slow
 def test_one_runs_and_leaves_its_evidence(tmp_path: Path, private_tmp: Path) -> None:
-    words = ["--rows", "smoke_add4d*", "--metric", "stream", "--contender", "compile", "--ledger", str(tmp_path)]
-    script = ROOT / "benchmarks" / "bench_residual_gate_add.py"
-    done = subprocess.run(
-        [sys.executable, str(script), *words], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    words = ["--rows", "smoke_add4d*", "--metric", "stream", "--contender", "compile"]
+    done = run(tmp_path, "residual_gate_add", *words)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if "smoke_add4d" in line)
     assert "%" in line and "x" in line.rpartition("%")[2], line
-    assert [r.body["candidate"] for r in Ledger(tmp_path).all_records() if r.kind == "verdict"] == ["compile"]
+    records = Ledger(tmp_path / "ledger").all_records()
+    assert [r.body["candidate"] for r in records if r.kind == "verdict"] == ["compile"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--rows", "smoke_rms*", "--contender", "sglang@0.5.23"], "remedy: fetch it"),
+        (["--metric", "devcie"], "'devcie' is none of wall, stream, device"),
+        (["--rows", "smoke,nosuch"], "'nosuch'"),
+        (["--minutes", "-1"], "--minutes above 0"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_judged(tmp_path: Path, words: list[str], told: str) -> None:
+    (tmp_path / "store").mkdir()
+    done = run(tmp_path, "norm_infer", *words, KERNWRIGHT_BASELINES=str(tmp_path / "store"))
+    assert done.returncode == 2 and told in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "ledger").exists()
+
+
+def test_who_declines_a_row_says_why_and_has_not_failed(tmp_path: Path, private_tmp: Path) -> None:
+    """For which the package need not be here, nor anything run."""
+    words = ["--rows", "smoke_ln*", "--contender", "sglang@0.5.23"]
+    done = run(tmp_path, "norm_infer", *words, KERNWRIGHT_BASELINES=str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert "sglang@0.5.23: declines: its kernel runs on a GPU only (smoke_ln_helios_8640x5120)" in done.stdout
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    write_task: Callable[..., Path],
+    make_row: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Iterator[Callable[[str], tuple[int, str]]]:
+    """A family of one row and a contender of its own: exit status and what was printed."""
+    row = make_row("r40", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": 40})
+    folder = write_task(tmp_path / "tiny", ops=OPS, rows=[row])
+    (folder / "baselines.py").write_text(BASELINES)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    family = importlib.import_module("family")
+    monkeypatch.setattr("sys.argv", ["bench", "--ledger", str(tmp_path / "ledger"), "--metric", "stream"])
+
+    def call(contender: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            family.benchmark(str(folder), contender)
+        return int(str(ended.value.code)), capfd.readouterr().out
+
+    yield call
+
+
+def test_a_contender_that_fails_is_told_with_its_reason(
+    bench: Callable[[str], tuple[int, str]], private_tmp: Path
+) -> None:
+    status, shown = bench("picky")
+    assert status == 1 and "picky: failed: " in shown and "not this one" in shown and "(r40)" in shown, shown
+
+
+def test_a_row_that_cannot_be_judged_is_told_below_the_table(
+    bench: Callable[[str], tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(*_: Any) -> None:
+        raise KernwrightError("the machine refused", "another machine")
+
+    monkeypatch.setattr(Sweep, "_judge", judged)
+    status, shown = bench("picky")
+    assert status == 1 and "picky against eager, r40: the machine refused" in shown, shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import subprocess
 import sys
@@ -96,6 +97,15 @@ def test_a_step_that_is_none_is_refused(script: ModuleType, word: str) -> None:
         script.Step.of(word)
 
 
+def contenders_of(command: list[str]) -> list[str]:
+    return [word for before, word in itertools.pairwise(command) if before == "--contender"]
+
+
+def tasks_of(sweep: list[str]) -> list[str]:
+    """The words behind `sweep`, as far as the first option."""
+    return list(itertools.takewhile(lambda word: not word.startswith("--"), sweep[4:]))
+
+
 def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     """Which the command line takes: none has an option or a task that there is not."""
     from typer.testing import CliRunner
@@ -119,5 +129,15 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     rows = [row for name, patterns in asked.items() for row in find_task(name).select(patterns)]
     assert len(rows) == 2562 and {row.op for row in rows} == {"scale_shift", "residual_gate", "broadcast_add"}
     assert not list(script.grids(window, script.Step("grids", 1.0, ("norm_infer",)))), "none of its ops is exact"
+    others = {task: contenders_of(own) for own in commands["others"] for task in tasks_of(own)}
+    assert others["norm_infer"] == ["liger@0.8.5", "sglang@0.5.12.post1"]
+    assert others["norm_tanh_mul_add"] == ["sglang@0.5.12.post1"]
+    assert "ltx2_rms_adaln" not in others, "neither has a kernel for it"
+    assert not list(script.others(window, script.Step("others", 1.0, ("ltx2_rms_adaln",))))
+    (field,) = commands["field"]
+    assert all(
+        "--aa" in own and own[own.index("--device") :][:6] == field[field.index("--device") :][:6]
+        for own in commands["others"]
+    )
     swept = json.dumps(commands["ops"])
     assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.ledger_check import verify
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
@@ -275,3 +279,125 @@ def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
     assert 24 < pace.rows_in(120.0, 3) < 40
     pace.note(30.0, 3)
     assert pace.rows_in(120.0, 3) == pytest.approx(4.0), "a slower family: what is known of it counts"
+
+
+def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
+    task: Task, tmp_path: Path, write_task: Callable[..., Path], make_row: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = [make_row("s16", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": 16})]
+    folder = write_task(tmp_path / "other", toml=(task.folder / "task.toml").read_text(), ops=OPS, rows=other)
+    found = {"tiny": task.folder, "other": folder}
+    monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
+
+    def swept(*words: str) -> Any:
+        asked = ["sweep", *words, "--minutes", "0.0000001", "--ledger", str(tmp_path / "ledger")]
+        return CliRunner().invoke(app, asked)
+
+    assert [n for n in (1, 2, 3) if f"0 of {n}" in swept("--rows", "r4*").output] == [2]
+    both = swept("--rows", "r32,s*").output
+    assert both.count("0 of 1") == 2, both
+    for words, told in (
+        (["--rows", "r4*,nosuch"], "no rows of any task match 'nosuch'"),
+        (["--rows", "grid"], "no rows of any task match 'grid'"),
+        ([str(task.folder), str(folder), "--rows", "r4*"], "match 'r4*'"),
+        ([str(task.folder), "--rows", "r32,nosuch"], "match 'nosuch'"),
+    ):
+        refused = swept(*words)
+        assert isinstance(refused.exception, KernwrightError) and told in refused.exception.cause, words
+        assert refused.exception.remedy
+
+
+@pytest.mark.parametrize("minutes", ["-1", "nan"])
+def test_time_that_there_cannot_be_is_refused(task: Task, tmp_path: Path, minutes: str) -> None:
+    words = ["sweep", str(task.folder), "--ledger", str(tmp_path / "ledger"), "--minutes", minutes]
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, KernwrightError) and "--minutes above 0" in refused.exception.remedy
+
+
+class Impatient:
+    """Progress that ends in Ctrl-C, when so many rows of a phase are done. `before` comes first."""
+
+    def __init__(self, phase: str, rows: int, before: Callable[[], object] = lambda: None) -> None:
+        self.awaited, self.rows, self.before = phase, rows, before
+
+    def phase(self, what: str, steps: int) -> None:
+        self.left = self.rows if what.startswith(self.awaited) else 0
+
+    def step(self, note: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.before()
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def two_rounds(sweep: Callable[..., Sweep], task: Task) -> Callable[[], Sweep]:
+    """A sweep that gives every row two rounds, after which it has been looked at."""
+    file = task.folder / "task.toml"
+    file.write_text(file.read_text().replace("first_look = 1\nmax_rounds = 1", "first_look = 2\nmax_rounds = 3"))
+    changed = load_task(task.folder)
+    assert (changed.policy.first_look, changed.policy.max_rounds) == (2, 3)
+
+    def make() -> Sweep:
+        work = sweep("copied", rounds=2)
+        work.legs = list(legs_of([changed], "eager", ["copied"]))
+        return work
+
+    return make
+
+
+def interrupted(work: Sweep, progress: Impatient) -> dict[str, Any]:
+    """The verdict that an interrupted sweep leaves."""
+    with pytest.raises(KeyboardInterrupt):
+        list(work.run(progress))
+    (verdict,) = (record.body for record in Ledger(work.ledger).all_records() if record.kind == "verdict")
+    assert verdict["interrupted"]
+    return verdict
+
+
+def test_rows_that_were_finished_stand_when_a_sweep_is_interrupted(
+    two_rounds: Callable[[], Sweep], quiet: Any, tmp_path: Path
+) -> None:
+    """Two of three rows had their second round."""
+    verdict = interrupted(two_rounds(), Impatient("timing, round 2", 2))
+    assert [row["id"] for row in verdict["rows"]] == ["r32", "r40"] and verdict["evidence"]
+    assert all(row["metrics"]["stream"]["quads"] == 14 and row["cases"] for row in verdict["rows"])
+    assert verdict["headline"]["stream"]["rows"] == 2 and "2 of 3 rows were finished" in verdict["reasons"][0]
+    assert ids(two_rounds()) == [["r48"]]
+    (rest,) = two_rounds().run(quiet)
+    assert [row.id for row in rest.rows] == ["r48"] and not rest.interrupted
+    assert verify(tmp_path / "ledger") == []
+
+
+@pytest.mark.parametrize(("phase", "rows"), [("correctness", 2), ("timing, round 1", 2)])
+def test_rows_that_were_not_finished_do_not_count(two_rounds: Callable[[], Sweep], phase: str, rows: int) -> None:
+    verdict = interrupted(two_rounds(), Impatient(phase, rows))
+    assert not verdict["evidence"] and "before any row was finished" in verdict["reasons"][0]
+    assert ids(two_rounds()) == [["r32", "r40", "r48"]]
+
+
+def test_files_that_changed_are_found_out_when_it_is_interrupted_too(
+    two_rounds: Callable[[], Sweep], task: Task
+) -> None:
+    changed = task.folder / "definitions.py"
+    verdict = interrupted(
+        two_rounds(), Impatient("timing, round 2", 1, lambda: changed.write_text(changed.read_text() + "# changed"))
+    )
+    assert [(row["id"], row["verdict"]) for row in verdict["rows"]] == [("r32", "tampered")]
+
+
+def test_rows_of_a_grid_are_finished_when_they_were_examined(
+    sweep: Callable[..., Sweep], task: Task, make_row: Any
+) -> None:
+    rows = [
+        make_row(f"g{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": n}, set="grid")
+        for n in (1, 2, 3)
+    ]
+    lines = (task.folder / "workloads.jsonl").read_text() + "".join(json.dumps(row) + "\n" for row in rows)
+    (task.folder / "workloads.jsonl").write_text(lines)
+    legs = list(legs_of([load_task(task.folder)], "eager", ["copied"]))
+    work = sweep("copied", rows="grid")
+    work.legs = legs
+    verdict = interrupted(work, Impatient("correctness", 2))
+    assert [row["id"] for row in verdict["rows"]] == ["g1", "g2"] and verdict["evidence"]
+    assert ids(work) == [["g3"]]

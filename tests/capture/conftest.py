@@ -81,8 +81,12 @@ def _short(call: CapturedCall) -> str:
     return f"{call.call.partition(':')[2]}({', '.join(values)}){f' {call.raised}' if call.raised else ''}"
 
 
+def _is_op(target: str) -> bool:
+    return "::" in target or ":" not in target
+
+
 def _command(file: Path, targets: Sequence[str], command: Sequence[object]) -> list[str]:
-    options = [word for target in targets for word in (("--op" if "::" in target else "--call"), target)]
+    options = [word for target in targets for word in ("--op" if _is_op(target) else "--call", target)]
     kernwright = [sys.executable, "-m", "kernwright.cli.main", "capture", *options, "--out", str(file)]
     return [*kernwright, "--", *map(str, command)]
 

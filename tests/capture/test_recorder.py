@@ -108,6 +108,63 @@ def test_a_scalar_that_is_ever_new_is_bounded_and_counted(capture: Capturing) ->
     assert "476 call(s) of further signatures were only counted" in run.done.stderr
 
 
+LAZY = """
+from library import Layer, scale
+
+def __getattr__(name):
+    if name == "kept":
+        globals()[name] = scale
+    elif name == "Lazy":
+        return Layer
+    elif name != "fresh":
+        raise AttributeError(name)
+    return scale
+"""
+LAZY_CLASS = """
+import sys, types, library
+
+class Lazy(types.ModuleType):
+    def __getattr__(self, name):
+        if name != "scale":
+            raise AttributeError(name)
+        self.scale = library.scale
+        return library.scale
+
+sys.modules[__name__] = Lazy(__name__)
+"""
+
+
+def test_what_a_module_makes_on_demand(capture: Capturing) -> None:
+    run = capture(
+        "import library, lazy, lazier\nfrom lazy import kept\n"
+        "kept(1); lazy.kept(1)\n"
+        "lazy.fresh(2); lazy.fresh(2); print(lazy.fresh is lazy.fresh)\n"
+        "lazy.Lazy().forward(3)\n"
+        "lazier.scale(4); lazier.scale(4)\n"
+        "library.scale(5)\n"
+        "print([hasattr(m, 'nothing') for m in (lazy, lazier)])\n",
+        *("lazy:kept", "lazy:fresh", "lazy:Lazy.forward", "lazier:scale", "lazy:nothing"),
+        prepare={"lazy.py": LAZY, "lazier.py": LAZY_CLASS},
+    )
+    assert run.done.stdout == "True\n[False, False]\n", run.done.stderr
+    assert run.counts() == {
+        "kept(1, 2.0, None)": 2,
+        "fresh(2, 2.0, None)": 2,
+        "Lazy.forward(<library.Layer>, 3)": 1,
+        "scale(4, 2.0, None)": 2,
+    }
+    assert "lazy:nothing: was never met" in run.done.stderr
+
+
+def test_a_function_under_two_names_is_recorded_under_both(capture: Capturing) -> None:
+    run = capture(
+        "import library, other\nlibrary.scale(1); other.scale(2)\n",
+        "library:scale", "other:scale",
+        prepare={"other.py": "from library import scale\n"},
+    )  # fmt: skip
+    assert run.capture.counts == {"library:scale": 2, "other:scale": 1}
+
+
 def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
     run = capture(
         "import library, asyncio\nlibrary.Layer()\nprint(asyncio.run(library.later(1)))\n",

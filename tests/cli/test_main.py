@@ -144,7 +144,6 @@ def test_check_admits_the_shipped_task_on_a_row() -> None:
     [
         (["task", "show", "no_such_task"], "no task named 'no_such_task'"),
         (["task", "check", "norm_scale_shift", "--rows", "none*"], "no rows that match 'none*'"),
-        (["capture", "--", "python", "x.py"], "nothing to record was named"),
         (["capture", "--call", "m:f"], "no program was named"),
         (["capture", "--call", "m.f", "--", "true"], "--call m.f: is not of the form module:function"),
         (["capture", "--call", "__main__:f", "--", "true"], "a script's own functions are never imported"),

@@ -17,11 +17,18 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
-from kernwright.judge.verdict import Verdict
-from kernwright.report.field import Field
+from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.report.field import Field, Standing
 from kernwright.report.field_plots import plots_of, speedup_plot
+from kernwright.report.origin import TodaysBaselines
 from kernwright.tasks import catalog
+from kernwright.tasks.baseline import Surroundings, find_baseline
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
+from kernwright.tasks.workload import Workload
+
+pytestmark = pytest.mark.slow  # its sweep is by the clock: beside others it may end without a time
 
 OPS = """
 from torch import Tensor
@@ -34,7 +41,7 @@ def twice(x: Tensor) -> Tensor:
 BASELINES = """
 def slow(op):
     def run(x):
-        for _ in range(8):
+        for _ in range(40):
             y = x + x
         return y
     return run
@@ -69,19 +76,30 @@ def gathered(swept: Path, task: Task) -> Field:
     return Field.gathered(Ledger(swept / "ledger"), [task], "eager", "cpu", "smoke")
 
 
+def bodies_in(swept: Path) -> list[dict[str, Any]]:
+    return [record.body for record in Ledger(swept / "ledger").all_records() if record.kind == "verdict"]
+
+
+def gathered_of(bodies: list[dict[str, Any]], task: Task, rows: str = "smoke") -> Field:
+    """Of a ledger that holds these verdicts, in this order."""
+    records = [SimpleNamespace(kind="verdict", body=body) for body in bodies]
+    ledger: Any = SimpleNamespace(all_records=lambda: records)
+    return Field.gathered(ledger, [task], "eager", "cpu", rows)
+
+
 def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert field.contenders == ["never", "slow"]
     assert field.stale == []
     for row in field.wanted(task):
         slow, never = (field.standing(task, row, name) for name in ("slow", "never"))
-        assert slow and 0 < slow.gain < 1
+        assert slow and 0 < slow.gain < 1, slow and slow.row
         assert never and never.row.verdict == "failed" and never.gain == 0
         assert field.best(task, row) is None, "nobody gains: the baseline itself is best"
     assert field.against_itself()[0] == 2
-    mean = field.geomean([task], "slow", "stream")
+    mean = field.geomean(task, task.rows, "slow", "stream")
     assert mean is not None and mean[0] < 1 and mean[1] == 2
-    assert field.geomean([task], "never", "stream") is None
+    assert field.geomean(task, task.rows, "never", "stream") is None
 
 
 def test_what_judging_took_counts_once_for_pairs_that_were_judged_together(swept: Path, task: Task) -> None:
@@ -195,6 +213,72 @@ def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_p
     assert len(field.stale) == sum(r.kind == "verdict" for r in Ledger(swept / "ledger").all_records())
 
 
+def test_a_record_of_a_changed_contender_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:
+    adapters = shutil.copytree(swept / "tasks" / "tiny", tmp_path / "tiny") / "baselines.py"
+    adapters.write_text(adapters.read_text().replace("range(40)", "range(41)"))
+    field = gathered(swept, load_task(adapters.parent))
+    assert {name for _, _, name in field.standings} == {"eager"}, "which no adapter makes"
+    assert sorted(told.partition(",")[0] for told in field.stale) == [
+        "of another never than today's: tiny: never",
+        "of another slow than today's: tiny: slow",
+    ]
+
+
+@pytest.mark.parametrize("changed", ["task_digest", "baseline_digest", "candidate_digest"])
+def test_a_stale_record_is_done_with_when_all_of_its_rows_are_judged_again(
+    swept: Path, task: Task, changed: str
+) -> None:
+    (new,) = (body for body in bodies_in(swept) if body["candidate"] == "slow")
+    old = new | {changed: "another"}
+    part = new | {"rows": new["rows"][:1]}
+    assert len(gathered_of([old], task).stale) == 1
+    assert len(gathered_of([old, part], task).stale) == 1, "r80 is known from the old one alone"
+    done = gathered_of([old, part, new], task)
+    assert done.stale == [] and len(done.standings["tiny", "r64", "slow"]) == 2
+    assert gathered_of([old, part], task, rows="r64").stale == [], "a page of r64 asks for no other"
+
+
+def test_a_folder_that_calls_itself_a_baseline_is_none(swept: Path, task: Task) -> None:
+    (body,) = (body for body in bodies_in(swept) if body["candidate"] == "slow")
+    posing = body | {"provenance": body["provenance"] | {"sources": {"candidate.toml": "its hash"}}}
+    for candidate in ("slow", "mine"):
+        field = gathered_of([posing | {"candidate": candidate, "candidate_digest": "its own"}], task)
+        assert field.standings == {} and field.stale == []
+
+
+def test_a_package_of_another_machine_is_known_by_its_lock() -> None:
+    """Nothing needs to be fetched or to fit here."""
+    known, name = find_task("norm_scale_shift"), "sglang@0.5.23"
+    digests = {}
+    for architecture in ("x86_64", "aarch64"):
+        about = {"hardware": {"architecture": architecture}, "libraries": {"python": "3.12.3", "torch": "9.9.9"}}
+        digest = find_baseline(known, name, Surroundings.recorded(about)).digest
+        verdict = Verdict.model_construct(task=known.name, candidate=name, candidate_digest=digest, provenance=about)
+        assert TodaysBaselines([known]).hold_contender(verdict)
+        assert not TodaysBaselines([known]).hold_contender(verdict.model_copy(update={"candidate_digest": "another"}))
+        digests[architecture] = digest
+    assert digests["x86_64"] != digests["aarch64"], "its companions are wheels of their own"
+
+
+def test_tasks_without_such_rows_are_left_out_and_rows_of_no_task_are_an_error(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_task: Callable[..., Path], make_row: Any
+) -> None:
+    shutil.copytree(swept / "tasks", tmp_path / "tasks")
+    row = make_row("other", "twice", {"x": ["S"]}, {"y": ["S"]}, axes={"S": 64})
+    file = write_task(tmp_path / "tasks" / "unjudged", ops=OPS, rows=[row]) / "task.toml"
+    file.write_text(file.read_text().replace('name = "tiny"', 'name = "unjudged"'))
+    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
+    page = tmp_path / "field.md"
+    asked = ("--rows", "r6*")
+    assert results(swept, page, *asked).exit_code == 0
+    text = page.read_text()
+    assert "## tiny" in text and "| r64 |" in text and "r80" not in text and "unjudged" not in text
+    assert "eager against itself: 1 row-verdicts" in text
+    assert results(swept, page, "--check", *asked).exit_code == 0
+    none = results(swept, page, "--check", "--rows", "nobody*")
+    assert isinstance(none.exception, KernwrightError) and "no rows of any task match 'nobody*'" in str(none.exception)
+
+
 def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert field.repeats() == {}, "nothing was judged twice"
@@ -217,6 +301,70 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
     assert field.repeats() == {}, "of two GPUs, each was judged once"
     assert field.between_gpus() == [pytest.approx(0.05)]
     assert "5.0% apart in the middle and 5.0% at most" in field.page("x")
+
+
+def test_times_that_are_known_to_be_wrong_say_nothing_of_how_well_they_repeat(swept: Path, task: Task) -> None:
+    in_place = {name: op.model_copy(update={"inplace": ("x",)}) for name, op in task.ops.items()}
+    field = gathered(swept, task)
+    field.device, field.tasks = "cuda", [task.model_copy(update={"ops": in_place})]
+    (standing,) = field.standings["tiny", "r64", "slow"]
+
+    def judged(finished: str, us: float, gpu: str) -> Standing:
+        run = Verdict.model_validate(standing.run.model_dump())
+        run.provenance.update(finished=finished, hardware={**run.provenance["hardware"], "uuid": gpu})
+        return Standing(standing.row.model_copy(update={"metrics": {"device": metric(us)}}), run)
+
+    wrong, right = "2026-11-16T00:00:00Z", "2026-11-18T00:00:00Z"
+    before, after, later = judged(wrong, 70.0, "a"), judged(right, 30.0, "a"), judged(right, 30.3, "a")
+    elsewhere = judged(right, 33.0, "b")
+    field.standings = {("tiny", "r64", "slow"): [before, after]}
+    assert field.repeats() == {} and field.between_gpus() == []
+    field.standings = {("tiny", "r64", "slow"): [before, elsewhere]}
+    assert field.between_gpus() == []
+    field.standings = {("tiny", "r64", "slow"): [before, after, later, elsewhere]}
+    assert field.repeats() == {"slow": (1, 1)}
+    assert field.between_gpus() == [pytest.approx(33.0 / 30.3 - 1)]
+
+
+def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:
+    """Every production row: `fast` in 20 us, a copy in 10, and what that ratio makes of it for eager."""
+    about = {"device": "cuda", "finished": "today", "policy": {"max_rounds": 2}, "libraries": {}, "started": "today"}
+    about["hardware"] = {"kind": "cuda", "model": "a GPU"}
+    run = Verdict.model_construct(task=task.name, baseline="eager", candidate="fast", provenance=about)
+    field = Field([task], "eager", "cuda", "production")
+    for row in field.wanted(task):
+        times = {name: metric(20.0, ratios(row)) for name in METRICS}
+        verdict = RowVerdict(
+            id=row.id, op=row.op, verdict="faster", metrics=times, bytes_min=row.bytes_min, fastest_copy_us=10.0
+        )
+        field.standings[task.name, row.id, "fast"] = [Standing(verdict, run)]
+    return field
+
+
+def metric(us: float, ratio: float = 1.0) -> MetricResult:
+    return MetricResult(
+        ratio=ratio, interval=(ratio, ratio), noise_band=0.01, baseline_us=ratio * us, candidate_us=us, quads=6,
+        outcome="faster",
+    )  # fmt: skip
+
+
+def test_means_are_of_rows_that_move_alike() -> None:
+    """Of the rows as captured, and of those that one shift row was frozen for: their traffic differs."""
+    lines = made_up(find_task("fuse_scale_shift"), lambda row: 8.0 if row.id.startswith("rowmod_") else 2.0)._summary()
+    means = {line.split(" | ")[1]: line.split(" | ")[3:7] for line in lines if "| fast |" in line}
+    assert means["scale_shift of x bf16, shift bf16"] == ["11 of 11", "2.00x", "2.00x", "2.00x"]
+    assert means["scale_shift of x bf16"] == ["15 of 15", "8.00x", "8.00x", "8.00x"]
+    assert {mean[-1] for mean in means.values()} == {"2.00x", "8.00x"}, "none is of both"
+    assert means["norm_scale_shift_select"][0] == "1 of 1"
+    assert sum(int(count.partition(" ")[0]) for count, *_ in means.values()) == 31
+
+
+def test_the_baseline_has_a_share_of_a_copy_too() -> None:
+    text = made_up(find_task("qknorm_rope"), lambda _: 2.0).page("x")
+    (line,) = (line for line in text.splitlines() if line.startswith("| qwen_t19 |"))
+    home, fast = (cell.strip() for cell in line.split("|")[3:5])
+    assert home == "40.0 / 40.0 / 40.0, copy 25%"
+    assert fast == "20.0 / 20.0 / 20.0, 2.00x (2.00–2.00), copy 50%"
 
 
 def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
@@ -251,11 +399,8 @@ def test_times_with_slots_in_them_are_told_of(swept: Path, task: Task) -> None:
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:
-    field = gathered(swept, task)
-    bodies = [r.body for r in Ledger(swept / "ledger").all_records() if r.kind == "verdict"]
-    records = [SimpleNamespace(kind="verdict", body={**body, "baseline_digest": "another"}) for body in bodies]
-    ledger: Any = SimpleNamespace(all_records=lambda: records)
-    changed = Field.gathered(ledger, [task], "eager", "cpu", "smoke")
-    assert field.standings and changed.standings == {}
+    bodies = bodies_in(swept)
+    changed = gathered_of([body | {"baseline_digest": "another"} for body in bodies], task)
+    assert gathered(swept, task).standings and changed.standings == {}
     assert all(told.startswith("of another eager than today's: tiny: ") for told in changed.stale)
     assert len(changed.stale) == len(bodies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernwright.baselines.lock import read_lock
-from kernwright.report.graph_replays import GraphReplays, Replay, graph_replays
+from kernwright.report.graph_replays import GraphReplays, Judged, Replay, graph_replays
 from kernwright.tasks.catalog import find_task
 
 
@@ -17,23 +17,34 @@ def test_each_is_of_a_frozen_row_and_a_baseline_that_is_pinned() -> None:
     assert len({(own.task, own.row, own.contender) for own in known}) == len(known)
 
 
-def test_what_lies_apart_beyond_the_cache_stands_out() -> None:
+def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
     rows = tuple(
         Replay(task="t", row=row, contender="eager", device_us=us)
-        for row, us in (("near", 100.0), ("apart", 100.0), ("small", 2.0), ("unjudged", 5.0))
+        for row, us in (("near", 100.0), ("apart", 100.0), ("wrong", 9.0), ("small", 2.0), ("unjudged", 5.0))
     )
-    judged = {"near": (104.0, 10**8), "apart": (94.0, 10**8), "small": (3.0, 10**6)}
+    judged = {
+        "near": Judged(104.0, 10**8),
+        "apart": Judged(94.2, 11 * 10**6),  # sixteen sets of it are more than the cache holds
+        "wrong": Judged(18.0, 10**8, "timed wrongly"),
+        "small": Judged(3.0, 9 * 10**6),
+    }
     lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda own: judged.get(own.row))
-    assert "of 2 such times 1 lie within 5%" in lines[2]
-    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[6:]}
-    assert list(shown) == ["near", "apart", "small"], "what has not been judged has nothing beside it"
+    assert "more than 10 MB" in lines[2] and "of 3 such times 1 lie within 5%" in lines[2]
+    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[6:] if line.startswith("| ")}
+    assert list(shown) == ["near", "apart", "wrong", "small"], "what has not been judged has nothing beside it"
     assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
     assert shown["small"].endswith("| 1.50x |"), "the cache explains it"
+    assert lines[lines.index("More than 5% apart:") + 2 :] == [
+        "- apart, eager: -5.8%; not explained",
+        "- wrong, eager: +100.0%; timed wrongly",
+    ]
     assert GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: None) == []
+    alike = GraphReplays(origin="by hand", gpu="a GPU", rows=rows[:1]).beside(lambda own: judged.get(own.row))
+    assert alike[-1] == shown["near"], "nobody is named"
 
 
 @pytest.mark.parametrize(("apart", "told"), [(0.081, True), (0.03, False)])
 def test_that_runs_on_two_gpus_differ_as_much_is_said_where_it_explains_something(apart: float, told: bool) -> None:
     rows = (Replay(task="t", row="r", contender="eager", device_us=10.0),)
-    lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: (11.0, 10**9), apart)
+    lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: Judged(11.0, 10**9), apart)
     assert ("Two runs of this judge on two GPUs were up to 8.1% apart." in lines[2]) == told

@@ -120,6 +120,7 @@ def test_provenance_and_digests_are_there_and_collapsed() -> None:
     ("flags", "words"),
     [
         ({"evidence": True}, "evidence"),
+        ({"evidence": True, "interrupted": True}, "evidence, of the rows that were finished: interrupted run"),
         ({"evidence": False, "quick": True}, "not evidence: quick run"),
         ({"evidence": False, "interrupted": True}, "not evidence: interrupted run"),
         ({"evidence": False, "quick": True, "interrupted": True}, "not evidence: quick and interrupted run"),

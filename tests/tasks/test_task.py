@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernwright.errors import BadFile, KernwrightError
-from kernwright.tasks.task import Task, load_task
+from kernwright.tasks.task import Task, load_task, tasks_with_rows
 
 Rows = list[dict[str, Any]]
 
@@ -229,6 +229,42 @@ def test_rows_are_chosen_by_set_or_glob(
 def test_a_pattern_without_rows_says_how_to_list_them(load: Callable[..., Task], pattern: str, op: str | None) -> None:
     with pytest.raises(KernwrightError, match="kernwright task show tiny"):
         load().select(pattern, op)
+
+
+@pytest.mark.parametrize("pattern", ["axpy_small,nosuch", "nosuch, axpy_*", "smoke,grid,nosuch", "axpy_*,nosuch*"])
+def test_a_word_of_a_pattern_that_means_no_row_is_named(load: Callable[..., Task], pattern: str) -> None:
+    """A slip of the pen had cost a row in silence."""
+    with pytest.raises(KernwrightError, match=r"no rows that match '(grid,)?nosuch") as refused:
+        load().select(pattern)
+    assert "axpy" not in refused.value.cause
+    assert {row.id for row in load().matching(pattern)} >= {"axpy_small"}
+    assert "nosuch" not in load().narrowed(pattern)
+    assert load().select(load().narrowed(pattern)) == load().matching(pattern)
+
+
+def test_words_of_another_op_are_no_slip(load: Callable[..., Task]) -> None:
+    assert [row.id for row in load().select("axpy_*, negate,", "axpy")] == ["axpy_small", "axpy_wide"]
+
+
+def test_of_several_tasks_those_count_that_have_such_rows(
+    load: Callable[..., Task], write_task: Callable[..., Path], tmp_path: Path, tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    tiny = load()
+    few = load_task(write_task(tmp_path / "few", rows=[row for row in tiny_row_dicts() if row["id"] == "negate"]))
+    both = [tiny, few]
+    assert tasks_with_rows(both, "axpy_*,negate", named=False) == both
+    assert tasks_with_rows(both, "axpy_*,huge", named=False) == [tiny]
+    assert tasks_with_rows(both, "axpy_*,negate", named=True) == both, "each has its part"
+    for pattern, named, told in (
+        ("axpy_*", True, f"no rows of {few.name} match 'axpy_*'"),
+        ("negate,nosuch", True, f"no rows of {tiny.name}, {few.name} match 'nosuch'"),
+        ("negate,nosuch", False, "no rows of any task match 'nosuch'"),
+        ("grid", False, "no rows of any task match 'grid'"),
+        (",", False, "no rows of any task match ','"),
+    ):
+        with pytest.raises(KernwrightError, match="task show") as refused:
+            tasks_with_rows(both, pattern, named=named)
+        assert refused.value.cause == told
 
 
 def test_only_the_ops_that_rows_use_are_part_of_a_task(

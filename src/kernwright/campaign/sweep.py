@@ -22,7 +22,7 @@ from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away in the middle of it
+MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away, or in part when it is interrupted
 MOST_UNTIMED_ROWS = 500  # of a grid, where each takes a fraction of a second and to start a judgement several
 FIRST_ROWS = 3  # where there is little time, and nobody knows yet how long a row takes
 
@@ -72,7 +72,7 @@ class Leg:
         return None
 
     def rows(self, wanted: str) -> list[Workload]:
-        rows = self.task.select(wanted)
+        rows = self.task.matching(wanted)
         if isinstance(self.contender, Shipped):
             return [row for row in rows if row.op in self.contender.ops and self.skipped(row) is None]
         return list(rows)
@@ -143,6 +143,13 @@ class Sweep:
     clock: Callable[[], float] = time.monotonic
     troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
     _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
+
+    def __post_init__(self) -> None:
+        if not self.minutes >= 0:  # nor is it a number that is none
+            raise KernwrightError(
+                f"there are no {self.minutes:g} minutes",
+                "give --minutes above 0, or leave it out where there is no limit",
+            )
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""

@@ -70,7 +70,7 @@ def works_of(tasks: Iterable[Task], pattern: str, ops: Collection[str] = (), wid
     found: dict[Situation, list[Work]] = {}
     for task in tasks:
         shipped = Shipped.of(task).ops
-        for row in task.select(pattern) if task.has(pattern) else ():
+        for row in task.matching(pattern):
             op = task.op_of(row)
             if row.op not in shipped or (ops and row.op not in ops) or op.inplace or triton_of(op) is None:
                 continue

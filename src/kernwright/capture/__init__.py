@@ -3,5 +3,5 @@
 `describe`, `target`, `recorder`, `wrap` and `hook` are injected into foreign programs, which may run another Python
 (3.9 or later) without Kernwright's dependencies: they use the standard library alone, look at torch only where the
 program has imported it, and import one another relatively, since there they are loaded under another package name.
-`program` and `parts` work on Kernwright's side.
+`program`, `parts` and `own_ops` work on Kernwright's side.
 """

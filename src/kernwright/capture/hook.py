@@ -20,8 +20,11 @@ def start(folder: str) -> None:
     """Begins to record in this process, as the folder's plan says."""
     with open(f"{folder}/{PLAN}", encoding="utf-8") as file:  # noqa: PTH123 (a program may not have pathlib loaded)
         plan = json.load(file)
-    targets = [Target(name, index) for index, name in enumerate(plan["targets"])]
-    watch = Watch(targets, Recorder(folder, targets))
+    places: dict[str, list[str | None]] = plan.get("places", {})
+    targets = [
+        Target(name, index, place) for index, name in enumerate(plan["targets"]) for place in places.get(name, [None])
+    ]
+    watch = Watch(targets, Recorder(folder, plan["targets"]))
     sys.meta_path.insert(0, watch)
     for name in watch.modules:
         if name in sys.modules:

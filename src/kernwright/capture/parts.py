@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,14 @@ from kernwright.tasks.files import parse_line, read_text, validate
 COUNTER_BYTES = 8
 
 
-def make_folder(out: Path, program: str, targets: Sequence[str]) -> Path:
-    """A folder for the parts beside the file that they will make, so that both can be written or neither."""
+def make_folder(out: Path, program: str, targets: Sequence[str], places: Mapping[str, Sequence[str]]) -> Path:
+    """A folder for the parts beside the file that they will make, so that both can be written or neither.
+
+    `places`: where those targets are met that are not met under their names.
+    """
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.parts-", dir=out.resolve().parent))
-        plan = {"program": program, "targets": list(targets)}
+        plan = {"program": program, "targets": list(targets), "places": {name: [*places[name]] for name in places}}
         (folder / PLAN).write_text(json.dumps(plan) + "\n", encoding="utf-8")
     except OSError as error:
         raise EnvironmentProblem(

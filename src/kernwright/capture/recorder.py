@@ -61,7 +61,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Described]:
 class Recorder:
     """Counts calls by signature. Never raises: a program must not fail because it is watched."""
 
-    def __init__(self, folder: str, targets: Sequence[Target]) -> None:
+    def __init__(self, folder: str, targets: Sequence[str]) -> None:
         self.folder = folder
         self.targets = targets
         self._busy = threading.local()
@@ -87,7 +87,8 @@ class Recorder:
         self._begin()
 
     def wrapped(self, target: Target) -> None:
-        self._note({"wrapped": target.name})
+        if (note := {"wrapped": target.name}) not in self._notes:
+            self._note(note)
 
     def problem(self, target: Target, said: str) -> None:
         note = {"problem": f"{target.name}: {said}"}
@@ -134,7 +135,8 @@ class Recorder:
             return  # a signal's handler, in the middle of the lines below
         self._busy.now = True
         try:
-            key = (target.index, tuple(args), tuple(kwargs.items()), returns, raised)
+            # The same values have other names where the target is met in another place.
+            key = (target.index, parameters, tuple(args), tuple(kwargs.items()), returns, raised)
             with self._lock:
                 if not self._ready():
                     return

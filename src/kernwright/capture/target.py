@@ -10,15 +10,20 @@ _NAME = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*")
 
 
 class Target:
-    """`module:function`, `module:Class.method`, or `torch.ops.namespace:name`."""
+    """`module:function`, `module:Class.method`, or `torch.ops.namespace:name`.
 
-    def __init__(self, name: str, index: int = 0) -> None:
-        problem = problem_with(name)
+    One of Kernwright's ops is met in several places, any of which a program may lack; its calls go by one name.
+    """
+
+    def __init__(self, name: str, index: int = 0, place: str | None = None) -> None:
+        where = place or name
+        problem = problem_with(where)
         if problem:
-            raise ValueError(f"{name}: {problem}")
+            raise ValueError(f"{where}: {problem}")
         self.name = name
         self.index = index
-        self.module, _, path = name.partition(":")
+        self.is_own_op = place is not None
+        self.module, _, path = where.partition(":")
         self.path = tuple(path.split("."))
 
     @property

@@ -33,20 +33,62 @@ def _never() -> bool:
 is_compiling: Callable[[], bool] = _never
 
 
+_inside = threading.local()  # whether a thread is in a call of one of Kernwright's ops
+
+
 def put_wrapper(module: Any, target: Target, recorder: Recorder) -> None:
-    """Replaces the target in its module, or notes why that cannot be done."""
-    owner = module
+    """Replaces the target in its module, now or when the module makes it, or notes why that cannot be done."""
+    held = not isinstance(module, types.ModuleType) or target.path[0] in vars(module)
+    provide = None if held else _provider(module)
+    if provide is None:
+        _replace(module, target, recorder)
+    else:
+        _replace_on_demand(module, provide, target, recorder)
+
+
+def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
+    """What makes attributes that the module does not hold: its own `__getattr__`, or its class's."""
+    if (own := vars(module).get("__getattr__")) is not None:
+        return own  # type: ignore[no-any-return]
+    of_class = getattr(type(module), "__getattr__", None)
+    return None if of_class is None else functools.partial(of_class, module)
+
+
+def _replace_on_demand(
+    module: types.ModuleType, provide: Callable[[str], Any], target: Target, recorder: Recorder
+) -> None:
+    """Python asks a module's own `__getattr__` first, also where its class has one."""
+    latest: list[Any] = []
+
+    @functools.wraps(provide)
+    def providing(name: str) -> Any:
+        value = provide(name)
+        if name != target.path[0]:
+            return value
+        if vars(module).get(name) is value:
+            _replace(module, target, recorder)  # the module keeps what it makes, and is not asked again
+            return vars(module)[name]
+        if not latest or latest[0] is not value:
+            holder = types.SimpleNamespace(**{name: value})
+            _replace(holder, target, recorder)
+            latest[:] = value, getattr(holder, name)
+        return latest[1]
+
+    module.__getattr__ = providing  # type: ignore[method-assign]
+
+
+def _replace(holder: Any, target: Target, recorder: Recorder) -> None:
+    owner = holder
     for name in target.path[:-1]:
         owner = inspect.getattr_static(owner, name, None)
         if owner is None:
-            return recorder.problem(target, f"{target.module} has no {name} when its import ends")
+            return _missing(name, target, recorder)
     name = target.path[-1]
     value = inspect.getattr_static(owner, name, None)
     if value is None:
-        return recorder.problem(
-            target, f"{target.module} has no {'.'.join(target.path)} when its import ends: name the defining module"
-        )
-    if hasattr(value, MARK):
+        return _missing(".".join(target.path), target, recorder)
+    marks = getattr(value, MARK, None)
+    if isinstance(marks, tuple) and target.name in marks:  # what is no function may have any attribute
         return None
     if (overload := getattr(value, "_opoverload", None)) is not None:  # torch.library.custom_op's result
         _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
@@ -56,6 +98,11 @@ def put_wrapper(module: Any, target: Target, recorder: Recorder) -> None:
         _put(owner, name, twin)
         recorder.wrapped(target)
     return None
+
+
+def _missing(name: str, target: Target, recorder: Recorder) -> None:
+    if not target.is_own_op:
+        recorder.problem(target, f"{target.module} has no {name} when its import ends: name the defining module")
 
 
 def _twin_of(value: Any, target: Target, recorder: Recorder) -> Any:
@@ -110,9 +157,25 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Targ
             recorder.record(target, parameters, positional, named, result_of(returned[0]), None)
         return result
 
-    functools.update_wrapper(twin, function)
-    setattr(twin, MARK, target.name)
-    return twin
+    whole = _outermost(twin, function) if target.is_own_op else twin
+    functools.update_wrapper(whole, function)
+    setattr(whole, MARK, (*getattr(function, MARK, ()), target.name))
+    return whole
+
+
+def _outermost(twin: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public call of one of Kernwright's ops may end in its eager chain, or in its torch op: it is one call."""
+
+    def outermost(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or getattr(_inside, "now", False):
+            return function(*args, **kwargs)
+        _inside.now = True
+        try:
+            return twin(*args, **kwargs)
+        finally:
+            _inside.now = False
+
+    return outermost
 
 
 class _RecordingOp:
@@ -120,6 +183,7 @@ class _RecordingOp:
 
     def __init__(self, op: Any, parameters: Parameters, target: Target, recorder: Recorder) -> None:
         self._op = op
+        self._target = target
         self._call = recording(op, parameters, target, recorder)
         self._inside = threading.local()
 
@@ -140,8 +204,12 @@ class _RecordingOp:
 
 
 def _replace_op(op: Any, parameters: Parameters, target: Target, recorder: Recorder) -> None:
-    if not isinstance(op._op, _RecordingOp):
-        op._op = _RecordingOp(op._op, parameters, target, recorder)
+    inner = op._op
+    while isinstance(inner, _RecordingOp):
+        if inner._target is target:
+            return
+        inner = inner._op
+    op._op = _RecordingOp(op._op, parameters, target, recorder)
 
 
 def _of_schemas(schemas: list[Any]) -> Parameters:
@@ -154,12 +222,13 @@ def _of_schemas(schemas: list[Any]) -> Parameters:
 
 def watch_torch_ops(torch: Any, targets: list[Target], recorder: Recorder) -> None:
     """Ops are registered at any time: each is met when a program first asks torch.ops for it."""
-    wanted = {target.torch_op: target for target in targets}
 
     def meet(qualified: str, packet: Any) -> None:
-        target = wanted.get(qualified)
-        if target is None:
-            return
+        for target in targets:
+            if target.torch_op == qualified:
+                watch(target, packet)
+
+    def watch(target: Target, packet: Any) -> None:
         overloads = [getattr(packet, name) for name in packet.overloads()]
         for overload in overloads:
             _replace_op(overload, _of_schemas([overload._schema]), target, recorder)

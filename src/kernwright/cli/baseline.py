@@ -102,14 +102,19 @@ def verify(
     from kernwright.judge.verifiers import Errand, Unverified, Verifiers
     from kernwright.report.table import findings_table
     from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
 
     if json_file is not None:
         refuse_unwritable(json_file)
     tasks = [find_task(each) for each in task or list_tasks()]
-    if task is None and rows:  # asked of all tasks, a pattern means those that have such rows
-        tasks = [loaded for loaded in tasks if loaded.has(rows)]
-    matches = [(name, loaded) for loaded in tasks for name in names or read_lock().names()]
-    errands = [errand for name, loaded in matches for errand in Errand.shared_out(name, loaded, rows, device)]
+    if rows:  # asked of all tasks, a pattern means those that have such rows
+        tasks = tasks_with_rows(tasks, rows, named=bool(task))
+    matches = [
+        (name, loaded, loaded.narrowed(rows) if rows else None)
+        for loaded in tasks
+        for name in names or read_lock().names()
+    ]
+    errands = [errand for name, loaded, own in matches for errand in Errand.shared_out(name, loaded, own, device)]
     findings: list[RowFinding] = []
     trouble: Unverified | KeyboardInterrupt | None = None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, as Ctrl-C's is: nobody is left behind
@@ -119,8 +124,8 @@ def verify(
                 for finding in Verifiers(device, processes, wait).run(errands, bar):
                     findings.append(finding)  # one by one: what is there when it is interrupted counts
             else:
-                for name, loaded in matches:
-                    for finding in verify(name, loaded, rows, device, bar, wait):
+                for name, loaded, own in matches:
+                    for finding in verify(name, loaded, own, device, bar, wait):
                         findings.append(finding)
         except (Unverified, KeyboardInterrupt) as some:  # what was found is shown first
             trouble = some

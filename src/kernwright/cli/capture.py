@@ -31,7 +31,8 @@ def capture(
 ) -> None:
     """Runs a program and records the signatures of calls: shapes, dtypes, strides, scalars, counts; never values.
 
-    The program's streams, signals and exit status are its own.
+    Of all of Kernwright's ops, if neither --call nor --op is given. The program's streams, signals and exit status are
+    its own.
     """
     from kernwright.capture.parts import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
@@ -45,9 +46,9 @@ def capture(
         _finish(merge(recover), out)
         return
     if not command:
-        raise KernwrightError("no program was named", "write it after --: kernwright capture --call m:f -- python x.py")
+        raise KernwrightError("no program was named", "write it after --: kernwright capture -- python x.py")
     targets = _targets(call or [], op or [])
-    folder = make_folder(out, program_name(command), targets)
+    folder = make_folder(out, program_name(command), targets, _places(targets))
     try:
         ending = run(command, folder)
     except KernwrightError:
@@ -65,9 +66,7 @@ def _targets(calls: list[str], ops: list[str]) -> list[str]:
     from kernwright.capture.target import problem_with
     from kernwright.errors import KernwrightError
 
-    targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)]))
-    if not targets:
-        raise KernwrightError("nothing to record was named", "add --call module:function or --op NAME")
+    targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)])) or _every_op()
     for target in targets:
         if problem := problem_with(target):
             raise KernwrightError(f"--call {target}: {problem}", "as in --call torch.nn.functional:layer_norm")
@@ -75,19 +74,31 @@ def _targets(calls: list[str], ops: list[str]) -> list[str]:
 
 
 def _op_target(op: str) -> str:
-    """A torch op is met in torch.ops; one of ours through its eager chain, which is the same in every program."""
+    from kernwright.capture.own_ops import target_of
     from kernwright.errors import KernwrightError
-    from kernwright.ops.registry import shipped_ops
+    from kernwright.ops import FAMILIES
 
     namespace, colons, name = op.partition("::")
     if colons:
         return f"torch.ops.{namespace}:{name}"
-    shipped = shipped_ops()
-    if op not in shipped:
+    if op not in FAMILIES:
         raise KernwrightError(
-            f"--op {op}: no such op", f"use one of: {', '.join(sorted(shipped))}; or a torch op as namespace::name"
+            f"--op {op}: no such op", f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
         )
-    return f"{shipped[op].reference.__module__}:{op}.reference"
+    return target_of(op)
+
+
+def _every_op() -> list[str]:
+    from kernwright.capture.own_ops import target_of
+    from kernwright.ops import FAMILIES
+
+    return [target_of(op) for op in sorted(FAMILIES)]
+
+
+def _places(targets: list[str]) -> dict[str, tuple[str, ...]]:
+    from kernwright.capture.own_ops import op_of, places_of
+
+    return {target: places_of(op) for target in targets if (op := op_of(target))}
 
 
 def _finish(capture: Capture, out: Path) -> None:
@@ -96,10 +107,19 @@ def _finish(capture: Capture, out: Path) -> None:
     write_capture(capture, out)
     header = capture.header
     say = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
+    every_op = list(header.targets) == _every_op()
+    if every_op:
+        say.append(
+            f"recorded: calls of all {len(header.targets)} of Kernwright's ops, as no --call and no --op was given"
+        )
+        if not any(capture.counts.values()):
+            say.append("none of them was called: name what to record with --call module:function or --op NAME")
     for target, count in capture.counts.items():
         if count:
             kept = len(capture.of(target))
             say.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
+        elif every_op:
+            continue  # most programs call few of them
         elif target in header.wrapped:
             say.append(f"{target}: was found, and never called from Python")
         else:

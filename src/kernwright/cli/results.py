@@ -50,9 +50,12 @@ def results(
     from kernwright.report.results import Results
     from kernwright.report.results_page import family_page_of, files_of
     from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
 
     tasks = [find_task(name) for name in list_tasks()]
     wanted = rows or ("smoke" if device == "cpu" else "production")
+    if rows:
+        tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
     book = Ledger(ledger)
     there = book.root.is_dir()
     field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None

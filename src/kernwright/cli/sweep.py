@@ -50,10 +50,12 @@ def sweep(
     from kernwright.judge.request import rounds_given
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found_device = find_device(device)
-    loaded = [find_task(name) for name in tasks or list_tasks()]
+    wanted = rows or ("smoke" if device == "cpu" else "production")
+    loaded = tasks_with_rows([find_task(name) for name in tasks or list_tasks()], wanted, named=bool(tasks))
     target = target_of(found_device.name, found_device.capability)
     contenders = contender or ["compile"]
     work = Sweep(
@@ -62,7 +64,7 @@ def sweep(
             for name in baseline or ["eager"]
             for leg in legs_of(loaded, name, [*([name] if aa else []), *contenders], target)
         ],
-        rows=rows or ("smoke" if device == "cpu" else "production"),
+        rows=wanted,
         device=device,
         ledger=ledger or default_ledger_root(),
         minutes=minutes,
@@ -77,7 +79,7 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every verdict so far stands; run it again to go on", highlight=False)
+        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:

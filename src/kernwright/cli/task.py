@@ -63,7 +63,7 @@ def show(
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
-    chosen = loaded.select(rows or "production,smoke")
+    chosen = loaded.select(rows) if rows else loaded.matching("production,smoke")
     if as_json:
         described = {
             **loaded.file.model_dump(mode="json", exclude={"timing"}),
@@ -102,6 +102,10 @@ def new(
             "--map", metavar="NAME=ARGUMENT", help="where the op's tensor or scalar is in the call; repeatable"
         ),
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARGUMENT", help="a tensor or text of the call that no result depends on; repeatable"),
+    ] = None,
     model: Annotated[list[str] | None, typer.Option(help="the model it was captured from; repeatable")] = None,
     title: Annotated[str, typer.Option(help="what the task is about, in a line")] = "",
     definitions: Annotated[
@@ -112,6 +116,7 @@ def new(
 ) -> None:
     """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
     from kernwright.cli.console import out
+    from kernwright.cli.task_strangers import refuse_another_op, refuse_strangers
     from kernwright.errors import KernwrightError
     from kernwright.ops.registry import ops_from_file, shipped_ops
     from kernwright.tasks.capture import read_capture
@@ -128,10 +133,13 @@ def new(
             f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}; or bring it along with --definitions"
         )
     request = Request(
-        name=name, source=source, call=_captured(capture, source, call), op=ops[op],
+        name=name, source=source, call=_captured(capture, source, call, op), op=ops[op],
         mapping=_pairs(mapping or [], ops[op]), models=tuple(model or ()), title=title,
     )  # fmt: skip
     draft = draft_task(capture, request, definitions.name if definitions else None)
+    refuse_strangers(capture, request, ignore or [])
+    if call is None and definitions is None:
+        refuse_another_op(request)
     place = folder or Path("tasks") / name
     write_task(draft, place, definitions, force)
     counts = {kind: sum(row.set == kind for row in draft.rows) for kind in ("production", "smoke")}
@@ -142,13 +150,16 @@ def new(
     out.print(f"  kernwright task check {place if folder else name}", highlight=False, markup=False)
 
 
-def _captured(capture: Capture, source: Path, call: str | None) -> str:
-    """The function to make rows of: the one that was named, or the only one."""
+def _captured(capture: Capture, source: Path, call: str | None, op: str) -> str:
+    """The function to make rows of: the one that was named, the only one, or the op's own public call."""
+    from kernwright.capture.own_ops import target_of
     from kernwright.errors import BadFile
 
     known = sorted({captured.call for captured in capture.calls})
     if call is None and len(known) == 1:
         return known[0]
+    if call is None and target_of(op) in known:
+        return target_of(op)
     if call in known:
         return call
     problem = "holds calls of several functions" if call is None else f"holds no call of {call}"

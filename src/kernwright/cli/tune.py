@@ -42,6 +42,7 @@ def tune(
     from kernwright.judge.lock import device_lock
     from kernwright.ops import FAMILIES
     from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
 
     def told(text: str) -> None:
         err.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -53,7 +54,8 @@ def tune(
         refuse_unwritable(out)
     place = find_device(device)
     pattern = rows or ("production" if place.type == "cuda" else "smoke")
-    works = works_of([find_task(name) for name in list_tasks()], pattern, ops or (), _numbers(widths))
+    tasks = tasks_with_rows([find_task(name) for name in list_tasks()], pattern, named=False)
+    works = works_of(tasks, pattern, ops or (), _numbers(widths))
     if not works:
         raise KernwrightError(
             f"no row of {', '.join(ops or ['any op'])} with a Triton kernel matches {pattern!r} at these widths",

@@ -81,14 +81,21 @@ def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]
     return found
 
 
+def interrupted_at(finished: int, rows: int) -> str:
+    """Of an interrupted judgement, before all else."""
+    if not finished:
+        return "interrupted before any row was finished: none counts"
+    return f"interrupted: {finished} of {rows} rows were finished and stand, the others are not in it"
+
+
 def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
     counts = Counter(outcomes)
     return counts.most_common(1)[0][0] if counts else None
 
 
-def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome, interrupted: bool) -> list[str]:
+def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome) -> list[str]:
     """Why the verdict is what it is, in a few lines."""
-    lines = ["interrupted: what was measured stands, the rest was not judged"] if interrupted else []
+    lines: list[str] = []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
     fallen = [row.id for row in rows if row.ran and row.ran.fell_back]

@@ -58,6 +58,9 @@ class Judgement:
     def __post_init__(self) -> None:
         self.interrupt = Interrupt()
         self._seconds: dict[str, float] = {}
+        self._seal: Seal | None = None
+        self._round = 0
+        self._turns: list[Workload] = []  # rows that had their whole turn in this round
         self.setting = Setting(self.task, self.parties, self.device, self.policy, Chance(self.seed), self.interrupt)
 
     @property
@@ -66,19 +69,13 @@ class Judgement:
         return [pair for pair in self.pairs if pair.problem is None]
 
     def run(self) -> list[Verdict | None]:
-        """To the end, or to Ctrl-C: then what was measured is recorded and marked as interrupted. A pair that cannot be
-        judged leaves the verdicts of the others standing; where none can, that is raised."""
-        interrupted = False
+        """To the end, or to Ctrl-C: then the verdict is of the rows that are finished, and is marked as interrupted. A
+        pair that cannot be judged leaves the verdicts of the others standing; where none can, that is raised."""
         before = self.device.state()
         for pair in self.pairs:
             pair.provenance.started, pair.provenance.state_before = _now(), before
         try:
-            with self.interrupt.listening():
-                self._rounds()
-        except KeyboardInterrupt:
-            if not self._standing:  # nobody's verdict could say so
-                raise
-            interrupted = True
+            interrupted = self._until_interrupted()
         except Exception as cause:
             self._abandon(cause)
             raise
@@ -90,6 +87,21 @@ class Judgement:
             pair.provenance.finished, pair.provenance.state_after = _now(), after
             pair.provenance.seconds = {what: round(taken, 3) for what, taken in self._seconds.items()}
         return [pair.conclude(interrupted) if pair.problem is None else None for pair in self.pairs]
+
+    def _until_interrupted(self) -> bool:
+        """Rounds, and whether they were. What is finished then is held to all that it would be held to at their end; a
+        second Ctrl-C leaves no verdict."""
+        try:
+            with self.interrupt.listening():
+                self._rounds()
+        except KeyboardInterrupt:
+            if not self._standing:  # nobody's verdict could say so
+                raise
+            self._refuse_changed_files()
+            for pair in self._standing:
+                pair.end_early(self._turns if self._round else (), self._round, self.rounds)
+            return True
+        return False
 
     @contextlib.contextmanager
     def _taking(self, what: str) -> Iterator[None]:
@@ -109,8 +121,9 @@ class Judgement:
 
     def _rounds(self) -> None:
         loop = [self.device.block_loop] if self.device.block_loop else []
-        seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
+        self._seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
         for number in range(self.rounds or self.policy.max_rounds):
+            self._round, self._turns = number, []
             pairs = [pair for pair in self.pairs if pair.pending]
             if not pairs:
                 break
@@ -128,14 +141,13 @@ class Judgement:
             finally:
                 with self._taking("workers"):
                     crew.dismiss()
-            self._refuse_changed_files(seal)
+            self._refuse_changed_files()
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
                 crew.keep_compiled({pair.pair.again for pair in pairs})
             for pair in pairs:
                 if pair.problem is None:
                     pair.record_round(number)
-                    if number + 1 >= self.policy.first_look:
-                        pair.look(self.rounds)
+                    pair.look(number, self.rounds)
         if self.rounds is not None:
             for pair in self._standing:
                 pair.end_looks(self.rounds)
@@ -147,9 +159,9 @@ class Judgement:
         trusted = self.setting.trusted
         return list(dict.fromkeys(path for name, side in self.sides.items() if name in trusted for path in side.reads))
 
-    def _refuse_changed_files(self, seal: Seal) -> None:
+    def _refuse_changed_files(self) -> None:
         """Workers that start later would run something else than what was asked for, and what the digests name."""
-        if not (changed := seal.broken()):
+        if self._seal is None or not (changed := self._seal.broken()):
             return
         what = f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}"
         if len(contenders_of(pair.pair for pair in self._standing)) > 1:
@@ -227,6 +239,8 @@ class Judgement:
         for row in waiting:
             if left := [pair for pair in pairs if pair.waits_for(row)]:
                 self._time(crew, row, left, suspects, number)
+                self.interrupt.heed()
+                self._turns.append(row)
             self.progress.step(row.id)
 
     def _time(

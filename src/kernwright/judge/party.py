@@ -3,7 +3,7 @@ a candidate's place, or a baseline in either place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,12 @@ class Party:
         if isinstance(contender, Baseline):
             return cls.of_baseline(contender)
         return cls(contender.name, contender.digest, None, contender)
+
+    def digest_for(self, ops: Collection[str]) -> str:
+        """For the record: that of the ops that ship is of those alone that there are rows of."""
+        if self.shipped is None or {*self.shipped.ops} <= {*ops}:
+            return self.digest
+        return self.shipped.only(ops).digest
 
     @property
     def trusted(self) -> bool:

@@ -125,7 +125,7 @@ class Verdict(BaseModel):
     rows: tuple[RowVerdict, ...]
     quick: bool = False
     interrupted: bool = False
-    evidence: bool = Field(description="false for quick, interrupted and seeded runs: these prove nothing")
+    evidence: bool = Field(description="false for quick and seeded runs, and interrupted ones without a finished row")
     provenance: dict[str, Any]
 
     @property

@@ -1,7 +1,8 @@
 """Field: how the baselines that people run stand on the frozen rows, gathered from a ledger and written as a page.
 
 Ratios are those of one run, where both sides were measured in turn; times of different runs stand side by side only to
-be read. A record of another task digest, or of a changed baseline, is stale and enters nothing.
+be read. A record of another task digest, or of baselines of which one has changed, enters nothing; it is stale until
+all of its rows have been judged again.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
-from kernwright.report.graph_replays import Replay, graph_replays
-from kernwright.report.origin import TodaysBaselines, gpu_of, machines_of, model_of, refuse_mixed_models
+from kernwright.report.graph_replays import Judged, Replay, graph_replays
+from kernwright.report.origin import (
+    TodaysBaselines,
+    gpu_of,
+    is_of_a_folder,
+    machines_of,
+    model_of,
+    refuse_mixed_models,
+)
+from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
@@ -27,6 +37,8 @@ MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 # Until then a judge on a GPU took off of all sides what it takes to copy one side's slots of an op that works in place.
 SLOTS_MENDED = "2026-11-17T06:30:00Z"
 LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
+Key = tuple[str, str, str]  # task, row, contender
+Side = Literal["baseline_us", "candidate_us"]
 
 
 @dataclass(frozen=True)
@@ -54,9 +66,9 @@ class Standing:
         """Whether the contender has no kernel for the row: then nothing is wrong with it."""
         return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
 
-    def share_of_copy(self, metric: Metric = "device") -> float | None:
+    def share_of_copy(self, metric: Metric = "device", side: Side = "candidate_us") -> float | None:
         result = self.result(metric)
-        return self.row.fastest_copy_us / result.candidate_us if result and self.row.fastest_copy_us else None
+        return self.row.fastest_copy_us / getattr(result, side) if result and self.row.fastest_copy_us else None
 
 
 @dataclass
@@ -67,7 +79,7 @@ class Field:
     baseline: str
     device: str
     rows: str
-    standings: dict[tuple[str, str, str], list[Standing]] = field(default_factory=dict)
+    standings: dict[Key, list[Standing]] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
 
     @classmethod
@@ -76,46 +88,57 @@ class Field:
     ) -> Field:
         """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, baseline, device, rows)
+        wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
         today = TodaysBaselines(tasks)
-        digests = {task.name: task.digest for task in tasks}
+        outdated: list[tuple[str, set[Key]]] = []
         for record in ledger.all_records():
-            if record.kind != "verdict" or record.body.get("task") not in digests or not record.body.get("evidence"):
+            if record.kind != "verdict" or record.body.get("task") not in wanted or not record.body.get("evidence"):
                 continue
             verdict = Verdict.model_validate(record.body)
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
-            if verdict.candidate == SHIPPED:  # no part of the field: it has pages of its own
+            if verdict.candidate == SHIPPED or is_of_a_folder(verdict):  # no part of the field
                 continue
             if model is not None and model_of(verdict) != model:
                 continue
-            cause = None
-            if verdict.task_digest != digests[verdict.task]:
-                cause = "of another task digest"
-            elif not today.hold(verdict):
-                cause = f"of another {baseline} than today's"
-            if cause:
-                about = f"{verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
-                found.stale.append(f"{cause}: {about}")
+            standings = {
+                (verdict.task, row.id, verdict.candidate): Standing(row, verdict)
+                for row in verdict.rows
+                if row.id in wanted[verdict.task]
+            }
+            if cause := found._outdated_by(verdict, today):
+                told = f"{cause}: {verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
+                outdated.append((told, set(standings)))
                 continue
-            found._add(verdict)
+            for key, standing in standings.items():
+                found.standings.setdefault(key, []).append(standing)
+        # A ledger forgets nothing: what has been judged again since is no longer stale.
+        found.stale += [told for told, keys in outdated if not keys <= found.standings.keys()]
         refuse_mixed_models(found.runs())
         return found
 
-    def _add(self, verdict: Verdict) -> None:
-        for row in verdict.rows:
-            self.standings.setdefault((verdict.task, row.id, verdict.candidate), []).append(Standing(row, verdict))
+    def _outdated_by(self, verdict: Verdict, today: TodaysBaselines) -> str | None:
+        if verdict.task_digest != next(task.digest for task in self.tasks if task.name == verdict.task):
+            return "of another task digest"
+        if not today.hold(verdict):
+            return f"of another {verdict.baseline} than today's"
+        return None if today.hold_contender(verdict) else f"of another {verdict.candidate} than today's"
 
     def runs(self) -> list[Verdict]:
         """Those that the page says anything of."""
-        wanted = {(task.name, row.id) for task in self.tasks if task.has(self.rows) for row in self.wanted(task)}
-        return [s.run for (task, row, _), found in self.standings.items() if (task, row) in wanted for s in found]
+        return [standing.run for found in self.standings.values() for standing in found]
 
     @cached_property
     def contenders(self) -> list[str]:
         return sorted({contender for _, _, contender in self.standings if contender != self.baseline})
 
+    @property
+    def families(self) -> list[Task]:
+        """Tasks that have rows that the page is about."""
+        return [task for task in self.tasks if self.wanted(task)]
+
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows)
+        return task.matching(self.rows)
 
     def standing(self, task: Task, row: Workload | str, contender: str) -> Standing | None:
         found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
@@ -128,8 +151,8 @@ class Field:
 
     # Over many rows
 
-    def geomean(self, tasks: Iterable[Task], contender: str, metric: Metric) -> tuple[float, int] | None:
-        standings = [self.standing(task, row, contender) for task in tasks for row in self.wanted(task)]
+    def geomean(self, task: Task, rows: Iterable[Workload], contender: str, metric: Metric) -> tuple[float, int] | None:
+        standings = [self.standing(task, row, contender) for row in rows]
         logs = [math.log(result.ratio) for s in standings if s and (result := s.result(metric))]
         return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
 
@@ -155,11 +178,12 @@ class Field:
         return sorted(max(times) / min(times) - 1 for times in newest)
 
     def _times_by_gpu(self) -> Iterator[tuple[str, list[list[float]]]]:
-        """Device times over the least, of each contender on each row: a list for each GPU that it ran on."""
+        """Device times over the least, of each contender on each row: a list for each GPU that it ran on. Without those
+        that are known to be wrong: they say nothing of how well times repeat."""
         for (_, _, contender), found in self.standings.items():
             by_gpu: dict[str, list[float]] = {}
             for standing in found:
-                if result := standing.result("device"):
+                if (result := standing.result("device")) and not self.has_slots_in_its_times(standing):
                     by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
             if by_gpu and min(min(times) for times in by_gpu.values()) > LEAST_US:
                 yield contender, list(by_gpu.values())
@@ -176,13 +200,17 @@ class Field:
 
     def with_slots_in_their_times(self) -> dict[str, int]:
         """Rows by task of ops that work in place whose times have the copying of their slots in them."""
-        in_place = {(task.name, row.id) for task in self.tasks for row in task.rows if task.op_of(row).inplace}
         found: dict[str, set[str]] = {}
         for (task, id_, _), standings in self.standings.items():
-            finished = str(standings[-1].run.provenance["finished"])
-            if self.device != "cpu" and (task, id_) in in_place and finished < SLOTS_MENDED:
+            if self.has_slots_in_its_times(standings[-1]):
                 found.setdefault(task, set()).add(id_)
         return {task: len(rows) for task, rows in found.items()}
+
+    def has_slots_in_its_times(self, standing: Standing) -> bool:
+        if self.device == "cpu" or str(standing.run.provenance["finished"]) >= SLOTS_MENDED:
+            return False
+        task = next(task for task in self.tasks if task.name == standing.run.task)
+        return bool(task.ops[standing.row.op].inplace)
 
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
@@ -205,7 +233,7 @@ class Field:
         lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
         lines += ["", *(f"- {machine}" for machine in machines_of(self.runs()))]
         lines += ["", *self._explained(), "", *self._summary()]
-        for task in self.tasks:
+        for task in self.families:
             lines += ["", f"## {task.name}", "", f"{task.file.title}."]
             for kind in ("speedup", "copy"):
                 if place := (plots or {}).get(f"{task.name}_{kind}"):
@@ -222,11 +250,14 @@ class Field:
             return []
         return known.beside(self._device_time, max(self.between_gpus(), default=0.0))
 
-    def _device_time(self, replay: Replay) -> tuple[float, int] | None:
+    def _device_time(self, replay: Replay) -> Judged | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)
         standing = self.standing(task, replay.row, replay.contender) if task else None
         result = standing.result("device") if standing else None
-        return (result.candidate_us, standing.row.bytes_min) if standing and result else None
+        if standing is None or result is None:
+            return None
+        fault = "timed wrongly here, as said above" if self.has_slots_in_its_times(standing) else None
+        return Judged(result.candidate_us, standing.row.bytes_min, fault)
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()
@@ -283,20 +314,27 @@ class Field:
 
     def _summary(self) -> list[str]:
         lines = [
-            "| family | contender | rows | wall | stream | device | without a time |",
-            "|---|---|---|---|---|---|---|",
+            "Geometric means over rows of one op. Where its calls differ in which inputs have a value for every "
+            "element, or in these inputs' dtypes, they differ in traffic: each kind has a line, which names those.",
+            "",
+            "| family | rows of | contender | rows | wall | stream | device | without a time |",
+            "|---|---|---|---|---|---|---|---|",
         ]
-        for task in self.tasks:
-            for contender in self.contenders:
-                means = [self.geomean([task], contender, metric) for metric in METRICS]
-                found = [s for row in self.wanted(task) if (s := self.standing(task, row, contender))]
-                if not found:
-                    continue
-                cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
-                untimed = sum(s.result("stream") is None for s in found)
-                timed = f"{len(found) - untimed} of {len(self.wanted(task))}"
-                lines.append(f"| {task.name} | {contender} | {timed} | {' | '.join(cells)} | {untimed or ''} |")
+        for task in self.families:
+            for variant, rows in variants_of(self.wanted(task)).items():
+                for contender in self.contenders:
+                    if cells := self._means(task, rows, contender):
+                        lines.append(f"| {' | '.join([task.name, variant, contender, *cells])} |")
         return lines
+
+    def _means(self, task: Task, rows: Sequence[Workload], contender: str) -> list[str]:
+        found = [s for row in rows if (s := self.standing(task, row, contender))]
+        if not found:
+            return []
+        means = [self.geomean(task, rows, contender, metric) for metric in METRICS]
+        untimed = sum(s.result("stream") is None for s in found)
+        cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
+        return [f"{len(found) - untimed} of {len(rows)}", *cells, str(untimed or "")]
 
     def _family(self, task: Task) -> list[str]:
         head = ["row", "MB", self.baseline, *self.contenders, "best"]
@@ -306,7 +344,7 @@ class Field:
             standings = {name: self.standing(task, row, name) for name in self.contenders}
             timed = [s for s in standings.values() if s and s.result("stream")]
             home = self.standing(task, row, self.baseline) or next(iter(timed), None)
-            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _times(home, "baseline_us")]
+            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _timed(home, "baseline_us")]
             cells += [_cell(standing) for standing in standings.values()]
             best = self.best(task, row)
             cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
@@ -321,9 +359,14 @@ class Field:
         return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
 
 
-def _times(standing: Standing | None, side: str) -> str:
+def _timed(standing: Standing | None, side: Side) -> str:
     if standing is None:
         return "–"
+    share = standing.share_of_copy(side=side)
+    return f"{_times(standing, side)}, copy {share:.0%}" if share else _times(standing, side)
+
+
+def _times(standing: Standing, side: Side) -> str:
     results = [standing.result(metric) for metric in METRICS]
     return " / ".join(f"{getattr(result, side):.1f}" if result else "–" for result in results)
 

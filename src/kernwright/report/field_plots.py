@@ -11,7 +11,7 @@ from kernwright.tasks.task import Task
 def plots_of(field: Field) -> dict[str, str]:
     """File names and contents: for each family that has a time, speedups and shares of a copy."""
     files = {}
-    for task in field.tasks:
+    for task in field.families:
         rows = [row.id for row in field.wanted(task)]
         if any(_kernels(field, task, row, name) for row in rows for name in field.contenders):
             files[f"{task.name}_speedup.svg"] = speedup_plot(field, task)

@@ -1,5 +1,5 @@
-"""Origin: what must be known of a record before it stands beside others: its machine, and whether its baseline is still
-the one of that name."""
+"""Origin: what must be known of a record before it stands beside others: its machine, and whether its baselines are
+still those of their names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import Verdict
 from kernwright.tasks.baseline import Surroundings, find_baseline
+from kernwright.tasks.candidate import CANDIDATE_FILE
 from kernwright.tasks.task import Task
 
 
@@ -23,16 +24,28 @@ class TodaysBaselines:
 
         Where it ran is the record's own: another torch here makes no record of elsewhere an old one.
         """
-        key = verdict.task, verdict.baseline, Surroundings.recorded(verdict.provenance)
+        return verdict.baseline_digest == self._digest_for(verdict, verdict.baseline)
+
+    def hold_contender(self, verdict: Verdict) -> bool:
+        """The same of a baseline that was judged in the candidate's place."""
+        return verdict.candidate_digest == self._digest_for(verdict, verdict.candidate)
+
+    def _digest_for(self, verdict: Verdict, baseline: str) -> str | None:
+        key = verdict.task, baseline, Surroundings.recorded(verdict.provenance)
         if key not in self._digests:
             self._digests[key] = self._found(*key)
-        return verdict.baseline_digest == self._digests[key]
+        return self._digests[key]
 
     def _found(self, task: str, baseline: str, where: Surroundings) -> str | None:
         try:
             return find_baseline(self._tasks[task], baseline, where).digest
         except KernwrightError:  # there is none of that name any more
             return None
+
+
+def is_of_a_folder(verdict: Verdict) -> bool:
+    """Whether somebody's candidate was judged. Its folder may have any name, a baseline's too."""
+    return CANDIDATE_FILE in verdict.provenance.get("sources", {})
 
 
 def model_of(verdict: Verdict) -> str:

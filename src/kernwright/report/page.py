@@ -93,8 +93,8 @@ def deciding_metric(verdict: Verdict) -> Metric:
 
 def standing(verdict: Verdict) -> str:
     """Whether the verdict proves anything, and if not, why not."""
-    if verdict.evidence and not (verdict.quick or verdict.interrupted):
-        return "evidence"
+    if verdict.evidence and not verdict.quick:
+        return "evidence, of the rows that were finished: interrupted run" if verdict.interrupted else "evidence"
     why = [name for name, holds in (("quick", verdict.quick), ("interrupted", verdict.interrupted)) if holds]
     return f"not evidence: {' and '.join(why) or 'partial'} run"
 

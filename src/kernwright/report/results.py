@@ -141,7 +141,7 @@ class Results:
         return [task for task in self.tasks if self.baselines_of(task)]
 
     def wanted(self, task: Task) -> tuple[Workload, ...]:
-        return task.select(self.rows) if task.has(self.rows) else ()
+        return task.matching(self.rows)
 
     def judged(self, task: Task) -> list[Workload]:
         return [row for row in self.wanted(task) if self.of_row(task, row)]

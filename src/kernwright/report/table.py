@@ -77,7 +77,7 @@ def _footer(verdict: Verdict) -> list[RenderableType]:
 
 def _marks(verdict: Verdict) -> str:
     if verdict.interrupted:
-        return "  (interrupted: not evidence)"
+        return "  (interrupted)" if verdict.evidence else "  (interrupted: not evidence)"
     return "  (quick: not evidence)" if verdict.quick else ""
 
 
@@ -137,7 +137,7 @@ def sweep_table(sweep: Sweep) -> RenderableType:
     for (label, id_), why in sweep.troubles.items():
         causes.setdefault(why, []).append(f"{label}, {id_}")
     lines = [Text(f"{places[0]}{_and_more(places)}: {why}", style="red") for why, places in causes.items()]
-    left_out = [(leg.task.name, leg.skipped(row)) for leg in sweep.legs for row in leg.task.select(sweep.rows)]
+    left_out = [(leg.task.name, leg.skipped(row)) for leg in sweep.legs for row in leg.task.matching(sweep.rows)]
     counted = Counter((task, reason) for task, reason in left_out if reason)
     lines += [Text(f"{task}: {count} rows left out: {reason}") for (task, reason), count in counted.items()]
     return Group(table, *lines)

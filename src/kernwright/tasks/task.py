@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -103,30 +104,74 @@ class Task(BaseModel):
         return self.file.tolerance[dtype]  # type: ignore[index]  # load_task saw to it that every output has one
 
     def has(self, pattern: str) -> bool:
-        try:
-            return bool(self.select(pattern))
-        except KernwrightError:
-            return False
+        return bool(self.matching(pattern))
+
+    def matching(self, pattern: str) -> tuple[Workload, ...]:
+        """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; or none: what was
+        asked of several tasks at once, each has its part of."""
+        words = set(words_of(pattern))
+        globs = [word for word in words if _is_glob(word)]  # a sweep names hundreds of rows by their ids
+        return tuple(
+            row
+            for row in self._rows_for(words)
+            if words & {"all", row.set, row.id} or any(fnmatch.fnmatchcase(row.id, glob) for glob in globs)
+        )
+
+    def unmatched(self, pattern: str) -> list[str]:
+        """The words of a pattern that no row here is meant by."""
+        words = words_of(pattern)
+        rows = self._rows_for(set(words))
+        known = {"all", *(row.set for row in rows), *(row.id for row in rows)}
+        return [
+            word
+            for word in words
+            if word not in known and not (_is_glob(word) and any(fnmatch.fnmatchcase(row.id, word) for row in rows))
+        ]
+
+    def narrowed(self, pattern: str) -> str:
+        """What of a pattern is about rows of this task."""
+        unmatched = set(self.unmatched(pattern))
+        return ",".join(word for word in words_of(pattern) if word not in unmatched)
 
     def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
-        """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; else one set."""
+        """The rows of this one task that match a pattern, all of whose words must mean some; else of one set."""
         wanted = pattern or default
-        words = {word.strip() for word in wanted.split(",")}
-        globs = [word for word in words if set(word) & set("*?[")]  # a sweep names hundreds of rows by their ids
-        known = self.rows if {"production", "smoke"} >= words else (*self.rows, *self.grid_rows)
-        rows = tuple(
-            row
-            for row in known
-            if (op is None or row.op == op)
-            and (words & {"all", row.set, row.id} or any(fnmatch.fnmatchcase(row.id, glob) for glob in globs))
-        )
-        if not rows:
+        rows = tuple(row for row in self.matching(wanted) if op is None or row.op == op)
+        unmatched = self.unmatched(wanted)
+        if unmatched or not rows:
             of_op = f" of op {op}" if op else ""
             raise KernwrightError(
-                f"task {self.name} has no rows{of_op} that match {wanted!r}",
+                f"task {self.name} has no rows{of_op} that match {','.join(unmatched) or wanted!r}",
                 f"kernwright task show {self.name} lists its rows; --rows takes a glob or a set's name",
             )
         return rows
+
+    def _rows_for(self, words: set[str]) -> tuple[Workload, ...]:
+        """Those that may match: the grid's are often thousands."""
+        return self.rows if {"production", "smoke"} >= words else (*self.rows, *self.grid_rows)
+
+
+def words_of(pattern: str) -> list[str]:
+    return list(dict.fromkeys(word for part in pattern.split(",") if (word := part.strip())))
+
+
+def _is_glob(word: str) -> bool:
+    return bool(set(word) & set("*?["))
+
+
+def tasks_with_rows(tasks: Sequence[Task], pattern: str, *, named: bool) -> list[Task]:
+    """Of several tasks those that have such rows. One that was asked for by name must have some; and each word of the
+    pattern must match in one of them, or it is a slip."""
+    having = [task for task in tasks if task.has(pattern)]
+    without = [task.name for task in tasks if task not in having] if named else []
+    unmatched = [word for word in words_of(pattern) if not any(task.has(word) for task in having)]
+    if without or unmatched or not having:
+        whose = ", ".join(without or [task.name for task in tasks]) if named else "any task"
+        raise KernwrightError(
+            f"no rows of {whose} match {pattern if without else ','.join(unmatched) or pattern!r}",
+            "kernwright task show TASK lists a task's rows; --rows takes globs over ids, or sets' names",
+        )
+    return having
 
 
 def load_task(folder: Path) -> Task:

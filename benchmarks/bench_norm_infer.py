@@ -1,0 +1,6 @@
+"""RMSNorm and LayerNorm alone: eager, torch.compile, Liger-Kernel and sglang. See --help."""
+
+from family import benchmark
+
+if __name__ == "__main__":
+    benchmark("norm_infer", "compile", "liger@0.8.5", "sglang@0.5.23")
