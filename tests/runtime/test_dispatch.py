@@ -231,6 +231,27 @@ def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.Monk
     assert trace.ran.count("triton") == 1
 
 
+def test_what_is_remembered_is_of_one_reading_of_the_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may set one in the midst of a call."""
+    trace = Trace()
+    backends: list[Any] = [None, "triton", "triton"]
+    strictness = [False, True, True]
+    monkeypatch.setattr(dispatch_module, "preferred", lambda: backends.pop(0))
+    monkeypatch.setattr(dispatch_module, "is_strict", lambda: strictness.pop(0))
+    trace.dispatch(torch.ones(2))
+    assert trace.ran == ["cpu"]
+    backends[:], strictness[:] = [None, "triton", "triton"], [False, True, True]
+    with pytest.warns(Fallback):
+        trace.dispatch(torch.ones(9))
+    backends[:], strictness[:] = [None, "cpu", "cpu"], [False, True, True]
+    assert str(trace.dispatch.explain(torch.ones(6))).startswith("twice: triton (close)\n")
+    monkeypatch.undo()
+    trace.dispatch(torch.ones(2))
+    with kernwright.strict(), pytest.raises(CannotRun):
+        trace.dispatch(torch.ones(9))
+    assert trace.ran == ["cpu", "cpu"]
+
+
 def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
     trace = Trace()
     with pytest.warns(Fallback):

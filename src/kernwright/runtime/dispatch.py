@@ -143,17 +143,19 @@ class Dispatcher:
 
         A call like one before is neither checked nor chosen for again: both take longer than a kernel.
         """
-        wanted = backend or preferred()
+        # Read once: by another thread's doing they may be others a line later, and what is remembered must be of one
+        # reading.
+        wanted, strictness = backend or preferred(), is_strict()
         likeness: tuple[Any, ...] | None
         try:
-            likeness = _likeness(tensors, scalars, wanted, contract)
+            likeness = _likeness(tensors, scalars, wanted, contract, strictness)
             chosen = self._chosen.get(likeness)
         except (TypeError, RuntimeError):  # a list in a number's place, a tensor without strides: the check names it
             likeness = chosen = None
         if chosen is None:
             call = self.call(tensors, scalars)
             self.check(call)
-            chosen = self.choose(call, backend, contract)
+            chosen = self.choose(call, wanted, contract, strictness)
             # While a graph is captured some cannot be chosen that will be afterwards.
             if likeness is not None and not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
                 if len(self._chosen) >= MOST_REMEMBERED:
@@ -198,16 +200,15 @@ class Dispatcher:
         if self._check is not None:
             self._check(call)
 
-    def choose(self, call: Call, backend: Backend | None = None, contract: Contract | None = None) -> Implementation:
-        _refuse_unknown(contract)
-        wanted = known(backend) if backend is not None else preferred()
+    def choose(self, call: Call, wanted: Backend | None, contract: Contract | None, strictness: bool) -> Implementation:
+        _refuse_unknown(contract, wanted)
         refused: list[Answer] = []
         for own in self.implementations:
             if wanted in (None, own.backend):
                 answer = Answer(own, own.refusal(call, contract))
                 if answer.refusal is None:
                     if own.backend == "torch" and wanted is None:
-                        self._fell_back(call, refused)
+                        self._fell_back(call, refused, strictness)
                     return own
                 refused.append(answer)
         reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
@@ -229,11 +230,11 @@ class Dispatcher:
         **named: Any,
     ) -> Explanation:
         """Raises what the call would raise for an argument that is wrong."""
-        answers = tuple(self.answers(*arguments, backend=backend, contract=contract, **named))
+        wanted = backend or preferred()
+        answers = tuple(self._answers(self._spelled_call(arguments, named), wanted, contract))
         chosen = next((answer.implementation for answer in answers if answer.fits), None)
         if out is not None:
             self._foresee_out(self._spelled_call(arguments, named), chosen, out)
-        wanted = backend or preferred()
         if chosen is self.implementations[-1] and len(answers) > 1 and wanted is None and is_strict():
             chosen = None
         return Explanation(self.op.name, chosen, wanted, answers)
@@ -242,10 +243,11 @@ class Dispatcher:
         self, *arguments: Any, backend: Backend | None = None, contract: Contract | None = None, **named: Any
     ) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
-        call = self._spelled_call(arguments, named)
+        return self._answers(self._spelled_call(arguments, named), backend or preferred(), contract)
+
+    def _answers(self, call: Call, wanted: Backend | None, contract: Contract | None) -> Iterator[Answer]:
         self.check(call)
-        _refuse_unknown(contract)
-        wanted = known(backend) if backend is not None else preferred()
+        _refuse_unknown(contract, wanted)
         for own in self.implementations:
             yield Answer(own, own.refusal(call, contract), self._configured(own, call), wanted)
 
@@ -267,11 +269,11 @@ class Dispatcher:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
         return configured(call) if (own.backend, own.contract) == ("triton", self.op.contract) else None
 
-    def _fell_back(self, call: Call, refusals: Sequence[Answer]) -> None:
+    def _fell_back(self, call: Call, refusals: Sequence[Answer], strictness: bool) -> None:
         if not refusals:
             return  # there is nothing else that could have run
         reasons = "; ".join(map(str, refusals))
-        if is_strict():
+        if strictness:
             raise CannotRun(
                 f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or leave strict off"
             )
@@ -322,19 +324,25 @@ def _shipped(name: str) -> Dispatcher:
     return dispatcher(name)
 
 
-def _refuse_unknown(contract: str | None) -> None:
+def _refuse_unknown(contract: str | None, backend: str | None = None) -> None:
     if contract not in (None, "exact", "close"):
         raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
+    if backend is not None:
+        known(backend)
 
 
 def _likeness(
-    tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], wanted: Backend | None, contract: Contract | None
+    tensors: Sequence[Tensor | None],
+    scalars: Mapping[str, Any],
+    wanted: Backend | None,
+    contract: Contract | None,
+    strictness: bool,
 ) -> tuple[Any, ...]:
     """All that a check or a requirement may look at. What is no tensor is found out by the check."""
     return (
         wanted,
         contract,
-        is_strict(),
+        strictness,
         any_trains(tensors),
         *scalars.values(),
         *(
