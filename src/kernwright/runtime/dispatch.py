@@ -2,7 +2,8 @@
 
 An explicit request that cannot be met is an error that names the requirement. An automatic choice may fall back to the
 reference, and says why once; `strict` makes that an error too. Once an implementation is chosen its errors are the
-caller's: nothing else is tried behind their back.
+caller's: nothing else is tried behind their back. But for one: that its library cannot be built shows only when it is
+needed. Nothing has run by then, so it counts as a requirement that is not met, and is said once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
 from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
 from kernwright.runtime.implementation import Implementation, Launch
+from kernwright.runtime.library import NotBuilt
 from kernwright.runtime.outputs import given_back, lies_in_place, refuse_expanded, refuse_gaps, share_memory, written
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
@@ -37,7 +39,7 @@ class CannotRun(KernwrightError):
 
 
 class Fallback(UserWarning):
-    """The reference runs in a kernel's place."""
+    """The reference runs in a kernel's place, or another kernel in that of one that cannot be built."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,21 @@ class Answer:
     refusal: str | None
     configured: Found | None = None
     wanted: Backend | None = None
+    unbuilt: NotBuilt | None = None
+
+    @classmethod
+    def of(
+        cls,
+        own: Implementation,
+        call: Call,
+        contract: Contract | None,
+        configured: Found | None = None,
+        wanted: Backend | None = None,
+    ) -> Answer:
+        try:
+            return cls(own, own.refusal(call, contract), configured, wanted)
+        except NotBuilt as problem:
+            return cls(own, problem.in_short, configured, wanted, problem)
 
     @property
     def fits(self) -> bool:
@@ -163,11 +180,17 @@ class Dispatcher:
                 self._chosen[likeness] = chosen
         first = tensors[0]
         assert first is not None
-        if out is None:
-            result = chosen.function(*tensors, **scalars)
-        else:
-            self.check_out(first, tensors, out)
-            result = chosen.function(*tensors, **scalars, out=out)
+        try:
+            if out is None:
+                result = chosen.function(*tensors, **scalars)
+            else:
+                self.check_out(first, tensors, out)
+                result = chosen.function(*tensors, **scalars, out=out)
+        except NotBuilt:
+            self._chosen.pop(likeness, None)
+            if wanted is not None or Answer.of(chosen, self.call(tensors, scalars), contract).unbuilt is None:
+                raise
+            return self.run(tensors, scalars, backend, contract, out)
         if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
             written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
@@ -205,12 +228,13 @@ class Dispatcher:
         refused: list[Answer] = []
         for own in self.implementations:
             if wanted in (None, own.backend):
-                answer = Answer(own, own.refusal(call, contract))
+                answer = Answer.of(own, call, contract)
                 if answer.refusal is None:
-                    if own.backend == "torch" and wanted is None:
-                        self._fell_back(call, refused, strictness)
+                    if wanted is None and (own.backend == "torch" or any(other.unbuilt for other in refused)):
+                        self._fell_back(call, own, refused, strictness)
                     return own
                 refused.append(answer)
+        _raise_unbuilt(refused)
         reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
         raise CannotRun(
             f"{self.op.name} cannot run on {wanted}: {reasons}",
@@ -249,7 +273,7 @@ class Dispatcher:
         self.check(call)
         _refuse_unknown(contract, wanted)
         for own in self.implementations:
-            yield Answer(own, own.refusal(call, contract), self._configured(own, call), wanted)
+            yield Answer.of(own, call, contract, self._configured(own, call), wanted)
 
     def _spelled_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         if self._spelled is not None:
@@ -269,18 +293,20 @@ class Dispatcher:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
         return configured(call) if (own.backend, own.contract) == ("triton", self.op.contract) else None
 
-    def _fell_back(self, call: Call, refusals: Sequence[Answer], strictness: bool) -> None:
+    def _fell_back(self, call: Call, onto: Implementation, refusals: Sequence[Answer], strictness: bool) -> None:
         if not refusals:
             return  # there is nothing else that could have run
         reasons = "; ".join(map(str, refusals))
-        if strictness:
+        if strictness and onto.backend == "torch":
+            _raise_unbuilt(refusals)
             raise CannotRun(
                 f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or leave strict off"
             )
         # What trains runs the reference by design, call after call: that is nothing to warn of.
         if reasons not in self._told and not call.needs_gradient:
             self._told.add(reasons)
-            warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=_callers_level())
+            how = "its reference" if onto.backend == "torch" else f"on {onto}"
+            warnings.warn(f"{self.op.name} runs {how}: {reasons}", Fallback, stacklevel=_callers_level())
 
     def _changed(self, tensors: Sequence[Tensor | None]) -> Iterator[Tensor]:
         for parameter, tensor in zip(self.op.tensor_parameters, tensors, strict=True):
@@ -322,6 +348,13 @@ def _shipped(name: str) -> Dispatcher:
     from kernwright.runtime.catalog import dispatcher
 
     return dispatcher(name)
+
+
+def _raise_unbuilt(refusals: Sequence[Answer]) -> None:
+    """Its remedy is better than any that a requirement could have."""
+    for answer in refusals:
+        if answer.unbuilt is not None:
+            raise answer.unbuilt from None  # a call that has just found it out is no further reason
 
 
 def _refuse_unknown(contract: str | None, backend: str | None = None) -> None:
