@@ -141,3 +141,16 @@ def _goes_forward(tensor: Tensor) -> bool:
 @cache
 def _signature(reference: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(reference)
+
+
+def run_reference(op: Op, arguments: Sequence[Any], scalars: Mapping[str, Any]) -> Any:
+    """The op's definition, read when it is called: one that is being captured is wrapped.
+
+    Kernels know of no autocast, under which torch's own norms give float32: in an op's place the reference gives what
+    the kernels give.
+    """
+    kind = arguments[0].device.type if isinstance(arguments[0], Tensor) else "cpu"
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            return op.reference(*arguments, **scalars)
+    return op.reference(*arguments, **scalars)

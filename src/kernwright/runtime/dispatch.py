@@ -19,7 +19,15 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
+from kernwright.runtime.call import (
+    BadArgument,
+    Call,
+    any_trains,
+    is_compiling,
+    is_dynamo_compiling,
+    refuse_strange,
+    run_reference,
+)
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.library import NotBuilt
 from kernwright.runtime.outputs import given_back, lies_in_place, refuse_expanded, refuse_gaps, share_memory, written
@@ -412,11 +420,11 @@ def _narrow(op: Op, tensors: Sequence[Any], error: RuntimeError) -> BadArgument 
 
 
 def reference_function(op: Op) -> Callable[..., Any]:
-    """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
+    """The reference, with `out=`."""
 
     def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:
         try:
-            result = op.reference(*arguments, **scalars)
+            result = run_reference(op, arguments, scalars)
         except RuntimeError as error:
             if (narrow := _narrow(op, arguments, error)) is None:
                 raise
