@@ -38,6 +38,7 @@ _product: PublicCall[Tensor] = public_call(
         lambda x, w: _product((x, w), None, None, None),
         lambda x, w: _product((x, w), None, None, None if x.requires_grad else torch.empty_like(x)),
         Dispatcher(product),
+        lambda x, w: Dispatcher(product)(w=w, x=x),
         lambda x, w: torch.vmap(lambda own: _product((own, w), None, None, None))(x[None])[0],
         torch.ops.kernwright.product,
     ],

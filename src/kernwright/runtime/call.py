@@ -20,6 +20,7 @@ from kernwright.ops.definition import Op
 
 is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
 transforms = torch._C._functorch.peek_interpreter_stack
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
 PLAIN = (float, int, bool, str, type(None))
 
@@ -149,8 +150,10 @@ def run_reference(op: Op, arguments: Sequence[Any], scalars: Mapping[str, Any]) 
     Kernels know of no autocast, under which torch's own norms give float32: in an op's place the reference gives what
     the kernels give.
     """
-    kind = arguments[0].device.type if isinstance(arguments[0], Tensor) else "cpu"
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        with torch.autocast(kind, enabled=False):
-            return op.reference(*arguments, **scalars)
+    if is_any_autocast_enabled():  # to ask for a device would cost each call its name
+        given = (*arguments, *scalars.values())  # tensors by their names, too
+        kind = next((own.device.type for own in given if isinstance(own, Tensor)), "cpu")
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return op.reference(*arguments, **scalars)
     return op.reference(*arguments, **scalars)
