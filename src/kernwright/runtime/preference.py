@@ -198,8 +198,9 @@ class TracedBlock(Generic[Value]):
 def _around_calls(layers: Layers[Value], value: Value, function: Function) -> Function:
     """A block around every call of it, in a graph or not."""
     if any(is_later(function) for is_later in (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)):
+        name = getattr(function, "__name__", repr(function))
         raise KernwrightError(
-            f"{layers.spelled(value)} as a decorator: a call of {function.__name__} is over before what it does begins",
+            f"{layers.spelled(value)} as a decorator: a call of {name} is over before what it does begins",
             f"write `with {layers.spelled(value)}:` inside of it",
         )
 
