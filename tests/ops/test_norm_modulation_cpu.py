@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import folded_cases
@@ -12,6 +16,7 @@ from norm_modulation_cases import BF16, CASES, FP16, FP32, verify
 
 from kernwright import ops
 from kernwright.ops.norm_modulation import native
+from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -187,3 +192,29 @@ def test_windows_over_one_memory_are_normed_like_any_tokens() -> None:
     expected = ops.norm_scale_shift(windows, row, row, backend="torch")
     for _ in range(2):  # the second by the short way, as far as it goes
         torch.testing.assert_close(ops.norm_scale_shift(windows, row, row, backend="cpu"), expected)
+
+
+UNBUILT = """
+import warnings, torch, kernwright
+from kernwright import ops
+x, row = torch.randn(2, 3, 8), torch.randn(8)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for size in (2, 2, 1):
+        ops.norm_scale_shift(x[:size], row, row)
+print(len(seen), "norm_modulation could not be built for cpu" in str(seen[0].message))
+print(kernwright.explain(ops.norm_scale_shift, x, row, row).chosen)
+for wish in (kernwright.prefer("cpu"), kernwright.strict()):
+    try:
+        with wish:
+            ops.norm_scale_shift(x, row, row)
+    except kernwright.errors.EnvironmentProblem as problem:
+        print(problem.remedy)
+"""
+
+
+def test_a_compiler_that_builds_nothing_leaves_the_reference(tmp_path: Path) -> None:
+    surroundings = {**os.environ, "CXX": "/bin/false", CACHE_VARIABLE: str(tmp_path), BUILDS_VARIABLE: ""}
+    done = subprocess.run([sys.executable, "-c", UNBUILT], env=surroundings, capture_output=True, text=True, check=True)
+    remedy = "see that the compiler fits (C++17, and CUDA 12 or newer for a GPU)"
+    assert done.stdout.splitlines() == ["1 True", "torch (exact)", remedy, remedy]

@@ -19,6 +19,7 @@ from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
 from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.library import NotBuilt
 
 
 def twice(x: Tensor, w: Tensor | None = None, *, factor: float = 2.0) -> Tensor:
@@ -159,6 +160,65 @@ def test_a_chosen_implementations_error_is_the_callers() -> None:
         dispatch(torch.ones(2))
 
 
+class Unbuildable:
+    """An implementation whose library turns out to be none when it is needed."""
+
+    def __init__(self, knows: bool = True) -> None:
+        self.tried = 0
+        self.implementation = Implementation("cpu", "close", lambda: self.run, (self.there,) if knows else ())
+
+    def there(self, call: Call) -> None:
+        if self.tried:
+            raise NotBuilt("twice could not be built:\nerror: no such flag\nerror: another", "mend the compiler")
+
+    def run(self, *_: Any, **__: Any) -> Tensor:
+        self.tried += 1
+        raise NotBuilt("twice could not be built:\nerror: no such flag\nerror: another", "mend the compiler")
+
+
+def test_an_automatic_choice_passes_by_what_cannot_be_built_and_says_so_once() -> None:
+    own, trace = Unbuildable(), Trace()
+    dispatch = Dispatcher(OP, [own.implementation, *trace.dispatch.implementations[1:-1]])
+    assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)", "nobody has tried"
+    why = r"cpu \(close\): twice could not be built: error: no such flag \(mend the compiler\)"
+    with pytest.warns(Fallback, match=rf"^twice runs on triton \(close\): {why}$") as seen:
+        dispatch(torch.ones(2))
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dispatch(torch.ones(2))
+        dispatch(torch.ones(3))
+        with kernwright.strict():
+            dispatch(torch.ones(2))  # a kernel runs
+    assert own.tried == 1 and trace.ran == ["triton"] * 4
+    with pytest.warns(Fallback, match=f"^twice runs its reference: {why}; triton"):
+        dispatch(torch.ones(9))
+    told = str(dispatch.explain(torch.ones(2))).splitlines()
+    assert told[0] == "twice: triton (close)"
+    assert told[1] == "  cpu (close): twice could not be built: error: no such flag (mend the compiler)"
+
+
+@pytest.mark.parametrize("how", ["argument", "block", "strict"])
+def test_what_cannot_be_built_is_an_error_where_nothing_else_may_run(how: str) -> None:
+    own = Unbuildable()
+    dispatch = Dispatcher(OP, [own.implementation])
+    named: Any = {"backend": "cpu"} if how == "argument" else {}
+    for _ in range(2):
+        with kernwright.prefer("cpu" if how == "block" else None), kernwright.strict(how == "strict"):
+            with pytest.raises(NotBuilt, match="remedy: mend the compiler"):
+                dispatch(torch.ones(2), **named)
+            if own.tried:
+                assert dispatch.explain(torch.ones(2), **named).chosen is None
+    assert own.tried == 1
+
+
+def test_what_does_not_know_that_it_cannot_be_built_is_not_chosen_for_ever() -> None:
+    own = Unbuildable(knows=False)
+    with pytest.raises(NotBuilt):
+        Dispatcher(OP, [own.implementation])(torch.ones(2))
+    assert own.tried == 1
+
+
 def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
     def launch(*arguments: Any) -> bool:
         return True
@@ -229,6 +289,27 @@ def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.Monk
         trace.dispatch(torch.ones(2))
     assert len(asked) == len(different) + 3
     assert trace.ran.count("triton") == 1
+
+
+def test_what_is_remembered_is_of_one_reading_of_the_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may set one in the midst of a call."""
+    trace = Trace()
+    backends: list[Any] = [None, "triton", "triton"]
+    strictness = [False, True, True]
+    monkeypatch.setattr(dispatch_module, "preferred", lambda: backends.pop(0))
+    monkeypatch.setattr(dispatch_module, "is_strict", lambda: strictness.pop(0))
+    trace.dispatch(torch.ones(2))
+    assert trace.ran == ["cpu"]
+    backends[:], strictness[:] = [None, "triton", "triton"], [False, True, True]
+    with pytest.warns(Fallback):
+        trace.dispatch(torch.ones(9))
+    backends[:], strictness[:] = [None, "cpu", "cpu"], [False, True, True]
+    assert str(trace.dispatch.explain(torch.ones(6))).startswith("twice: triton (close)\n")
+    monkeypatch.undo()
+    trace.dispatch(torch.ones(2))
+    with kernwright.strict(), pytest.raises(CannotRun):
+        trace.dispatch(torch.ones(9))
+    assert trace.ran == ["cpu", "cpu"]
 
 
 def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import warnings
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from kernwright.errors import EnvironmentProblem
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library, cache_folder, is_whole
+from kernwright.runtime.library import (
+    BUILDS_VARIABLE,
+    CACHE_VARIABLE,
+    Library,
+    NotBuilt,
+    cache_folder,
+    checksum_file,
+    is_whole,
+)
 from kernwright.runtime.target import Target, compiler
 
 CPU = Target("cpu")
@@ -142,3 +151,44 @@ def test_a_folder_that_cannot_be_written_is_named(sources: tuple[Path, ...], tmp
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         small(sources).build(CPU, tmp_path / "file" / "folder")
+
+
+@needs_compiler
+def test_what_cannot_be_built_is_not_tried_again(sources: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    sources[0].write_text("not C++\n")
+    own = small(sources)
+    assert own.unavailable(CPU) is None, "nobody has tried"
+    with pytest.raises(NotBuilt) as first:
+        own.need(CPU)
+    monkeypatch.setattr(Library, "_compile", lambda *_: pytest.fail("was built again"))
+    for again in (own.need, own.load, own.unavailable):
+        with pytest.raises(NotBuilt) as then:
+            again(CPU)
+        assert str(then.value) == str(first.value)
+    assert "\n" not in first.value.in_short and first.value.in_short.endswith(f"({first.value.remedy})")
+    assert small(sources, 41).unavailable(CPU) is None, "another library is another try"
+
+
+@needs_compiler
+def test_another_cache_is_another_try(
+    sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
+    for _ in range(2):
+        with pytest.raises(NotBuilt, match="cannot be written"):
+            small(sources).need(CPU)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    assert small(sources).unavailable(CPU) is None and is_whole(small(sources).need(CPU))
+
+
+def test_what_was_built_and_cannot_be_loaded_is_remembered_too(sources: tuple[Path, ...]) -> None:
+    own = small(sources)
+    path = cache_folder() / own.file_name(CPU)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no library")
+    checksum_file(path).write_text(hashlib.sha256(b"no library").hexdigest())
+    with pytest.raises(NotBuilt, match="cannot be loaded"):
+        own.load(CPU)
+    with pytest.raises(NotBuilt, match="cannot be loaded"):
+        own.unavailable(CPU)

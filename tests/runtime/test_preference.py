@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ import kernwright
 from kernwright.errors import KernwrightError
 from kernwright.runtime import preference
 from kernwright.runtime.preference import is_strict, preferred
+
+KEPT: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +63,93 @@ def test_a_call_need_not_ask_where_nobody_prefers_anything() -> None:
     assert preferred() is None and not preference.preferences
     kernwright.prefer("cpu")
     assert preference.preferences
+
+
+def seen_elsewhere(what: Callable[[], Any]) -> Any:
+    """By another thread."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(what).result(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "value"),
+    [(lambda: kernwright.prefer("triton"), preferred, "triton"), (kernwright.strict, is_strict, True)],
+)
+def test_a_block_is_never_another_threads_not_even_before_it_is_entered(
+    made: Callable[[], Any], asked: Callable[[], Any], value: Any
+) -> None:
+    before = asked()
+    block = made()
+    assert seen_elsewhere(asked) is before
+    with block:
+        assert asked() is value and seen_elsewhere(asked) is before
+    assert asked() is before and seen_elsewhere(asked) is before
+
+
+@pytest.mark.parametrize(
+    "goes_on", [preferred, lambda: kernwright.prefer("torch"), lambda: repr(KEPT[-1]), lambda: KEPT.pop()]
+)
+def test_what_became_no_block_holds_in_other_threads_too(goes_on: Callable[[], Any]) -> None:
+    KEPT[:] = [kernwright.prefer("triton")]
+    assert seen_elsewhere(preferred) is None, "it may be a block yet"
+    goes_on()
+    assert seen_elsewhere(preferred) == ("torch" if preferred() == "torch" else "triton")
+
+
+def test_of_what_is_said_for_the_program_the_latest_counts() -> None:
+    first = kernwright.prefer("cpu")
+    kernwright.prefer("triton")
+    assert preferred() == seen_elsewhere(preferred) == "triton"
+    with first:
+        assert preferred() == "cpu"
+    del first
+    assert preferred() == "triton"
+
+
+def test_a_block_can_be_entered_again_and_in_itself() -> None:
+    block, careful = kernwright.prefer("triton"), kernwright.strict()
+    for _ in range(2):
+        with block, careful:
+            with kernwright.prefer("cpu"), block, careful:
+                assert preferred() == "triton" and preference.preferences and is_strict()
+            assert preferred() == "triton" and preference.preferences and is_strict()
+        assert preferred() is None and not preference.preferences and not is_strict()
+
+
+def test_a_block_can_be_entered_by_several_threads_at_once() -> None:
+    block, entered = kernwright.prefer("triton"), threading.Barrier(3, timeout=30)
+
+    def run(_: int) -> object:
+        with block:
+            entered.wait()
+            return preferred()
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(run, range(3))) == ["triton"] * 3
+    assert preferred() is None and not preference.preferences
+
+
+def test_as_a_decorator_it_is_a_block_around_every_call() -> None:
+    @kernwright.prefer("triton")
+    @kernwright.strict()
+    def asked(depth: int) -> list[object]:
+        return [preferred(), is_strict(), *(asked(depth - 1) if depth else [])]
+
+    assert preferred() is None and not is_strict()
+    assert asked(1) == asked(1) == ["triton", True] * 2
+    assert preferred() is None and not preference.preferences and not is_strict()
+
+
+def test_a_decorator_of_what_runs_later_is_an_error_and_leaves_nothing() -> None:
+    def later() -> Iterator[int]:
+        yield 1
+
+    async def awaited() -> None: ...
+
+    for function in (later, awaited):
+        with pytest.raises(KernwrightError, match=r"write `with kernwright.prefer\('triton'\):` inside of it"):
+            kernwright.prefer("triton")(function)
+    assert preferred() is None
 
 
 def test_a_block_is_left_by_an_error_too() -> None:

@@ -171,6 +171,39 @@ def test_a_block_that_the_graph_breaks_in_holds_all_the_same() -> None:
         assert ran(own, X) == ["triton", "triton", "cpu"]
 
 
+def test_a_block_inside_the_function_can_be_entered_again() -> None:
+    def mixed(x: Tensor) -> Tensor:
+        block, other = kernwright.prefer("triton"), kernwright.prefer("torch")
+        with block:
+            x = twice(x)
+            with other, block:
+                x = twice(x)
+        return twice(x)
+
+    own, _ = compiled(mixed)
+    assert ran(own, X) == ran(mixed, X) == ["triton", "triton", "cpu"]
+    assert ran(own, X) == ["triton", "triton", "cpu"] and preferred() is None
+
+
+def test_a_decorated_function_is_a_part_of_the_graph_with_its_wish() -> None:
+    wishful = kernwright.prefer("triton")(lambda x: twice(x))
+    own, counter = compiled(lambda x: twice(wishful(wishful(x))))
+    assert ran(own, X) == ["triton", "triton", "cpu"] and counter.frame_count == 1
+
+
+def test_a_block_that_was_made_outside_of_the_function_breaks_its_graph_and_holds_all_the_same() -> None:
+    block = kernwright.prefer("triton")
+
+    def wishful(x: Tensor) -> Tensor:
+        with block:
+            x = twice(x)
+        return twice(x)
+
+    own, _ = compiled(wishful, fullgraph=False)
+    for _ in range(2):
+        assert ran(own, X) == ["triton", "cpu"]
+
+
 @pytest.mark.parametrize("fullgraph", [True, False])
 def test_a_preference_for_the_program_holds_from_where_it_is_set(fullgraph: bool) -> None:
     """Its effect comes when the graph has run, so that what follows it in the graph carries the wish along."""

@@ -20,6 +20,7 @@ from kernwright.ops.definition import Op
 
 is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
 transforms = torch._C._functorch.peek_interpreter_stack
+is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
 PLAIN = (float, int, bool, str, type(None))
 
@@ -141,3 +142,18 @@ def _goes_forward(tensor: Tensor) -> bool:
 @cache
 def _signature(reference: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(reference)
+
+
+def run_reference(op: Op, arguments: Sequence[Any], scalars: Mapping[str, Any]) -> Any:
+    """The op's definition, read when it is called: one that is being captured is wrapped.
+
+    Kernels know of no autocast, under which torch's own norms give float32: in an op's place the reference gives what
+    the kernels give.
+    """
+    if is_any_autocast_enabled():  # to ask for a device would cost each call its name
+        given = (*arguments, *scalars.values())  # tensors by their names, too
+        kind = next((own.device.type for own in given if isinstance(own, Tensor)), "cpu")
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return op.reference(*arguments, **scalars)
+    return op.reference(*arguments, **scalars)

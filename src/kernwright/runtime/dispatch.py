@@ -2,7 +2,8 @@
 
 An explicit request that cannot be met is an error that names the requirement. An automatic choice may fall back to the
 reference, and says why once; `strict` makes that an error too. Once an implementation is chosen its errors are the
-caller's: nothing else is tried behind their back.
+caller's: nothing else is tried behind their back. But for one: that its library cannot be built shows only when it is
+needed. Nothing has run by then, so it counts as a requirement that is not met, and is said once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ from torch import Tensor
 
 from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import BadArgument, Call, any_trains, is_compiling, is_dynamo_compiling, refuse_strange
+from kernwright.runtime.call import (
+    BadArgument,
+    Call,
+    any_trains,
+    is_compiling,
+    is_dynamo_compiling,
+    refuse_strange,
+    run_reference,
+)
 from kernwright.runtime.implementation import Implementation, Launch
+from kernwright.runtime.library import NotBuilt
 from kernwright.runtime.outputs import given_back, lies_in_place, refuse_expanded, refuse_gaps, share_memory, written
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
@@ -37,7 +47,7 @@ class CannotRun(KernwrightError):
 
 
 class Fallback(UserWarning):
-    """The reference runs in a kernel's place."""
+    """The reference runs in a kernel's place, or another kernel in that of one that cannot be built."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,21 @@ class Answer:
     refusal: str | None
     configured: Found | None = None
     wanted: Backend | None = None
+    unbuilt: NotBuilt | None = None
+
+    @classmethod
+    def of(
+        cls,
+        own: Implementation,
+        call: Call,
+        contract: Contract | None,
+        configured: Found | None = None,
+        wanted: Backend | None = None,
+    ) -> Answer:
+        try:
+            return cls(own, own.refusal(call, contract), configured, wanted)
+        except NotBuilt as problem:
+            return cls(own, problem.in_short, configured, wanted, problem)
 
     @property
     def fits(self) -> bool:
@@ -143,17 +168,19 @@ class Dispatcher:
 
         A call like one before is neither checked nor chosen for again: both take longer than a kernel.
         """
-        wanted = backend or preferred()
+        # Read once: by another thread's doing they may be others a line later, and what is remembered must be of one
+        # reading.
+        wanted, strictness = backend or preferred(), is_strict()
         likeness: tuple[Any, ...] | None
         try:
-            likeness = _likeness(tensors, scalars, wanted, contract)
+            likeness = _likeness(tensors, scalars, wanted, contract, strictness)
             chosen = self._chosen.get(likeness)
         except (TypeError, RuntimeError):  # a list in a number's place, a tensor without strides: the check names it
             likeness = chosen = None
         if chosen is None:
             call = self.call(tensors, scalars)
             self.check(call)
-            chosen = self.choose(call, backend, contract)
+            chosen = self.choose(call, wanted, contract, strictness)
             # While a graph is captured some cannot be chosen that will be afterwards.
             if likeness is not None and not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
                 if len(self._chosen) >= MOST_REMEMBERED:
@@ -161,11 +188,17 @@ class Dispatcher:
                 self._chosen[likeness] = chosen
         first = tensors[0]
         assert first is not None
-        if out is None:
-            result = chosen.function(*tensors, **scalars)
-        else:
-            self.check_out(first, tensors, out)
-            result = chosen.function(*tensors, **scalars, out=out)
+        try:
+            if out is None:
+                result = chosen.function(*tensors, **scalars)
+            else:
+                self.check_out(first, tensors, out)
+                result = chosen.function(*tensors, **scalars, out=out)
+        except NotBuilt:
+            self._chosen.pop(likeness, None)
+            if wanted is not None or Answer.of(chosen, self.call(tensors, scalars), contract).unbuilt is None:
+                raise
+            return self.run(tensors, scalars, backend, contract, out)
         if torch.is_grad_enabled() and chosen.backend != "torch" and (out is not None or self.op.inplace):
             written((*_listed(out), *self._changed(tensors)))
         if chosen.launch is not None and (launch := chosen.launch(first.device, first.dtype)) is not None:
@@ -198,18 +231,18 @@ class Dispatcher:
         if self._check is not None:
             self._check(call)
 
-    def choose(self, call: Call, backend: Backend | None = None, contract: Contract | None = None) -> Implementation:
-        _refuse_unknown(contract)
-        wanted = known(backend) if backend is not None else preferred()
+    def choose(self, call: Call, wanted: Backend | None, contract: Contract | None, strictness: bool) -> Implementation:
+        _refuse_unknown(contract, wanted)
         refused: list[Answer] = []
         for own in self.implementations:
             if wanted in (None, own.backend):
-                answer = Answer(own, own.refusal(call, contract))
+                answer = Answer.of(own, call, contract)
                 if answer.refusal is None:
-                    if own.backend == "torch" and wanted is None:
-                        self._fell_back(call, refused)
+                    if wanted is None and (own.backend == "torch" or any(other.unbuilt for other in refused)):
+                        self._fell_back(call, own, refused, strictness)
                     return own
                 refused.append(answer)
+        _raise_unbuilt(refused)
         reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
         raise CannotRun(
             f"{self.op.name} cannot run on {wanted}: {reasons}",
@@ -229,11 +262,11 @@ class Dispatcher:
         **named: Any,
     ) -> Explanation:
         """Raises what the call would raise for an argument that is wrong."""
-        answers = tuple(self.answers(*arguments, backend=backend, contract=contract, **named))
+        wanted = backend or preferred()
+        answers = tuple(self._answers(self._spelled_call(arguments, named), wanted, contract))
         chosen = next((answer.implementation for answer in answers if answer.fits), None)
         if out is not None:
             self._foresee_out(self._spelled_call(arguments, named), chosen, out)
-        wanted = backend or preferred()
         if chosen is self.implementations[-1] and len(answers) > 1 and wanted is None and is_strict():
             chosen = None
         return Explanation(self.op.name, chosen, wanted, answers)
@@ -242,12 +275,13 @@ class Dispatcher:
         self, *arguments: Any, backend: Backend | None = None, contract: Contract | None = None, **named: Any
     ) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
-        call = self._spelled_call(arguments, named)
+        return self._answers(self._spelled_call(arguments, named), backend or preferred(), contract)
+
+    def _answers(self, call: Call, wanted: Backend | None, contract: Contract | None) -> Iterator[Answer]:
         self.check(call)
-        _refuse_unknown(contract)
-        wanted = known(backend) if backend is not None else preferred()
+        _refuse_unknown(contract, wanted)
         for own in self.implementations:
-            yield Answer(own, own.refusal(call, contract), self._configured(own, call), wanted)
+            yield Answer.of(own, call, contract, self._configured(own, call), wanted)
 
     def _spelled_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
         if self._spelled is not None:
@@ -267,18 +301,20 @@ class Dispatcher:
         """A kernel of another contract than the op's own has one configuration alone: its bits depend on it."""
         return configured(call) if (own.backend, own.contract) == ("triton", self.op.contract) else None
 
-    def _fell_back(self, call: Call, refusals: Sequence[Answer]) -> None:
+    def _fell_back(self, call: Call, onto: Implementation, refusals: Sequence[Answer], strictness: bool) -> None:
         if not refusals:
             return  # there is nothing else that could have run
         reasons = "; ".join(map(str, refusals))
-        if is_strict():
+        if strictness and onto.backend == "torch":
+            _raise_unbuilt(refusals)
             raise CannotRun(
                 f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or leave strict off"
             )
         # What trains runs the reference by design, call after call: that is nothing to warn of.
         if reasons not in self._told and not call.needs_gradient:
             self._told.add(reasons)
-            warnings.warn(f"{self.op.name} runs its reference: {reasons}", Fallback, stacklevel=_callers_level())
+            how = "its reference" if onto.backend == "torch" else f"on {onto}"
+            warnings.warn(f"{self.op.name} runs {how}: {reasons}", Fallback, stacklevel=_callers_level())
 
     def _changed(self, tensors: Sequence[Tensor | None]) -> Iterator[Tensor]:
         for parameter, tensor in zip(self.op.tensor_parameters, tensors, strict=True):
@@ -322,19 +358,32 @@ def _shipped(name: str) -> Dispatcher:
     return dispatcher(name)
 
 
-def _refuse_unknown(contract: str | None) -> None:
+def _raise_unbuilt(refusals: Sequence[Answer]) -> None:
+    """Its remedy is better than any that a requirement could have."""
+    for answer in refusals:
+        if answer.unbuilt is not None:
+            raise answer.unbuilt from None  # a call that has just found it out is no further reason
+
+
+def _refuse_unknown(contract: str | None, backend: str | None = None) -> None:
     if contract not in (None, "exact", "close"):
         raise KernwrightError(f"contract: there is no contract {contract!r}", "ask for 'exact' or 'close'")
+    if backend is not None:
+        known(backend)
 
 
 def _likeness(
-    tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], wanted: Backend | None, contract: Contract | None
+    tensors: Sequence[Tensor | None],
+    scalars: Mapping[str, Any],
+    wanted: Backend | None,
+    contract: Contract | None,
+    strictness: bool,
 ) -> tuple[Any, ...]:
     """All that a check or a requirement may look at. What is no tensor is found out by the check."""
     return (
         wanted,
         contract,
-        is_strict(),
+        strictness,
         any_trains(tensors),
         *scalars.values(),
         *(
@@ -371,11 +420,11 @@ def _narrow(op: Op, tensors: Sequence[Any], error: RuntimeError) -> BadArgument 
 
 
 def reference_function(op: Op) -> Callable[..., Any]:
-    """The reference, with `out=`. Read when it is called: a reference that is being captured is wrapped."""
+    """The reference, with `out=`."""
 
     def reference(*arguments: Any, out: Out = None, **scalars: Any) -> Any:
         try:
-            result = op.reference(*arguments, **scalars)
+            result = run_reference(op, arguments, scalars)
         except RuntimeError as error:
             if (narrow := _narrow(op, arguments, error)) is None:
                 raise

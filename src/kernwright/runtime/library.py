@@ -4,6 +4,7 @@ A library's name holds the digest of all that it is made of, so a changed source
 never met by mistake. It is looked for in the folders that `kernwright build` filled (KERNWRIGHT_BUILDS, several as in
 PATH), then in the user's cache, and built there on first use. A build happens in a folder of its own and is moved into
 place when it is whole: two processes may build at once, and a broken file is noticed by its checksum and built anew.
+What cannot be built is not tried again in a process: a compiler that takes seconds to fail would do so in every call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,15 @@ BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
 CUDA_FLAGS = ("-Xptxas=-O3",)
+
+
+class NotBuilt(EnvironmentProblem):
+    """A library that is needed can be neither found nor made to work here. Nothing was launched."""
+
+    @property
+    def in_short(self) -> str:
+        """In one line, with the first thing that a compiler had to say."""
+        return f"{' '.join(self.cause.splitlines()[:2])} ({self.remedy})"
 
 
 @dataclass(frozen=True)
@@ -53,23 +62,36 @@ class Library:
         return path if is_whole(path) else None
 
     def unavailable(self, target: Target) -> str | None:
-        """Why it can be neither found nor built here."""
+        """Why it can be neither found nor built here; raises NotBuilt where that was tried."""
+        self._refuse_again(target)
         missing = target.missing
         if missing is None or self.find(target):
             return None
         return f"{missing}, and {self.name} was not built ahead for {target.name}"
 
     def need(self, target: Target) -> Path:
-        """Finds it, or builds it into the user's cache."""
+        """Finds it, or builds it into the user's cache; once, and raises NotBuilt where that came to nothing."""
         if found := self.find(target):
             return found
+        self._refuse_again(target)
         if folder := next((own for own in _ahead() if any(own.glob(f"{self.name}-{target.name}-*.so"))), None):
             warnings.warn(  # the same words for all of them: they are said once
                 f"what {folder} holds for {target.name} does not fit and is built anew: it is of other sources, for "
                 f"another kind of machine than {target.host}, or of another tvm-ffi (kernwright build --machine)",
                 stacklevel=2,
             )
-        return self.build(target, cache_folder())
+        try:
+            return self.build(target, cache_folder())
+        except EnvironmentProblem as problem:
+            raise self._failed(target, problem.cause, problem.remedy) from problem
+
+    def _failed(self, target: Target, cause: str, remedy: str) -> NotBuilt:
+        _failures[self, target, _folders()] = cause, remedy
+        return NotBuilt(cause, remedy)
+
+    def _refuse_again(self, target: Target) -> None:
+        if words := _failures.get((self, target, _folders())):
+            raise NotBuilt(*words)
 
     def build(self, target: Target, folder: Path) -> Path:
         """Builds it into a folder, whatever lies there."""
@@ -100,7 +122,13 @@ class Library:
     def load(self, target: Target) -> Any:
         import tvm_ffi
 
-        return tvm_ffi.load_module(str(self.need(target)))
+        path = self.need(target)
+        try:
+            return tvm_ffi.load_module(str(path))
+        except (OSError, RuntimeError) as error:
+            said = str(error).strip().partition("\n")[0]
+            remedy = "install what it names; if that was there when it was built, remove the file, and it is built anew"
+            raise self._failed(target, f"{path} cannot be loaded: {said}", remedy) from error
 
     def _compile(self, target: Target, folder: Path) -> str:
         import tvm_ffi.cpp
@@ -128,11 +156,16 @@ class Library:
                     )
                 )
         except RuntimeError as error:
-            complaints = [line for line in str(error).splitlines() if "error" in line.lower()] or [str(error)[-800:]]
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            complaints = [line for line in lines if "error" in line.lower()] or lines[-3:]
             raise EnvironmentProblem(
                 f"{self.name} could not be built for {target.name}:\n" + "\n".join(complaints[:6]),
                 "see that the compiler fits (C++17, and CUDA 12 or newer for a GPU)",
             ) from error
+
+
+# Of a library, a target and the folders that were looked into: others may have it, or be writable.
+_failures: dict[tuple[Library, Target, tuple[Path, ...]], tuple[str, str]] = {}
 
 
 def checksum_file(path: Path) -> Path:
@@ -158,8 +191,8 @@ def _ahead() -> list[Path]:
     return [Path(folder) for folder in os.environ.get(BUILDS_VARIABLE, "").split(os.pathsep) if folder]
 
 
-def _folders() -> Sequence[Path]:
-    return [*_ahead(), cache_folder()]
+def _folders() -> tuple[Path, ...]:
+    return (*_ahead(), cache_folder())
 
 
 @cache

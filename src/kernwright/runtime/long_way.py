@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract
-from kernwright.runtime.call import BadArgument, any_trains, is_compiling, is_dynamo_compiling, plain, transforms
+from kernwright.runtime.call import (
+    BadArgument,
+    any_trains,
+    is_compiling,
+    is_dynamo_compiling,
+    plain,
+    run_reference,
+    transforms,
+)
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import Promise, dispatches_itself
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
@@ -58,7 +66,7 @@ class LongWay:
             check_reference_alone(op.name, backend or block, strict, "an input needs a gradient")
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
         if trains or (op.inplace and not is_compiling() and transforms() is not None):
-            return op.reference(*given, **scalars)
+            return run_reference(op, given, scalars)
         if is_compiling():
             result = self._traced(*given, *scalars.values(), backend or block, contract, strict)
         else:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernwright.ops.definition import Contract, Op
-from kernwright.runtime.call import Call
+from kernwright.runtime.call import Call, run_reference
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.outputs import Promise, given_back
 from kernwright.runtime.preference import BEST, Backend, held
@@ -76,7 +76,7 @@ def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
                 None if tensor is None else tensor.detach().requires_grad_(needed)
                 for tensor, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
             ]
-            result = op.reference(*given, **_named(op, ctx.scalars))
+            result = run_reference(op, given, _named(op, ctx.scalars))
         results = (result,) if isinstance(result, Tensor) else tuple(result or ())
         # What is merely handed on (a gate, say) may depend on nothing that trains.
         reached = [pair for pair in zip(results, gradients, strict=True) if pair[0].requires_grad]

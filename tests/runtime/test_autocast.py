@@ -1,0 +1,85 @@
+"""Under torch.autocast: an op gives what it promises, whichever implementation runs and however it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import kernwright
+from kernwright.ops.definition import define
+from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.dispatch import Dispatcher, reference_function
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.long_way import LongWay
+from kernwright.runtime.outputs import like_first
+from kernwright.runtime.public_call import PublicCall, public_call
+
+
+@define(outputs=["y"], activations=["x"])
+def product(x: Tensor, w: Tensor) -> Tensor:
+    return x @ w
+
+
+_product: PublicCall[Tensor] = public_call(
+    LongWay(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)]), like_first(product))
+)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x, w: _product((x, w), None, None, None),
+        lambda x, w: _product((x, w), None, None, None if x.requires_grad else torch.empty_like(x)),
+        Dispatcher(product),
+        lambda x, w: Dispatcher(product)(w=w, x=x),
+        lambda x, w: torch.vmap(lambda own: _product((own, w), None, None, None))(x[None])[0],
+        torch.ops.kernwright.product,
+    ],
+)
+@pytest.mark.parametrize("compiles", [False, True])
+def test_autocast_does_not_reach_the_reference(way: Callable[..., Any], compiles: bool, trains: bool) -> None:
+    """Kernels know nothing of it: what is promised in float32 would come out in bfloat16 of a reference alone."""
+    x, w = (torch.randn(4, 4, requires_grad=trains) for _ in range(2))
+    wishes = (None, None) if way is torch.ops.kernwright.product else ()
+    torch._dynamo.reset()
+    own = torch.compile(way, backend="aot_eager", fullgraph=True) if compiles else way
+    with kernwright.prefer("torch"), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ w).dtype == torch.bfloat16
+        found = own(x, w, *wishes)
+    assert torch.equal(found, x @ w)
+    if trains:
+        found.sum().backward()
+        # The gradient of what is compiled torch traces under autocast itself.
+        torch.testing.assert_close(x.grad, w.sum(1).expand(4, 4), atol=0.1 if compiles else 1e-5, rtol=0.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["norm_scale_shift", "residual_norm_scale_shift", "layer_norm", "rms_norm", "add_norm"]
+)
+def test_a_norms_results_have_the_promised_dtypes_under_autocast(name: str) -> None:
+    """On a GPU torch's own layer_norm gives float32 there; what a GPU would do can be asked without one."""
+    with FakeTensorMode():
+        x = torch.empty(2, 4, 64, dtype=torch.bfloat16, device="cuda")
+        row = torch.empty(64, dtype=torch.bfloat16, device="cuda")
+        given = {"residual_norm_scale_shift": (x, x, row, row, row), "add_norm": (x, x, row), "rms_norm": (x, row)}
+        with autocast_on_a_gpu():
+            assert torch.nn.functional.layer_norm(x, (64,)).dtype == torch.float32
+            found = reference_function(shipped_ops()[name])(*given.get(name, (x, row, row)))
+    assert {own.dtype for own in (found if isinstance(found, tuple) else (found,))} == {torch.bfloat16}
+
+
+@contextmanager
+def autocast_on_a_gpu() -> Iterator[None]:
+    """As torch.autocast does it, which refuses where there is none."""
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
