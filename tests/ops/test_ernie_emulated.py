@@ -9,16 +9,19 @@ from typing import Any
 
 import empty_cases
 import folded_cases
+import place_cases
 import pytest
 import torch
 from emulation import built
 from ernie_cases import BF16, CUDA_CASES, verify
+from place_cases import WIDTHS, listed, tensors_of
 from token_cases import arguments
 
 from kernwright import ops
 from kernwright.ops.ernie import native
 from kernwright.ops.ernie.implementations import DISPATCHERS
 from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -36,10 +39,10 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def runner(op: str, emulated: Any) -> Any:
-    def call(*tensors: torch.Tensor, eps: float) -> Any:
-        outs = tuple(torch.full_like(tensors[0], float("nan")) for _ in range(1 + ("residual" in op)))
+    def call(*tensors: torch.Tensor, eps: float, out: Any = None) -> Any:
+        outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + ("residual" in op))]
         assert getattr(emulated, op)(*tensors, eps, *outs)
-        return outs[0] if len(outs) == 1 else outs
+        return outs[0] if len(outs) == 1 else tuple(outs)
 
     return call
 
@@ -59,6 +62,13 @@ def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any
     for case in empty_cases.CASES.values():
         if case.op == op:
             empty_cases.verify(case, runner(op, emulated))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("op", ["ernie_norm_modulate", "ernie_residual_norm_modulate"])
+def test_results_lie_in_an_inputs_place(op: str, width: int, emulated: Any) -> None:
+    given = tensors_of(shipped_ops()[op], (1, 3, width), BF16)
+    place_cases.hold(shipped_ops()[op], runner(op, emulated), given, eps=1e-6)
 
 
 X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)

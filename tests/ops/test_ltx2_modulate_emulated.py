@@ -10,15 +10,18 @@ from typing import Any
 import empty_cases
 import folded_cases
 import ltx2_exact_cases
+import place_cases
 import pytest
 import torch
 from emulation import built
-from ltx2_modulate_cases import BF16, CUDA_CASES, verify
+from ltx2_modulate_cases import BF16, CUDA_CASES, FP32, verify
+from place_cases import listed, tensors_of
 from token_cases import arguments
 
 from kernwright import ops
 from kernwright.ops.ltx2_modulate import native
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -35,13 +38,28 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def runner(op: str, emulated: Any) -> Any:
-    def call(*tensors: torch.Tensor, eps: float) -> Any:
+    def call(*tensors: torch.Tensor, eps: float = 1e-6, out: Any = None) -> Any:
         count = 1 if op.startswith("rms") else 2
-        outs = tuple(torch.full_like(tensors[0], float("nan"), dtype=torch.float32) for _ in range(count))
+        outs = listed(out) or [torch.full_like(tensors[0], float("nan"), dtype=FP32) for _ in range(count)]
         assert getattr(emulated, op)(*tensors, eps, *outs)
-        return outs[0] if count == 1 else outs
+        return outs[0] if count == 1 else tuple(outs)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def of_float32(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Results are float32, so only such tokens have a place for them."""
+    headers = (Path(native.__file__).with_name("arguments.h"),)
+    kinds = {FP32: {"KERNWRIGHT_TYPE": "kFloat32"}}
+    return built("ltx2_modulate_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[FP32]
+
+
+@pytest.mark.parametrize("width", [64, 97, 4096, 8192, 9000, 9001])
+@pytest.mark.parametrize("op", DISPATCHERS)
+def test_results_lie_in_an_inputs_place(op: str, width: int, of_float32: Any) -> None:
+    given = tensors_of(shipped_ops()[op], (1, 3, width), FP32)
+    place_cases.hold(shipped_ops()[op], runner(op, of_float32), given)
 
 
 HELD = ("held 4096", "dual held 8188", "table held 4096", "rms table held 4096")

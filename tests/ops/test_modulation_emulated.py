@@ -11,6 +11,7 @@ from typing import Any
 import empty_cases
 import ernie_cases
 import folded_cases
+import place_cases
 import pytest
 import torch
 from emulation import built
@@ -20,6 +21,7 @@ from kernwright import ops
 from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.target import compiler
@@ -41,8 +43,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
 
 
 def runner(op: str, emulated: Emulated) -> Any:
-    def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
-        out = result_like(op, tensors).fill_(7.0)
+    def call(*tensors: torch.Tensor, out: torch.Tensor | None = None, **scalars: float) -> torch.Tensor:
+        out = result_like(op, tensors).fill_(7.0) if out is None else out
         gated = op == "residual_gate"
         types = native.gated_types(tensors[1].dtype, out.dtype) if gated else (out.dtype, out.dtype)
         assert getattr(emulated[types], op)(*tensors, *scalars.values(), out)
@@ -82,6 +84,26 @@ def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulat
         return out
 
     ernie_cases.verify(ernie_cases.CASES[name], call)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 64), (2, 5, 33), (1, 1, 33), (2, 1, 512), (3, 70, 3072)])
+@pytest.mark.parametrize("op", ["scale_shift", "residual_gate", "broadcast_add"])
+def test_a_result_lies_in_an_inputs_place(op: str, shape: tuple[int, ...], emulated: Emulated) -> None:
+    scalars = shipped_ops()[op].scalar_defaults
+    for dtype in (BF16, FP32):
+        given = place_cases.tensors_of(shipped_ops()[op], shape, dtype)
+        place_cases.hold(shipped_ops()[op], runner(op, emulated), given, **scalars)
+
+
+def test_a_result_has_gaps_between_rows_of_one_channel(emulated: Emulated) -> None:
+    a, b = torch.randn(1, 2, 6, 1), torch.randn(2, 6, 1)
+    for steps in ((40, 13, 2, 1), (40, 20, 3, 7), (40, 1, 2, 1)):
+        whole = torch.full((48,), 7.0)
+        out = whole.as_strided(a.shape, steps)
+        assert emulated[FP32, FP32].broadcast_add(a, b, out)
+        assert torch.equal(out, a + b) and int((whole == 7).sum()) == 48 - 12
+    two = torch.randn(1, 2, 6, 2)
+    assert not emulated[FP32, FP32].broadcast_add(two, two, torch.empty(1, 2, 6, 4)[..., ::2])
 
 
 def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:

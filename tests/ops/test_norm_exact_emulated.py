@@ -10,14 +10,17 @@ from typing import Any
 
 import folded_cases
 import norm_exact_cases
+import place_cases
 import pytest
 import torch
 from emulation import built
 from norm_modulation_cases import BF16, FP32, Case
+from place_cases import listed, tensors_of
 from token_cases import arguments
 
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.norm_modulation import exact_native, exactness
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -49,8 +52,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
 def runner(case: Case | folded_cases.Case, module: Any, only_chooses: bool = False) -> Any:
     run = module.run
 
-    def call(*tensors: Any, norm_type: str, eps: float) -> Any:
-        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
+    def call(*tensors: Any, norm_type: str, eps: float, out: Any = None) -> Any:
+        outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
         if case.residual:
             x, residual, scale, shift, gate, weight, bias = tensors
         else:
@@ -66,6 +69,15 @@ def runner(case: Case | folded_cases.Case, module: Any, only_chooses: bool = Fal
 def test_it_has_the_bits_of_torchs_order(name: str, emulated: Modules) -> None:
     case = CASES[name]
     norm_exact_cases.hold_to_twin(case, runner(case, emulated[case.dtype, case.residual]))
+
+
+@pytest.mark.parametrize("width", [64, 3072, 8192, 9000])
+@pytest.mark.parametrize("kind", BUILT.values())
+def test_results_lie_in_an_inputs_place(kind: tuple[torch.dtype, bool], width: int, emulated: Modules) -> None:
+    case = next(case for case in CASES.values() if (case.dtype, case.residual) == kind)
+    op = shipped_ops()[case.op]
+    given = {**tensors_of(op, (1, 3, width), kind[0]), "weight": None}
+    place_cases.hold(op, runner(case, emulated[kind]), given, norm_type="layer", eps=1e-6)
 
 
 @pytest.mark.parametrize("name", FOLDED)

@@ -5,15 +5,18 @@ It finds wrong indices, masks, strides, roundings and meetings that not all thre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import empty_cases
 import folded_cases
+import place_cases
 import pytest
 import torch
 from emulation import built
 from norm_modulation_cases import BF16, CUDA_CASES, EQUAL_CASES, FP16, FP32, Case, verify
+from place_cases import listed
 from token_cases import hold_to_oracle
 
 from kernwright.ops.norm_modulation import native
@@ -23,6 +26,14 @@ from kernwright.runtime.target import compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 FOLDED = folded_cases.of("norm_scale_shift", "residual_norm_scale_shift")
+# Of every kind of kernel: lean, shifted, small of either sort, held with rows of any sort, odd, streamed.
+PLACED = [
+    "own rows 768", "own rows 3072", "own rows 8192", "torch.bfloat16 own rows 3071 far from zero",
+    "torch.bfloat16 odd 517", "torch.bfloat16 odd 5001", "width 128", "width 33", "own rows 20000", "float rows 3072",
+    "float tokens 3072", "numbers beside an affine", "torch.bfloat16 mixed odd 5001", "mixed rows 40000",
+    "fp32 rows 1280", "fp32 rows 33000", "torch.float32 odd 517",
+]  # fmt: skip
+UNGATED = ["own rows 3072 without gate", "own rows 5001 without gate"]
 Modules = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -41,8 +52,8 @@ def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Modules,
     has_residual = case.op.startswith("residual")
     run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, has_residual].run
 
-    def call(*tensors: Any, norm_type: str, eps: float) -> Any:
-        outs = [torch.full_like(tensors[0], float("nan")) for _ in range(1 + has_residual)]
+    def call(*tensors: Any, norm_type: str, eps: float, out: Any = None) -> Any:
+        outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + has_residual)]
         if has_residual:
             x, residual, scale, shift, gate, weight, bias = tensors
         else:
@@ -74,6 +85,16 @@ def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Mod
 @pytest.mark.parametrize("name", EQUAL_CASES)
 def test_rows_of_equal_elements_are_exact(name: str, emulated: Modules) -> None:
     hold_to_oracle(EQUAL_CASES[name], runner(EQUAL_CASES[name], emulated))
+
+
+@pytest.mark.parametrize("norm_type", ["layer", "rms"])
+@pytest.mark.parametrize("name", [*PLACED, *(f"residual {name}" for name in PLACED), *UNGATED])
+def test_results_lie_in_an_inputs_place(name: str, norm_type: str, emulated: Modules) -> None:
+    """Of a token's first element, which all threads of some kernels ask for, none has what another stored."""
+    case = replace(CUDA_CASES[name], norm_type=norm_type, bias=None)
+    parameters, drawn = shipped_ops()[case.op].tensor_parameters, case.tensors()
+    given = {own.name: drawn[own.name] for own in parameters}
+    place_cases.hold(shipped_ops()[case.op], runner(case, emulated), given, **case.scalars)
 
 
 def test_every_compiled_kernel_has_its_case(emulated: Modules) -> None:

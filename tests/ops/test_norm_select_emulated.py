@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import empty_cases
+import place_cases
 import pytest
 import torch
 from emulation import TYPES, built
 from norm_select_cases import CUDA_CASES, EQUAL_CASES, Case, verify
+from place_cases import WIDTHS, tensors_of
 from token_cases import BF16, FP16, FP32, arguments, hold_to_oracle
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import select_native
 from kernwright.ops.norm_modulation.arguments import chosen_gate_of
+from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -42,10 +45,12 @@ def runner(case: Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = 
     residual = case.op.startswith("residual")
     run = emulated[(BF16, True) if isinstance(case, empty_cases.Case) else kind(case)].run
 
-    def call(x: Any, *more: Any, eps: float) -> Any:
+    def call(x: Any, *more: Any, eps: float = 1e-6, out: Any = None) -> Any:
         before, (*sets, index, weight, bias) = (more[:2], more[2:]) if residual else ((None, None), more)
         y, total = (torch.full_like(x, float("nan")) for _ in range(2))
         gate = chosen_gate_of(x, index, sets[2], sets[5]).fill_(float("nan"))
+        if out is not None:
+            y, total, gate = out if residual else (out[0], total, out[1])
         sum_out = total if residual else None
         assert run(x, *before, *sets, index, weight, bias, eps, y, sum_out, gate, only_chooses) != "none"
         return (y, total, gate) if residual else (y, gate)
@@ -75,6 +80,16 @@ def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
             runner(case, emulated, only_chooses=True)(*arguments(case), **case.scalars)
     for own in KINDS:
         assert str(emulated[own].kernels_left()) == "", own
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("own", KINDS)
+def test_results_lie_in_an_inputs_place(own: tuple[torch.dtype, bool], width: int, emulated: Kinds) -> None:
+    case = next(case for case in CUDA_CASES.values() if kind(case) == own)
+    op = shipped_ops()[case.op]
+    given = tensors_of(op, (1, 3, width), own[0])
+    for more in (given, {**given, "weight": None}):  # kernels for known rows take no weight
+        place_cases.hold(op, runner(case, emulated), more)
 
 
 def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:

@@ -11,10 +11,12 @@ from typing import Any
 
 import empty_cases
 import folded_cases
+import place_cases
 import pytest
 import torch
 from emulation import TYPES, built
 from norm_tanh_cases import CUDA_CASES, EQUAL_CASES, Case, verify
+from place_cases import WIDTHS, listed, tensors_of
 from token_cases import BF16, FP16, arguments, hold_to_oracle
 
 from kernwright.ops.native_sources import TOKEN_HEADERS
@@ -44,8 +46,10 @@ def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Kinds, o
     twice = case.op.endswith("norm_scale")
     run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, twice].run
 
-    def call(x: Any, scale: Any, shift: Any, *more: Any, norm_type: str, eps: float) -> Any:
-        outs = [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
+    def call(
+        x: Any, scale: Any, shift: Any, *more: Any, norm_type: str = "rms", eps: float = 1e-5, out: Any = None
+    ) -> Any:
+        outs = listed(out) or [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
         scale2, weight, bias, weight2, bias2 = more if twice else (None, *more, None, None)
         y2 = outs[1] if twice else None
         rows = (scale2, weight, bias, weight2, bias2)
@@ -82,6 +86,14 @@ def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
             runner(case, emulated, only_chooses=True)(*arguments(case), **case.scalars)
     for own in KINDS:
         assert str(emulated[own].kernels_left()) == "", own
+
+
+@pytest.mark.parametrize("norm_type", ["layer", "rms"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_results_lie_in_an_inputs_place(width: int, norm_type: str, emulated: Kinds) -> None:
+    op = shipped_ops()["norm_tanh_mul_add_norm_scale"]
+    call = runner(next(case for case in CUDA_CASES.values() if kind(case) == (BF16, True)), emulated)
+    place_cases.hold(op, call, tensors_of(op, (1, 3, width), BF16), norm_type=norm_type)
 
 
 def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:

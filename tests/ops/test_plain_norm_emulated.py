@@ -62,6 +62,17 @@ def test_narrow_rows_come_by_every_kernel_for_them(dtype: torch.dtype, emulated:
     assert set(str(emulated[dtype].narrow_reached()).splitlines()) == expected
 
 
+@pytest.mark.parametrize("width", [64, 128, 97, 768, 3072, 3073, 20000, 33000])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_result_lies_in_the_place_of_x(dtype: torch.dtype, width: int, emulated: dict[torch.dtype, Any]) -> None:
+    x, weight = torch.randn(3, width).to(dtype) + 2, torch.randn(width).to(dtype)
+    for is_rms in (False, True):
+        own, y = x.clone(), torch.empty_like(x)
+        assert emulated[dtype].norm(x, weight, None, is_rms, 1e-6, y)
+        assert emulated[dtype].norm(own, weight, None, is_rms, 1e-6, own)
+        assert torch.equal(own, y)
+
+
 def test_an_output_that_lies_in_another_order_is_written_where_it_lies(emulated: dict[torch.dtype, Any]) -> None:
     """No two axes merge: x is cut, the output turned around and wider than it is written."""
     x = torch.randn(3, 5, 6, 16)[:, :4, :5]

@@ -15,7 +15,7 @@ import kernwright
 from kernwright import ops
 from kernwright.ops.registry import shipped_ops
 from kernwright.ops.residual_norm.implementations import DISPATCHERS
-from kernwright.runtime.call import Call
+from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.dispatch import CannotRun, Fallback
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
@@ -75,6 +75,33 @@ def test_no_result_lies_where_an_affine_row_does(shape: tuple[int, ...], name: s
     before = x + residual
     y, total = ops.add_norm(x, residual, **own, out=(x, residual))  # in an input's own place it may lie
     assert y is x and total is residual and torch.equal(total, before)
+
+
+@pytest.mark.parametrize("way", ["torch", "short"])
+def test_what_is_changed_in_place_overlaps_nothing(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Any = "torch" if way == "torch" else None
+    launched: list[Any] = []
+    ops.fused_add_rms_norm_(torch.randn(4, 16), torch.randn(4, 16), backend=asked)  # one like it, which is right
+    if way == "short":  # as the library has it
+
+        def launch(*given: Any) -> bool:
+            launched.append(given)
+            raise ValueError("x: overlaps residual, and cannot be written")
+
+        monkeypatch.setattr(DISPATCHERS["fused_add_rms_norm_"], "_latest", ("cuda", launch, (None, "close")))
+    memory = torch.randn(6, 16)
+    before = memory.clone()
+    for _ in range(2):
+        with torch.no_grad(), pytest.raises(BadArgument, match=r"^x: overlaps residual, and cannot be written"):
+            ops.fused_add_rms_norm_(memory[:4], memory[1:5], backend=asked)
+    assert torch.equal(memory, before) and len(launched) == 2 * (way == "short")
+    with pytest.raises(BadArgument, match="x: overlaps residual"):
+        kernwright.explain("fused_add_rms_norm_", memory[:4], memory[1:5])
+    with pytest.raises(BadArgument, match="residual: overlaps weight"):
+        ops.fused_add_rms_norm_(torch.randn(4, 16), memory[:4], memory[2], backend="torch")
+    wanted = memory[:3] + memory[3:]
+    ops.fused_add_rms_norm_(memory[:3], memory[3:], backend="torch")  # beside each other
+    assert torch.equal(memory[3:], wanted)
 
 
 def zeros(*sizes: int, dtype: torch.dtype = BF16) -> Tensor:

@@ -59,12 +59,13 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated_of: dict[torch.dty
 def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) -> None:
     """Several a block, not all of them full; and one a block, whose first element all its threads ask for, in shapes of
     sums alone too, from the first width to the last."""
-    x, residual = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
-    wanted = x + residual
-    assert emulated.sum_and_norm(x, residual, None, None, norm_type, 1e-6, x, residual)
-    assert torch.equal(residual, wanted)
     normed = {"layer": torch.nn.functional.layer_norm, "rms": torch.nn.functional.rms_norm}[norm_type]
-    torch.testing.assert_close(x, normed(wanted, shape[1:], eps=1e-6), atol=0.03, rtol=0.01)
+    for is_turned in (False, True):
+        x, residual = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
+        wanted, (y, total) = x + residual, (residual, x) if is_turned else (x, residual)
+        assert emulated.sum_and_norm(x, residual, None, None, norm_type, 1e-6, y, total)
+        assert torch.equal(total, wanted)
+        torch.testing.assert_close(y, normed(wanted, shape[1:], eps=1e-6), atol=0.03, rtol=0.01)
 
 
 def test_a_sum_of_two_dtypes_is_not_for_these_kernels(emulated: Any) -> None:
@@ -127,6 +128,28 @@ def test_the_library_answers_no_for_a_tensor_that_is_not_its_own(emulated: Any) 
     assert emulated.add_norm(x, x, None, None, None, None, "rms", 1e-6, *outs) is False
     assert emulated.fused_add_rms_norm_(x, x.clone(), None, 1e-6) is False
     assert (x == 7).all() and all((out == 3).all() for out in outs)
+
+
+def test_what_is_changed_in_place_overlaps_nothing(emulated: Any) -> None:
+    """Whatever the dtypes, it is said before anything is launched or handed on. One tensor twice is no overlap."""
+    memory = torch.zeros(6, 64, dtype=BF16)
+    halves, wide = memory[:4], torch.zeros(192)
+    for x, residual, weight, named in (
+        (halves, memory[1:5], None, "x: overlaps residual"),
+        (memory[1:5], halves, None, "x: overlaps residual"),
+        (halves.view(2, 2, 64), halves.view(2, 2, 64).transpose(0, 1), None, "x: overlaps residual"),
+        (halves, torch.zeros(4, 64, dtype=BF16), memory[3], "x: overlaps weight"),
+        (torch.zeros(4, 64, dtype=BF16), halves, memory[0], "residual: overlaps weight"),
+        (wide.view(BF16)[64:128].view(2, 32), wide[:64].view(2, 32), None, "x: overlaps residual"),
+        (memory[:3], memory[3:], None, ""),
+        (memory[:, :32], memory[:, 32:], memory[5, :32].clone(), ""),
+        (halves, halves, None, ""),
+    ):
+        if named:
+            with pytest.raises(ValueError, match=f"^{named}, and cannot be written"):
+                emulated.fused_add_rms_norm_(x, residual, weight, 1e-6)
+        else:
+            emulated.fused_add_rms_norm_(x, residual, weight, 1e-6)
 
 
 def test_every_other_form_is_handed_on(emulated: Any) -> None:

@@ -429,6 +429,8 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
         ops.norm_scale_shift(square, row, row, out=square.transpose(0, 1))
     with pytest.raises(ValueError, match="out: y overlaps scale"):
         ops.norm_scale_shift(torch.zeros(2, 3, 8), x[:1], row, out=x)
+    with pytest.raises(ValueError, match="out: y overlaps scale"):  # in its very place, too
+        ops.norm_scale_shift(torch.zeros(2, 3, 8), x, row, out=x)
     assert not ran
     assert ops.norm_scale_shift(x, row, row, out=x) is x, "in its place it may lie"
     one = memory[:8].as_strided((1, 1, 8), (5, 3, 1))  # strides of axes of size 1 lead nowhere

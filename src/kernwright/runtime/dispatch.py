@@ -30,7 +30,15 @@ from kernwright.runtime.call import (
 )
 from kernwright.runtime.implementation import Implementation, Launch
 from kernwright.runtime.library import NotBuilt
-from kernwright.runtime.outputs import given_back, lies_in_place, refuse_expanded, refuse_gaps, share_memory, written
+from kernwright.runtime.outputs import (
+    given_back,
+    overlaps,
+    refuse_expanded,
+    refuse_gaps,
+    refuse_overlaps,
+    share_memory,
+    written,
+)
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
 from kernwright.runtime.tuning import Found, configured
 
@@ -186,6 +194,8 @@ class Dispatcher:
                 if len(self._chosen) >= MOST_REMEMBERED:
                     self._chosen.clear()
                 self._chosen[likeness] = chosen
+        elif self.op.inplace:  # calls that are alike may lie elsewhere
+            refuse_overlaps(self.op, self.call(tensors, scalars).tensors)
         first = tensors[0]
         assert first is not None
         try:
@@ -230,6 +240,8 @@ class Dispatcher:
         call.check()
         if self._check is not None:
             self._check(call)
+        if self.op.inplace:
+            refuse_overlaps(self.op, call.tensors)
 
     def choose(self, call: Call, wanted: Backend | None, contract: Contract | None, strictness: bool) -> Implementation:
         _refuse_unknown(contract, wanted)
@@ -346,9 +358,7 @@ class Dispatcher:
                     what = "is the tensor" if other is tensor else "lies in the memory"
                     raise BadArgument("out", f"{name} {what} of {twin}, too", "pass one for each")
             for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True):
-                if not isinstance(own, Tensor) or not share_memory(own, tensor):
-                    continue
-                if not lies_in_place(own, tensor):
+                if isinstance(own, Tensor) and overlaps(self.op, parameter.name, own, tensor):
                     raise BadArgument("out", f"{name} overlaps {parameter.name}", "pass memory of its own")
 
 

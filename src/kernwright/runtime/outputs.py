@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -105,18 +105,34 @@ def lies_in_place(one: Tensor, other: Tensor) -> bool:
     return all(own == its for size, own, its in steps if size > 1)
 
 
-def may_overlap(tensors: Sequence[Tensor | None], out: Any) -> bool:
-    """Whether an output could lie in part where an input or another output does: a look at storages alone, for callers
-    who are in a hurry. In an input's very place it may lie."""
+def may_overlap(tensors: Sequence[Tensor | None], are_activations: Sequence[bool], out: Any) -> bool:
+    """Whether an output could lie where an input or another output does: a look at storages alone, for callers who are
+    in a hurry. In an activation's very place it may lie."""
     outs = out if isinstance(out, (tuple, list)) else (out,)
     places = [own.untyped_storage().data_ptr() for own in outs]
     if len(places) > 1 and len(set(places)) < len(places):
         return True
     return any(
-        own.untyped_storage().data_ptr() in places and not any(lies_in_place(own, other) for other in outs)
-        for own in tensors
+        own.untyped_storage().data_ptr() in places
+        and not (is_activation and any(lies_in_place(own, other) for other in outs))
+        for own, is_activation in zip(tensors, are_activations, strict=True)
         if own is not None
     )
+
+
+def overlaps(op: Op, name: str, own: Tensor, written: Tensor) -> bool:
+    """Whether what is written destroys what an input has. In an activation's very place it may lie: every kernel reads
+    an element of one before it writes that element, and never again. Of what modulates that does not hold: a kernel
+    with two results reads the second one's rows when the first is written."""
+    return share_memory(own, written) and not (name in op.activations and lies_in_place(own, written))
+
+
+def refuse_overlaps(op: Op, tensors: Mapping[str, Tensor]) -> None:
+    """Of an op that works in place."""
+    for name in op.inplace:
+        for other, own in tensors.items():
+            if other != name and overlaps(op, other, own, tensors[name]):
+                raise BadArgument(name, f"overlaps {other}, and cannot be written", "pass its clone()")
 
 
 def _has_no_gaps(own: Tensor) -> bool:

@@ -36,6 +36,7 @@ def public_call(
     dispatcher, op = otherwise.dispatcher, otherwise.dispatcher.op
     tensors, results = len(op.tensor_parameters), len(op.outputs)
     names = [parameter.name for parameter in op.tensor_parameters]
+    are_activations = [name in op.activations for name in names]
     changed = itemgetter(*map(names.index, op.inplace)) if op.inplace else None
     is_one_like_first = results == 1 and made is None
 
@@ -57,7 +58,7 @@ def public_call(
                     if tensor is not None and tensor.requires_grad:
                         break  # what trains is the reference's
                 else:
-                    if out is not None and may_overlap(arguments[:tensors], out):
+                    if out is not None and may_overlap(arguments[:tensors], are_activations, out):
                         return otherwise.run(arguments, backend, contract, out)  # which looks closely
                     if is_one_like_first:
                         y = empty_like(first) if out is None else out

@@ -188,10 +188,14 @@ inline bool read_sum(Problem* p, Walked* walked, ffi::TensorView x, ffi::TensorV
       axes[count++] = own;
     }
   }
-  const Axis last = count ? axes[--count] : Axis{1, 1, 0, 1};
+  Axis last = count ? axes[--count] : Axis{1, 1, 0, 1};
+  if (last.size > kWidestRow || last.x != 1 || (last.shift != 0 && last.shift != 1)) return false;
+  if (last.y != 1) {
+    if (out.size(n - 1) != 1) return false;
+    axes[count++] = last, last = {1, 1, 0, 1};  // a result may have gaps between rows of one channel
+  }
   Axis batch, token;
   part_axes(axes, count, &batch, &token, walked);
-  if (last.size > kWidestRow || last.x != 1 || last.y != 1 || (last.shift != 0 && last.shift != 1)) return false;
   p->width = static_cast<int32_t>(last.size);
   p->tokens = token.size;
   p->batches = batch.size;

@@ -25,12 +25,6 @@ static_assert(sizeof(Brief) == 128, "two lines");
 
 namespace {
 
-#if defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE
-constexpr bool kInPlace = true;
-#else
-constexpr bool kInPlace = false;
-#endif
-
 // Float32 has no such kernels, so what it is called here does not matter.
 constexpr Type kHalf = kType == Type::kFloat16 ? Type::kFloat16 : Type::kBFloat16;
 

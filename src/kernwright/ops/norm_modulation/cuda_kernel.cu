@@ -1,7 +1,8 @@
 // norm_scale_shift (and, with KERNWRIGHT_RESIDUAL, residual_norm_scale_shift) for NVIDIA GPUs, for one dtype of x. With
 // KERNWRIGHT_MODULATED=0 the norm alone, or behind a sum without a gate: the same kernels, whose rows of modulation are the
-// weight and the bias. With KERNWRIGHT_IN_PLACE=1 the outputs may be x and the residual themselves: each element is read
-// before it is written, by the thread that writes it or ahead of a barrier, and never again.
+// weight and the bias. The outputs may be x and the residual themselves: each element is read before it is written, by
+// the thread that writes it or ahead of a barrier, and never again. Lean and shifted kernels have that barrier with
+// KERNWRIGHT_IN_PLACE=1 alone: without it a LayerNorm's sum in place has others (may_have_pivot in variant.h).
 //
 // Contract: close. What is normed is rounded to x's dtype, as it is returned: residual + gate * x is rounded once, by the
 // lean and the shifted kernel from the exact value, by the others from a float32. Statistics in float32, about a number near

@@ -13,6 +13,12 @@
 
 namespace kernwright {
 
+#if defined(KERNWRIGHT_IN_PLACE) && KERNWRIGHT_IN_PLACE
+constexpr bool kInPlace = true;
+#else
+constexpr bool kInPlace = false;
+#endif
+
 // ---- what is compiled -----------------------------------------------------------------------------------------------
 
 // What the rows of modulation are.
@@ -254,7 +260,15 @@ inline bool lie_alike(const Problem& p) {
   return true;
 }
 
+// Whether all threads may ask for a token's first element (pivot.cuh) while others store its sum. In the place of x or of the
+// residual that sum is another first element; kernels that are compiled to work in place meet ahead of it, all others do not.
+inline bool may_have_pivot(const Problem& p) {
+  const bool is_sum_in_place = p.has_residual && (p.sum.data == p.x.data || p.sum.data == p.residual.data);
+  return kInPlace || p.is_rms || !is_sum_in_place;
+}
+
 inline bool find_lean(const Problem& p, Variant* own) {
+  if (!may_have_pivot(p)) return false;
   if (own->rows != RowKind::kOwn || bytes_of(p.type) != 2 || !is_brief(p, 16)) return false;
   const int64_t vectors = p.width / own->vector;
   const Shapes<LeanShape> shapes = lean_shapes_of(p.has_residual);
@@ -281,6 +295,7 @@ inline bool find_shared(const Problem& p, const Thresholds& thresholds, Variant*
 }
 
 inline bool find_shifted(const Problem& p, Variant* own) {
+  if (!may_have_pivot(p)) return false;
   if (own->rows != RowKind::kOwn || bytes_of(p.type) != 2 || !is_brief(p, 2) || !lie_alike(p)) return false;
   const int64_t vectors = ceil_of(p.width + 7, 8);  // at most: a token may begin in a vector's last element
   const Shapes<LeanShape> shapes = shifted_shapes_of(p.has_residual);

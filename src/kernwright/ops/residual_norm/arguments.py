@@ -19,7 +19,7 @@ from kernwright.ops.argument_checks import (
     check_width,
 )
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import refuse_expanded, rows_like, share_memory
+from kernwright.runtime.outputs import refuse_expanded, rows_like
 
 
 def check(call: Call) -> None:
@@ -46,16 +46,6 @@ def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tupl
     assert x is not None
     total = x.dtype if residual is None else residual.dtype
     return rows_like(x, device=device), rows_like(x, dtype=total, device=device)
-
-
-def refuse_affine_place(x: Tensor, weight: Tensor | None, bias: Tensor | None, out: Any) -> None:
-    """Of a single row a result may have a weight's shape, and lie in its very place: kernels write the sum first."""
-    if x.ndim != 1 or not isinstance(out, (tuple, list)):
-        return
-    for name, own in (("weight", weight), ("bias", bias)):
-        for result, given in zip(("y", "residual_out"), out, strict=False):
-            if isinstance(own, Tensor) and isinstance(given, Tensor) and share_memory(own, given):
-                raise BadArgument("out", f"{result} overlaps {name}", "pass memory of its own")
 
 
 def wide_zeros(x: Tensor) -> Tensor:

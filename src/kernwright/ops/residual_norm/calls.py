@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, empty_like
 
 from kernwright.ops.definition import Contract
-from kernwright.ops.residual_norm.arguments import refuse_affine_place, wide_zeros
+from kernwright.ops.residual_norm.arguments import wide_zeros
 from kernwright.ops.residual_norm.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.long_way import long_ways
 from kernwright.runtime.preference import Backend
@@ -53,8 +53,6 @@ def add_norm(
     """
     if residual is None and residual_in_fp32 and isinstance(x, Tensor):
         residual = wide_zeros(x)
-    if out is not None and isinstance(x, Tensor):
-        refuse_affine_place(x, weight, bias, out)
     return _add_norm((x, residual, weight, bias, second, row_scale, norm_type, eps), backend, contract, out)
 
 

@@ -53,7 +53,7 @@ bool add_norm(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, Maybe
 
 bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, double eps) {
   if (!are_alike(x.dtype(), residual.dtype())) {
-    refuse_expanded(x, "x"), refuse_expanded(residual, "residual");
+    check_in_place(x, residual, weight);
     return run_general(x, residual, weight, {}, {}, {}, true, eps, x, residual);
   }
   Problem problem;

@@ -1,0 +1,132 @@
+"""Where the results of a call may lie, for every op with kernels: in the very place of an activation, and what is
+computed there is what is computed apart; in the place of a tensor that modulates never.
+
+As a program, in Triton's interpreter, it prints as JSON what is wrong with each op there: python place_cases.py
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from interpreted_cases import patch_once
+from token_cases import BF16, FP16, FP32
+from torch import Tensor
+
+from kernwright import ops
+from kernwright.ops.definition import Op
+from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.catalog import dispatcher
+
+NAMES = [name for name, op in shipped_ops().items() if len(dispatcher(name).backends) > 1 and op.outputs]
+USUAL, WIDE = (2, 5, 16), (1, 1, 16400)  # the second is held by no program of Triton's
+TOLERANCES = {FP32: 1e-4, FP16: 0.01, BF16: 0.05}  # a result in place may be another kernel's
+WIDTHS = [64, 97, 1000, 1001, 3072, 3073, 20000, 33000]  # that bring a token to each kind of CUDA kernel
+Tensors = Mapping[str, Tensor | None]
+Call = Callable[..., Any]
+
+
+def tensors_of(op: Op, shape: tuple[int, ...] = USUAL, dtype: torch.dtype = FP32) -> Tensors:
+    """Each with a number for every element of x, where the op can take that."""
+    batches, tokens, width = shape
+    rows = op.name.count("dual") + 1
+    shapes = {
+        "temb_scale_shift": (batches, tokens, 2 * rows * width),
+        "scale_shift_table": (2 * rows, width),
+        "row_scale": (batches, tokens),
+        **dict.fromkeys(("weight", "bias", "weight2", "bias2"), (width,)),
+    }
+    if op.name.endswith("select"):
+        shapes |= dict.fromkeys(("scale0", "shift0", "gate0", "scale1", "shift1", "gate1"), (batches, width))
+    found: dict[str, Tensor | None] = {}
+    for parameter in op.tensor_parameters:
+        name = parameter.name
+        drawn = torch.randn(shapes.get(name, shape)) + 2 * (name in op.activations)
+        found[name] = torch.randint(0, 2, (batches, tokens)) if name == "index" else drawn.to(dtype)
+    return found | {name: None for name in ("bias", "bias2") if name in found}
+
+
+def results_of(call: Call, given: Tensors, out: Sequence[Tensor] | None = None, **scalars: Any) -> list[Tensor]:
+    more = scalars if out is None else {**scalars, "out": out[0] if len(out) == 1 else tuple(out)}
+    found = call(*given.values(), **more)
+    return [found] if isinstance(found, Tensor) else list(found)
+
+
+def listed(out: Any) -> list[Tensor]:
+    return [] if out is None else [out] if isinstance(out, Tensor) else list(out)
+
+
+def copied(given: Tensors) -> dict[str, Tensor | None]:
+    return {name: None if own is None else own.clone() for name, own in given.items()}
+
+
+def places(op: Op, given: Tensors, results: Sequence[Tensor]) -> Iterator[tuple[str | None, ...]]:
+    """An activation for each result, or none; no two results in one place, and some in one."""
+
+    def fits(name: str, result: Tensor) -> bool:
+        own = given.get(name)
+        return own is not None and (own.shape, own.dtype) == (result.shape, result.dtype)
+
+    each = [[None, *(name for name in op.activations if fits(name, own))] for own in results]
+    for chosen in itertools.product(*each):
+        taken = [name for name in chosen if name is not None]
+        if taken and len(taken) == len(set(taken)):
+            yield chosen
+
+
+def hold(op: Op, call: Call, given: Tensors, **scalars: Any) -> None:
+    """Results in every place that they may have are as they are apart."""
+    wanted = results_of(call, copied(given), **scalars)
+    for chosen in places(op, given, wanted):
+        own = copied(given)
+        outs = [
+            torch.full_like(one, float("nan")) if name is None else own[name]
+            for one, name in zip(wanted, chosen, strict=True)
+        ]
+        results_of(call, own, outs, **scalars)  # type: ignore[arg-type]
+        for result, out, one in zip(op.outputs, outs, wanted, strict=True):
+            limit = TOLERANCES[one.dtype]
+            say = partial("{} with {} in the places of {}: {}".format, result, op.outputs, chosen)
+            torch.testing.assert_close(out, one, atol=limit, rtol=limit, msg=say)
+
+
+def refused(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str, str]]:
+    """Of each result in the place of each tensor that modulates and has its shape: both names, and what was said."""
+    wanted = results_of(call, copied(given))
+    for number, name in itertools.product(range(len(wanted)), given):
+        own, outs = copied(given), [torch.empty_like(one) for one in wanted]
+        if (place := own[name]) is None or name in op.activations or place.shape != outs[number].shape:
+            continue
+        outs[number] = place
+        try:
+            results_of(call, own, outs)
+        except ValueError as error:
+            yield op.outputs[number], name, str(error)
+        else:
+            yield op.outputs[number], name, ""
+        assert torch.equal(place, given[name]), f"{name} was changed"  # type: ignore[arg-type]
+
+
+def problem(name: str, backend: str) -> str | None:
+    """Of an op's public call, on this machine."""
+    op, call = shipped_ops()[name], partial(getattr(ops, name), backend=backend)
+    try:
+        for shape in (USUAL, WIDE):
+            hold(op, call, tensors_of(op, shape))
+        for result, own, said in refused(op, call, tensors_of(op)):
+            assert said.startswith(f"out: {result} overlaps {own}"), (
+                f"{result} in the place of {own}: {said or 'taken'}"
+            )
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    patch_once()
+    torch.manual_seed(0)
+    print(json.dumps({name: problem(name, "triton") for name in NAMES}))

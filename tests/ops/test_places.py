@@ -1,0 +1,70 @@
+"""Where results may lie, as a user says it with `out=`: on every backend the same, and right where they may."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import place_cases
+import pytest
+import torch
+
+from kernwright import ops
+from kernwright.ops.registry import shipped_ops
+from kernwright.runtime.catalog import dispatcher
+from kernwright.runtime.target import compiler
+
+
+def test_every_op_with_kernels_has_its_case() -> None:
+    assert {"residual_norm_scale_shift", "add_norm", "dual_modulate", "broadcast_add"} < set(place_cases.NAMES)
+    several = {name for name in place_cases.NAMES if len(shipped_ops()[name].outputs) > 1}
+    refused = {name for name in several for _ in place_cases.refused(*asked(name, "torch"))}
+    assert refused >= {"residual_norm_scale_shift", "norm_tanh_mul_add_norm_scale", "dual_modulate"}
+
+
+def asked(name: str, backend: Any) -> tuple[Any, Any, Any]:
+    op = shipped_ops()[name]
+    return op, lambda *given, **more: getattr(ops, name)(*given, backend=backend, **more), place_cases.tensors_of(op)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [(name, own) for name in place_cases.NAMES for own in dispatcher(name).backends if own in ("torch", "cpu")],
+)
+def test_results_lie_in_an_activations_place_and_in_no_other(name: str, backend: str) -> None:
+    if backend == "cpu" and compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    with torch.no_grad():  # so that later calls take the short way, where there is one
+        assert place_cases.problem(name, backend) is None
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, str | None]:
+    pytest.importorskip("triton")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, str(Path(place_cases.__file__))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", place_cases.NAMES)
+def test_tritons_kernels_too(name: str, interpreted: dict[str, str | None]) -> None:
+    assert interpreted[name] is None
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_of_a_single_row_the_weights_place_is_none(name: str) -> None:
+    x, weight = torch.randn(8), torch.randn(8)
+    with pytest.raises(ValueError, match=r"^out: y overlaps weight"):
+        getattr(ops, name)(x, weight, backend="torch", out=weight)
+
+
+def test_a_modulation_that_is_an_activation_too_is_no_place() -> None:
+    x, row = torch.randn(2, 5, 16), torch.randn(16)
+    with pytest.raises(ValueError, match=r"^out: res_out overlaps scale"):
+        ops.residual_norm_scale_shift(x, x.clone(), x, row, backend="torch", out=(torch.empty_like(x), x))
