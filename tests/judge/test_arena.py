@@ -17,11 +17,12 @@ from kernwright.tasks.tensor import ConcreteTensor
 
 X = ConcreteTensor(shape=(3, 5), dtype="fp32", strides=(5, 1))
 Y = ConcreteTensor(shape=(3, 5), dtype="bf16", strides=(8, 1))
+Z = ConcreteTensor(shape=(3, 5), dtype="bf16", strides=(5, 1), offset=3)
 
 
 @pytest.fixture
 def arena() -> Iterator[Arena]:
-    arena = Arena.create(lay_out({"x": X, "y": Y}, slots=2))
+    arena = Arena.create(lay_out({"x": X, "y": Y, "z": Z}, slots=2))
     yield arena
     arena.close()
 
@@ -44,6 +45,17 @@ def test_all_slots_of_a_tensor_are_one_view(arena: Arena) -> None:
         assert tuple(stacked.shape) == (2, 3, 5)
         assert [stacked[slot].unique().tolist() for slot in range(2)] == [[1.0], [2.0]]
         assert stacked[1].data_ptr() == arena.tensor(1, name).data_ptr()
+
+
+def test_a_tensor_with_an_offset_begins_behind_so_many_elements(arena: Arena) -> None:
+    for slot in range(2):
+        assert arena.tensor(slot, "z").data_ptr() % 256 == 3 * 2
+        assert arena.tensor(slot, "x").data_ptr() % 256 == 0
+        start = arena.layout.place(slot, "z").offset
+        for byte in (start - 1, start - 6, start + Z.span_bytes):  # right before it, where its base is, right behind it
+            arena.bytes[byte] = 0
+            assert arena.broken_guard() == byte
+            arena.bytes[byte] = CANARY
 
 
 def test_guards_are_whole_until_a_byte_of_them_changes(arena: Arena) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernwright.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge import sanitizer
+from kernwright.judge import sanitized, sanitizer
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch
 from kernwright.tasks.candidate import load_candidate
@@ -69,6 +70,22 @@ def test_a_clean_candidate_is_called_on_its_row_and_on_odd_sizes(watched: Callab
     assert found.calls[0] == "axpy_small S=6 D=64", "the frozen size first"
     assert {"axpy_small S=5 D=64", "axpy_small S=7 D=64", "axpy_small S=1 D=64"} <= set(found.calls)
     assert len(set(found.calls)) == len(found.calls)
+
+
+def test_tensors_lie_as_the_row_says(tiny_folder: Path) -> None:
+    task = load_task(tiny_folder)
+    (row,) = task.select("axpy_small")
+    view = row.inputs["x"].model_copy(update={"strides": (70, 1), "offset": 3})
+    seen = []
+
+    def axpy(x: torch.Tensor, w: torch.Tensor, *, alpha: float = 2.0) -> torch.Tensor:
+        seen.append((x.stride(), x.storage_offset(), x.untyped_storage().nbytes(), w.storage_offset()))
+        return alpha * x + w
+
+    shifted = row.model_copy(update={"inputs": row.inputs | {"x": view}})
+    side = {"kind": "candidate", "language": "python", "op": "axpy", "style": "returns"}
+    sanitized._call(side, axpy, task.op_of(row), shifted, "cpu")
+    assert seen == [((70, 1), 3, 4 * (3 + 5 * 70 + 64), 0)], "and not a byte more behind it"
 
 
 def test_what_a_tool_found_is_said_in_its_first_words(watched: Callable[..., SanitizerFinding]) -> None:

@@ -154,6 +154,11 @@ def forgets_state(state, x):
     return state + x, (state + x) * 2
 
 
+def before_the_state(state, x):
+    torch.as_strided(state, (1,), (1,), state.storage_offset() - 1).fill_(0)
+    return accumulate(state, x)
+
+
 def touches_other_state(state, x):
     import sys
     for other in sys._getframe(1).f_back.f_locals["self"].slots:
@@ -175,7 +180,7 @@ class Bench:
         self.worker: WorkerProcess | None = None
         self.opened: list[Session] = []
 
-    def open(self, function: str, style: Any = "returns", slots: int = 2, op: str = "axpy") -> Session:
+    def open(self, function: str, style: Any = "returns", slots: int = 2, op: str = "axpy", offset: int = 0) -> Session:
         if self.worker is None or self.worker.process.poll() is not None:
             self.worker = WorkerProcess(
                 "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
@@ -187,6 +192,9 @@ class Bench:
         }  # fmt: skip
         self.worker.request({"do": "load", "side": side}, 60.0)
         (row,) = self.task.select("axpy_small" if op == "axpy" else op)
+        row = row.model_copy(
+            update={"inputs": {n: t.model_copy(update={"offset": offset}) for n, t in row.inputs.items()}}
+        )
         session = Session(self.worker, self.task.ops[op], row, style, slots)
         self.opened.append(session)
         for slot in range(slots):
@@ -372,6 +380,16 @@ def test_what_is_left_in_place_is_a_result(bench: Bench) -> None:
     outputs = session.check_call(0, 30.0)
     assert torch.equal(outputs["total"], content["state"] + content["x"])
     assert torch.equal(outputs["state"], content["state"]), "the judge sees that nothing was accumulated"
+
+
+def test_inputs_begin_off_an_aligned_address_where_the_row_says_so(bench: Bench) -> None:
+    session = bench.open("accumulate", op="accumulate", offset=3)
+    assert {session.arena.tensor(slot, "state").data_ptr() % 256 for slot in range(2)} == {12}
+    content = Bench.content("accumulate", 1)
+    assert torch.equal(session.check_call(1, 30.0)["state"], content["state"] + content["x"])
+    session = bench.open("before_the_state", op="accumulate", offset=3)
+    with pytest.raises(WrongBehaviour, match="wrote outside its outputs"):
+        session.check_call(0, 30.0)
 
 
 def test_the_state_of_another_slot_is_not_a_calls_to_change(bench: Bench) -> None:

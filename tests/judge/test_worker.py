@@ -37,7 +37,10 @@ def test_inputs_of_one_arena_are_no_views_of_each_other_to_a_compiler() -> None:
 
 
 ROW: dict[str, Any] = {"inputs": ["x", "positions"], "outputs": [], "scalars": {}, "style": "returns"}
-PLAN = [{"dtype": "fp32", "shape": [8, 4], "strides": [4, 1]}, {"dtype": "i64", "shape": [8], "strides": [1]}]
+PLAN: list[dict[str, Any]] = [
+    {"dtype": "fp32", "shape": [8, 4], "strides": [4, 1], "offset": 0},
+    {"dtype": "i64", "shape": [8], "strides": [1], "offset": 128},
+]
 
 
 @pytest.mark.parametrize("kind", ["compile", "eager"])
@@ -47,6 +50,10 @@ def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
     first = worker.call_of_row(ROW, PLAN)
     other = worker.call_of_row(ROW, [PLAN[0] | {"shape": [4, 4]}, PLAN[1] | {"shape": [4]}])
     assert other is not first, "the same outputs, and other inputs"
+    shifted = worker.call_of_row(ROW, [PLAN[0] | {"offset": 4}, PLAN[1]])
+    assert shifted is not first, "compiled for an aligned address, it would copy what has another"
+    moved = worker.call_of_row(ROW, [PLAN[0] | {"offset": 512}, PLAN[1]])
+    assert (moved is first) == (kind == "compile"), "elsewhere in the arena, and aligned alike"
     assert (worker.call_of_row(ROW, PLAN) is first) == (kind == "compile")
 
 
@@ -81,8 +88,7 @@ def test_who_is_compiled_and_changes_inputs_has_them_apart(kind: str, changes: b
     worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
     descriptor = os.memfd_create("arena")
     os.ftruncate(descriptor, 512)
-    plan = [PLAN[0] | {"offset": 0}, PLAN[1] | {"offset": 128}]
-    message = {"bytes": 512, "slots": 2, "pitch": 256, "plan": plan, "row": ROW, "changes_inputs": changes}
+    message = {"bytes": 512, "slots": 2, "pitch": 256, "plan": PLAN, "row": ROW, "changes_inputs": changes}
     worker.open_row(message, [descriptor])
     tensors = [tensor for slot in worker.slots for tensor in slot]
     storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}

@@ -39,6 +39,35 @@ def test_what_is_changed_in_place_counts_twice() -> None:
     assert inplace.bytes_min == plain.bytes_min + 1 * 4 * 4
 
 
+def test_views_follow_from_the_axes() -> None:
+    """The second half of each row of a tensor twice as wide, at every size."""
+    half = {"shape": ["S", "D"], "dtype": "*", "strides": ["D*2", 1], "offset": "D"}
+    rows = list(Grid.model_validate(GRID | {"inputs": GRID["inputs"] | {"x": half}}).rows(()))
+    assert {(row.axes["D"], row.inputs["x"].strides, row.inputs["x"].offset) for row in rows} == {
+        (d, (2 * d, 1), d) for d in (4, 5, 7)
+    }
+    dense = list(Grid.model_validate(GRID).rows(()))
+    assert [row.id for row in rows] == [row.id for row in dense]
+    assert [row.bytes_min for row in rows] == [row.bytes_min for row in dense]
+
+
+def test_a_choice_is_each_of_its_tensors_in_turn() -> None:
+    gate = {"row": {"shape": ["D"], "dtype": "*"}, "full": {"shape": ["S", "D"], "dtype": "fp32"}}
+    grid = Grid.model_validate(GRID | {"choices": {"gate": gate}})
+    rows = {row.id: row for row in grid.rows(())}
+    assert len(rows) == grid.size == 2 * Grid.model_validate(GRID).size
+    chosen = rows["grid_S3_D5_2.0_gate-full_fp16"].inputs["gate"]
+    assert (chosen.shape, chosen.dtype) == (("S", "D"), "fp32")
+    assert rows["grid_S3_D5_2.0_gate-row_fp16"].inputs["gate"].shape == ("D",)
+
+
+def test_what_a_grid_does_not_use_is_not_written() -> None:
+    """Grids that were frozen before there were views and choices have the digest that they had."""
+    written = Grid.model_validate(GRID).model_dump(mode="json")
+    assert set(written) == set(GRID)
+    assert written["inputs"]["x"] == {"shape": ["S", "D"], "dtype": "*", "layout": None}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -46,6 +75,13 @@ def test_what_is_changed_in_place_counts_twice() -> None:
         {"axes": {"S": [], "D": [1]}},
         {"dtypes": []},
         {"inputs": {"x": {"shape": ["S"], "dtype": "any"}}},
+        {"inputs": {"x": {"shape": ["S"], "dtype": "*", "offset": "T"}}},
+        {"inputs": {"x": {"shape": ["S"], "dtype": "*", "strides": ["T"]}}},
+        {"inputs": {"x": {"shape": ["S"], "dtype": "*", "strides": [1, 1]}}},
+        {"outputs": {"y": {"shape": ["S"], "dtype": "*", "offset": 1}}},
+        {"choices": {"gate": {}}},
+        {"choices": {"gate": {"full": {"shape": ["T"], "dtype": "*"}}}},
+        {"choices": {"gate": {"not a word": {"shape": ["S"], "dtype": "*"}}}},
         {"stranger": 1},
     ],
 )

@@ -60,6 +60,27 @@ def test_a_skipped_tail_is_wrong_in_the_tail_alone() -> None:
     assert not odd[..., 32:].any()
 
 
+def test_a_tail_of_padding_is_not_all_that_is_skipped() -> None:
+    """It is zero in the right kernel's output as well."""
+    padded = find_task("causal_conv3d_cat_pad")
+    (row,) = padded.select("grid_k0_C1_T1_H9_W11_fp32")  # 13 columns, the last of them beside three vectors
+    op = padded.op_of(row)
+    inputs = ContentPool.for_row(row, torch.Generator().manual_seed(5)).draw(op, row)
+    honest = right(op, row, inputs)["out"]
+    odd = next(m for m in mutants_of(op, row) if "odd row" in m.name).behaviour(inputs)["out"]
+    assert torch.equal(odd[..., :11], honest[..., :11])
+    assert honest[..., 11].any() and not odd[..., 11:].any()
+
+
+@pytest.mark.parametrize(("width", "is_odd"), [(40, False), (37, True)])
+def test_a_row_of_a_grid_has_an_odd_tail_or_has_none(width: int, is_odd: bool) -> None:
+    """It is checked at no other size, at which the mutant would be another function."""
+    row = small("plain_s19_d3072_row-bf16").resized({"D": width})
+    grid = row.model_copy(update={"set": "grid"})
+    named = [{m.name for m in mutants_of(TASK.op_of(row), own)} for own in (row, grid)]
+    assert named[0] - named[1] == (set() if is_odd else {"skipped tail (last vector of an odd row)"})
+
+
 def test_coarse_sums_are_coarse_and_nothing_else() -> None:
     row = small("plain_s18144_d3072_tok-fp32").resized({"D": 1000})
     op = TASK.op_of(row)

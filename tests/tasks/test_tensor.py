@@ -44,6 +44,17 @@ def test_axes_are_filled_in() -> None:
     assert (strided.bytes, strided.span_bytes) == (48, 80)
 
 
+def test_an_offset_is_written_only_where_there_is_one() -> None:
+    """Rows that were frozen before there were any have the digest that they had."""
+    plain = TensorSpec(shape=("S", 4), dtype="fp32")
+    assert plain.model_dump(mode="json") == {"shape": ["S", 4], "dtype": "fp32", "strides": None, "layout": None}
+    shifted = plain.model_copy(update={"offset": 3})
+    assert shifted.model_dump(mode="json") == plain.model_dump(mode="json") | {"offset": 3}
+    assert TensorSpec.model_validate_json(shifted.model_dump_json()) == shifted
+    own, wanted = shifted.at({"S": 3}), plain.at({"S": 3})
+    assert (own.offset, own.span_bytes, own.bytes) == (3, wanted.span_bytes, wanted.bytes)
+
+
 @mark.parametrize(
     "bad",
     [
@@ -54,6 +65,7 @@ def test_axes_are_filled_in() -> None:
         {"shape": [2], "dtype": "float32"},
         {"shape": [2], "dtype": "fp32", "strides": [-1]},
         {"shape": [2], "dtype": "fp32", "layout": "row"},
+        {"shape": [2], "dtype": "fp32", "offset": -1},
         {"dtype": "fp32"},
     ],
 )

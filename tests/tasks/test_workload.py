@@ -62,3 +62,13 @@ def test_as_many_strides_as_sizes(plain: dict[str, Any]) -> None:
     plain["inputs"]["x"]["strides"] = [1]
     with pytest.raises(ValidationError, match="2 sizes and 1 strides"):
         Workload.model_validate(plain)
+
+
+def test_inputs_may_begin_off_an_aligned_address_and_outputs_begin_where_they_are_made(plain: dict[str, Any]) -> None:
+    plain["inputs"]["x"]["offset"] = 3
+    row = Workload.model_validate(plain)
+    assert (row.concrete_inputs()["x"].offset, row.resized({"S": 5}).concrete_inputs()["x"].offset) == (3, 3)
+    assert row.bytes_min == row.fewest_bytes(), "nobody moves what it begins behind"
+    plain["outputs"]["y"]["offset"] = 1
+    with pytest.raises(ValidationError, match="output y has an offset"):
+        Workload.model_validate(plain)

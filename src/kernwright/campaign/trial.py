@@ -64,14 +64,14 @@ def triton_of(op: Op) -> Implementation | None:
 
 
 def placed(spec: ConcreteTensor, device: torch.device, values: Tensor | None = None) -> Tensor:
-    """A tensor as a row has it, strides and all. Without values it is zeros: what a call can take, whatever it is."""
-    size = spec.span_bytes // spec.item_bytes
+    """A tensor as a row has it, strides, offset and all. Without values it is zeros, which any call can take."""
+    size = spec.offset + spec.span_bytes // spec.item_bytes
     base = torch.zeros(size, dtype=getattr(torch, spec.torch_dtype_name), device=device)
     if values is not None:
         once = [slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides]  # what is expanded lies once
         sizes = [1 if stride == 0 else size for size, stride in zip(spec.shape, spec.strides, strict=True)]
-        base.as_strided(sizes, spec.strides).copy_(values[tuple(once)])
-    return base.as_strided(spec.shape, spec.strides)
+        base.as_strided(sizes, spec.strides, spec.offset).copy_(values[tuple(once)])
+    return base.as_strided(spec.shape, spec.strides, spec.offset)
 
 
 def call_of(row: Workload, tensors: dict[str, Tensor]) -> Call:

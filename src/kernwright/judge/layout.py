@@ -72,7 +72,7 @@ def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> Layout:
     gaps: list[tuple[int, int]] = []
     plan: dict[str, Placement] = {}
     for name, tensor in tensors.items():
-        start = _aligned(end + GUARD_BYTES)
+        start = _aligned(end + GUARD_BYTES) + tensor.offset * tensor.item_bytes  # what it begins behind is guard
         gaps.append((end, start - end))
         plan[name] = Placement(name, tensor, start)
         end = start + tensor.span_bytes

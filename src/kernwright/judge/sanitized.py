@@ -85,7 +85,8 @@ def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -
             arguments.append(None)
             continue
         dtype = getattr(torch, spec.torch_dtype_name)
-        tensor = torch.empty_strided(spec.shape, spec.strides, dtype=dtype, device=device)
+        base = torch.empty(spec.offset + spec.span_bytes // spec.item_bytes, dtype=dtype, device=device)
+        tensor = base.as_strided(spec.shape, spec.strides, spec.offset)
         arguments.append(tensor.copy_(contents[parameter.name]))
     outputs = [spec.model_dump() for spec in row.concrete_outputs().values()]
     names = [parameter.name for parameter in op.tensor_parameters]

@@ -157,11 +157,15 @@ class Worker:
     def call_of_row(self, row: dict[str, Any], plan: list[dict[str, Any] | None]) -> Any:
         """What torch.compile has made is made once, whichever other rows and slots came in between."""
         from kernwright.judge.entry import RowCall
+        from kernwright.judge.layout import ALIGNMENT
 
         assert self.function is not None
         if self.side["kind"] != "compile":
             return RowCall(self.side, self.function, row, self.place.device)
-        shapes = [place and [place["dtype"], place["shape"], place["strides"]] for place in plan]
+        # A kernel that was compiled for an aligned address would have the others copied first.
+        shapes = [
+            place and [place["dtype"], place["shape"], place["strides"], place["offset"] % ALIGNMENT] for place in plan
+        ]
         key = json.dumps([self.side["op"], row, shapes])
         if key not in self.compiled_rows:
             self.compiled_rows[key] = RowCall(self.side, self.function, row, self.place.device)

@@ -48,7 +48,7 @@ def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
     yield from _dropped_terms(op, row, right)
     yield Mutant("low precision", lambda i: _coarsely(right, i))
     yield Mutant("skipped tail (last row)", lambda i: _without_last_row(right(i)))
-    if any(_may_end_in_part(tensor) for tensor in _result_specs(op, row)):
+    if any(_may_end_in_part(tensor, row) for tensor in _result_specs(op, row)):
         yield Mutant("skipped tail (last vector of an odd row)", lambda i: _without_odd_tail(right(i)))
     yield Mutant("stale output", _stale(right))
     yield from _wrong_broadcasts(op, row, right)
@@ -112,9 +112,10 @@ def _result_specs(op: Op, row: Workload) -> list[TensorSpec]:
     return [*row.outputs.values(), *(row.inputs[name] for name in op.inplace if name in row.inputs)]
 
 
-def _may_end_in_part(tensor: TensorSpec) -> bool:
-    """Whether a row of it can be no whole number of vectors. A head of 128 entries always is one."""
-    last = tensor.shape[-1]
+def _may_end_in_part(tensor: TensorSpec, row: Workload) -> bool:
+    """Whether a row of it can be no whole number of vectors. A head of 128 entries always is one, and so is a row of a
+    grid, which is checked at its own size alone, if it is one there."""
+    last = tensor.at(row.axes).shape[-1] if row.set == "grid" else tensor.shape[-1]
     steps = [last] if isinstance(last, int) else [_step(product) for product in last.split("+")]
     return math.gcd(*steps) * ITEM_BYTES[tensor.dtype] % VECTOR_BYTES != 0
 
@@ -124,11 +125,14 @@ def _step(product: str) -> int:
 
 
 def _without_odd_tail(outputs: Outputs) -> Outputs:
-    """What a kernel of 16-byte vectors leaves when it forgets that a row may not be a whole number of them."""
+    """What a kernel of 16-byte vectors leaves when it forgets that a row may not be a whole number of them. Of a padded
+    output that may be zero by right: then what stands before it is gone, too."""
     for tensor in outputs.values():
-        vector = VECTOR_BYTES // tensor.element_size()
-        if rest := tensor.shape[-1] % vector:
-            tensor[..., -rest:] = 0
+        width = tensor.shape[-1]
+        rest = width % (VECTOR_BYTES // tensor.element_size())
+        filled = tensor.ne(0).reshape(-1, width).any(0).nonzero()
+        if rest and len(filled):
+            tensor[..., min(width - rest, int(filled[-1])) :] = 0
     return outputs
 
 

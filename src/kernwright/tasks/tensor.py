@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 DType = Literal["bf16", "fp16", "fp32", "fp64", "i32", "i64", "bool", "u8"]
 ITEM_BYTES: dict[str, int] = {
@@ -19,6 +19,7 @@ TORCH_NAMES: dict[str, str] = {
 }  # fmt: skip
 
 Size = Annotated[int, Field(ge=1, le=2**40)]
+Stride = Annotated[int, Field(ge=0)]
 AxisName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$")]
 # Sums of products of axes and numbers: "S", "A+B" (what a concatenation gives), "F*P" (frames of P tokens), "T+2".
 SizeOfAxes = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*([+*]([A-Z][A-Za-z0-9]*|[0-9]+))*$")]
@@ -32,10 +33,13 @@ class TensorSpec(BaseModel):
 
     shape: tuple[Size | SizeOfAxes, ...]
     dtype: DType
-    strides: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+    strides: tuple[Stride, ...] | None = Field(
         default=None, description="in elements, as captured; they stay at other sizes, so those can only be smaller"
     )
     layout: Layout | None = Field(default=None, description="a dense order other than the shape's own, at every size")
+    offset: Stride = Field(
+        default=0, description="elements from an aligned address to its first: it is a view that begins behind them"
+    )
 
     @model_validator(mode="after")
     def strides_fit(self) -> TensorSpec:
@@ -47,14 +51,19 @@ class TensorSpec(BaseModel):
             raise ValueError("is channels_last with fewer than three dimensions")
         return self
 
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_usual(write(self), self, "offset")
+
     @property
     def axes(self) -> set[str]:
         """The axes that its sizes follow from."""
-        return {name for size in self.shape if isinstance(size, str) for name in re.findall(r"[A-Z][A-Za-z0-9]*", size)}
+        return axes_of(self.shape)
 
     def at(self, axes: Mapping[str, int]) -> ConcreteTensor:
-        shape = tuple(_size(size, axes) if isinstance(size, str) else size for size in self.shape)
-        return ConcreteTensor(shape=shape, dtype=self.dtype, strides=self.strides or self._dense_strides(shape))
+        shape = tuple(size_at(size, axes) for size in self.shape)
+        strides = self.strides or self._dense_strides(shape)
+        return ConcreteTensor(shape=shape, dtype=self.dtype, strides=strides, offset=self.offset)
 
     def _dense_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if self.layout is None:
@@ -64,10 +73,24 @@ class TensorSpec(BaseModel):
         return (outer[0], outer[-1], *outer[1:-1])
 
 
-def _size(words: str, axes: Mapping[str, int]) -> int:
+def without_usual(written: dict[str, Any], model: BaseModel, *names: str) -> dict[str, Any]:
+    """Fields that came after tasks were frozen are written where they say something: digests of what does not use them
+    stay."""
+    usual = {name: field.default for name, field in type(model).model_fields.items() if name in names}
+    return {name: value for name, value in written.items() if name not in usual or getattr(model, name) != usual[name]}
+
+
+def axes_of(sizes: Iterable[int | str]) -> set[str]:
+    """The axes that they follow from."""
+    return {name for size in sizes if isinstance(size, str) for name in re.findall(r"[A-Z][A-Za-z0-9]*", size)}
+
+
+def size_at(size: int | str, axes: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
     return sum(
         math.prod(int(word) if word.isdigit() else axes[word] for word in product.split("*"))
-        for product in words.split("+")
+        for product in size.split("+")
     )
 
 
@@ -79,6 +102,7 @@ class ConcreteTensor(BaseModel):
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...]
+    offset: int = 0
 
     @property
     def elements(self) -> int:
@@ -95,7 +119,7 @@ class ConcreteTensor(BaseModel):
 
     @property
     def span_bytes(self) -> int:
-        """The bytes from its first to its last element: what it occupies."""
+        """The bytes from its first to its last element: what it occupies. What it begins behind is not its own."""
         if self.elements == 0:
             return 0
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))

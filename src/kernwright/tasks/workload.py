@@ -36,6 +36,12 @@ class Workload(BaseModel):
                 raise ValueError(f"tensor {name} uses axes {sorted(strangers)} that the row does not size")
         return self
 
+    @model_validator(mode="after")
+    def outputs_lie_anywhere(self) -> Workload:
+        if shifted := [name for name, tensor in self.outputs.items() if tensor.offset]:
+            raise ValueError(f"output {shifted[0]} has an offset: where an output lies, who makes it chooses")
+        return self
+
     def concrete_inputs(self) -> dict[str, ConcreteTensor]:
         return {name: tensor.at(self.axes) for name, tensor in self.inputs.items()}
 
