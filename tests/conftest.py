@@ -79,6 +79,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("downloads packages: set KERNWRIGHT_NETWORK=1 where there is a network")
 
 
+DOUBLING_OPS = """
+from torch import Tensor
+from kernwright.ops.definition import define
+
+@define(outputs=["y"], activations=["x"])
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+"""
 TINY_OPS = '''
 """Ops that take microseconds."""
 
@@ -171,6 +179,23 @@ def write_task() -> Callable[..., Path]:
         (folder / "definitions.py").write_text(ops)
         lines = [json.dumps(r) for r in (tiny_rows() if rows is None else rows)]
         (folder / "workloads.jsonl").write_text("\n".join(lines) + "\n")
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def write_doubling(write_task: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a task whose one op doubles x: a row for each width, and baselines to judge it against."""
+
+    def write(folder: Path, *widths: int, prefix: str = "r", tokens: int = 8, baselines: str = "", **more: str) -> Path:
+        rows = [
+            row(f"{prefix}{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": tokens, "D": n})
+            for n in widths
+        ]
+        write_task(folder, ops=DOUBLING_OPS, rows=rows, **more)
+        if baselines:
+            (folder / "baselines.py").write_text(baselines)
         return folder
 
     return write

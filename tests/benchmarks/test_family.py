@@ -23,14 +23,6 @@ ROOT = Path(__file__).parents[2]
 OTHERS = ("bench_beside.py", "bench_judge.py", "bench_judge_gpu.py", "bench_ops.py")  # not of one family
 SCRIPTS = [path for path in (ROOT / "benchmarks").glob("bench_*.py") if path.name not in OTHERS]
 ALIASES = {"rmsnorm": "norm_infer"}
-OPS = """
-from torch import Tensor
-from kernwright.ops.definition import define
-
-@define(outputs=["y"], activations=["x"])
-def twice(x: Tensor) -> Tensor:
-    return x * 2
-"""
 BASELINES = """
 def picky(op):
     def run(x):
@@ -101,15 +93,12 @@ def test_who_declines_a_row_says_why_and_has_not_failed(tmp_path: Path, private_
 @pytest.fixture
 def bench(
     tmp_path: Path,
-    write_task: Callable[..., Path],
-    make_row: Any,
+    write_doubling: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Callable[[str], tuple[int, str]]]:
     """A family of one row and a contender of its own: exit status and what was printed."""
-    row = make_row("r40", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": 40})
-    folder = write_task(tmp_path / "tiny", ops=OPS, rows=[row])
-    (folder / "baselines.py").write_text(BASELINES)
+    folder = write_doubling(tmp_path / "tiny", 40, baselines=BASELINES)
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     family = importlib.import_module("family")
     monkeypatch.setattr("sys.argv", ["bench", "--ledger", str(tmp_path / "ledger"), "--metric", "stream"])

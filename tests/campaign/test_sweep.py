@@ -25,14 +25,6 @@ from kernwright.tasks.catalog import find_task
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
-OPS = """
-from torch import Tensor
-from kernwright.ops.definition import define
-
-@define(outputs=["y"], activations=["x"])
-def twice(x: Tensor) -> Tensor:
-    return x * 2
-"""
 BASELINES = """
 import torch
 
@@ -52,12 +44,8 @@ def picky(op):
 
 
 @pytest.fixture
-def task(tmp_path: Path, write_task: Callable[..., Path], make_row: Any) -> Task:
-    rows = [
-        make_row(f"r{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": n}) for n in (32, 40, 48)
-    ]
-    folder = write_task(tmp_path / "tiny", ops=OPS, rows=rows)
-    (folder / "baselines.py").write_text(BASELINES)
+def task(tmp_path: Path, write_doubling: Callable[..., Path]) -> Task:
+    folder = write_doubling(tmp_path / "tiny", 32, 40, 48, baselines=BASELINES)
     return load_task(folder)
 
 
@@ -282,10 +270,9 @@ def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
 
 
 def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
-    task: Task, tmp_path: Path, write_task: Callable[..., Path], make_row: Any, monkeypatch: pytest.MonkeyPatch
+    task: Task, tmp_path: Path, write_doubling: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = [make_row("s16", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 8, "D": 16})]
-    folder = write_task(tmp_path / "other", toml=(task.folder / "task.toml").read_text(), ops=OPS, rows=other)
+    folder = write_doubling(tmp_path / "other", 16, prefix="s", toml=(task.folder / "task.toml").read_text())
     found = {"tiny": task.folder, "other": folder}
     monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
 

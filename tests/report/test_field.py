@@ -30,14 +30,6 @@ from kernwright.tasks.workload import Workload
 
 pytestmark = pytest.mark.slow  # its sweep is by the clock: beside others it may end without a time
 
-OPS = """
-from torch import Tensor
-from kernwright.ops.definition import define
-
-@define(outputs=["y"], activations=["x"])
-def twice(x: Tensor) -> Tensor:
-    return x * 2
-"""
 BASELINES = """
 def slow(op):
     def run(x):
@@ -54,12 +46,10 @@ def never(op):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], make_row: Any, quiet: Any) -> Path:
+def swept(tmp_path_factory: pytest.TempPathFactory, write_doubling: Callable[..., Path], quiet: Any) -> Path:
     """A real sweep of a small task: eager against itself, a slow contender, and one that cannot run."""
     root = tmp_path_factory.mktemp("field")
-    rows = [make_row(f"r{n}", "twice", {"x": ["S", "D"]}, {"y": ["S", "D"]}, axes={"S": 64, "D": n}) for n in (64, 80)]
-    folder = write_task(root / "tasks" / "tiny", ops=OPS, rows=rows)
-    (folder / "baselines.py").write_text(BASELINES)
+    folder = write_doubling(root / "tasks" / "tiny", 64, 80, tokens=64, baselines=BASELINES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNWRIGHT_LOCKS", str(root))
         legs = list(legs_of([load_task(folder)], "eager", ["eager", "slow", "never"]))
@@ -261,11 +251,10 @@ def test_a_package_of_another_machine_is_known_by_its_lock() -> None:
 
 
 def test_tasks_without_such_rows_are_left_out_and_rows_of_no_task_are_an_error(
-    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_task: Callable[..., Path], make_row: Any
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_doubling: Callable[..., Path]
 ) -> None:
     shutil.copytree(swept / "tasks", tmp_path / "tasks")
-    row = make_row("other", "twice", {"x": ["S"]}, {"y": ["S"]}, axes={"S": 64})
-    file = write_task(tmp_path / "tasks" / "unjudged", ops=OPS, rows=[row]) / "task.toml"
+    file = write_doubling(tmp_path / "tasks" / "unjudged", 16, prefix="other") / "task.toml"
     file.write_text(file.read_text().replace('name = "tiny"', 'name = "unjudged"'))
     monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
     page = tmp_path / "field.md"
