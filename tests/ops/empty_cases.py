@@ -39,10 +39,11 @@ class Case:
     op: str
     sizes: tuple[int, ...]
     layout: str
+    is_expanded: bool = False  # x and what is like it: one row for all, of which a result may have the strides
 
     @property
     def name(self) -> str:
-        return f"{self.op} {'x'.join(map(str, self.sizes))} {self.layout}"
+        return f"{self.op} {'x'.join(map(str, self.sizes))} {self.layout}{' expanded' * self.is_expanded}"
 
     @property
     def scalars(self) -> dict[str, Any]:
@@ -64,6 +65,8 @@ class Case:
         for parameter in shipped_ops()[self.op].tensor_parameters:
             if parameter.name in ALIKE:
                 given[parameter.name] = zeros(*self.sizes)
+                if self.is_expanded:
+                    given[parameter.name] = zeros(*(min(size, 1) for size in self.sizes[:-1]), width).expand(self.sizes)
             elif parameter.name in AFFINE:
                 given[parameter.name] = None if parameter.optional else zeros(width)
             elif parameter.name == "index":
@@ -88,6 +91,7 @@ def cases() -> list[Case]:
             layouts = ["row", "token"]
         for sizes, layout in itertools.product(((0, 3, 8), (2, 0, 8), (2, 3, 0), (0, 0, 8), (0, 0, 0)), layouts):
             found.append(Case(op, sizes, layout))
+        found += [Case(op, sizes, "row", is_expanded=True) for sizes in ((0, 3, 8), (2, 0, 8), (2, 3, 0))]
         if op not in (*SELECT, *TABLES):
             for sizes, layout in itertools.product(((0, 8), (3, 0)), ("number", "channel", "whole")):
                 found.append(Case(op, sizes, layout))

@@ -111,6 +111,30 @@ def refused(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str, str]
         assert torch.equal(place, given[name]), f"{name} was changed"  # type: ignore[arg-type]
 
 
+def refused_in_part(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str]]:
+    """Of each result where its own rows lie on each other, and where they begin in the midst of those of the first
+    activation, which have gaps: what must be said, and what was."""
+    first, wanted = op.activations[0], results_of(call, copied(given))
+    x = given[first]
+    assert x is not None
+    for number, (result, one) in enumerate(zip(op.outputs, wanted, strict=True)):
+        width, memory = one.shape[-1], torch.empty((*one.shape[:-1], 2 * one.shape[-1]), dtype=one.dtype)
+        windows = memory.as_strided(one.shape, (one.shape[1] * (width - 1), width - 1, 1))
+        rows = memory.view(x.dtype)[..., :width]
+        for own, place, said in (
+            (x, windows, f"{result} overlaps itself"),
+            (rows.copy_(x), memory[..., 2 : width + 2], f"{result} overlaps {first}"),
+        ):
+            outs = [torch.empty_like(other) for other in wanted]
+            outs[number] = place
+            try:
+                results_of(call, {**given, first: own}, outs)
+            except ValueError as error:
+                yield said, str(error)
+            else:
+                yield said, "nothing"
+
+
 def problem(name: str, backend: str) -> str | None:
     """Of an op's public call, on this machine."""
     op, call = shipped_ops()[name], partial(getattr(ops, name), backend=backend)
@@ -121,6 +145,8 @@ def problem(name: str, backend: str) -> str | None:
             assert said.startswith(f"out: {result} overlaps {own}"), (
                 f"{result} in the place of {own}: {said or 'taken'}"
             )
+        for wanted, said in refused_in_part(op, call, tensors_of(op)):
+            assert said.startswith(f"out: {wanted}"), f"{wanted}: {said} was said"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None

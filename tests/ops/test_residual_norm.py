@@ -99,6 +99,10 @@ def test_what_is_changed_in_place_overlaps_nothing(way: str, monkeypatch: pytest
         kernwright.explain("fused_add_rms_norm_", memory[:4], memory[1:5])
     with pytest.raises(BadArgument, match="residual: overlaps weight"):
         ops.fused_add_rms_norm_(torch.randn(4, 16), memory[:4], memory[2], backend="torch")
+    with pytest.raises(BadArgument, match="x: overlaps residual"):  # neither fills what it lies in
+        ops.fused_add_rms_norm_(memory[:, :8], memory[:, 7:15], backend="torch")
+    with pytest.raises(BadArgument, match="residual: overlaps itself, and cannot be written"):
+        ops.fused_add_rms_norm_(torch.randn(4, 8), memory.as_strided((4, 8), (7, 1)), backend="torch")
     wanted = memory[:3] + memory[3:]
     ops.fused_add_rms_norm_(memory[:3], memory[3:], backend="torch")  # beside each other
     assert torch.equal(memory[3:], wanted)

@@ -141,6 +141,9 @@ def test_what_is_changed_in_place_overlaps_nothing(emulated: Any) -> None:
         (halves, torch.zeros(4, 64, dtype=BF16), memory[3], "x: overlaps weight"),
         (torch.zeros(4, 64, dtype=BF16), halves, memory[0], "residual: overlaps weight"),
         (wide.view(BF16)[64:128].view(2, 32), wide[:64].view(2, 32), None, "x: overlaps residual"),
+        (memory[:, :32], memory[:, 31:63], None, "x: overlaps residual"),  # neither fills what it lies in
+        (memory.as_strided((4, 32), (31, 1)), torch.zeros(4, 32, dtype=BF16), None, "x: overlaps itself"),
+        (torch.zeros(4, 32, dtype=BF16), memory.as_strided((4, 32), (31, 1)), None, "residual: overlaps itself"),
         (memory[:3], memory[3:], None, ""),
         (memory[:, :32], memory[:, 32:], memory[5, :32].clone(), ""),
         (halves, halves, None, ""),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "native"
 
-CPU_HEADERS = tuple(_FOLDER / name for name in ("tensors.h", "reader.h", "folding.h"))
+CPU_HEADERS = tuple(_FOLDER / name for name in ("tensors.h", "overlaps.h", "reader.h", "folding.h"))
 CUDA_HEADERS = (
     *CPU_HEADERS,
     *(_FOLDER / name for name in ("calling.h", "allocation.cuh", "elements.cuh", "launching.cuh", "totals.cuh")),

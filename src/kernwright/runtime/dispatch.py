@@ -33,9 +33,9 @@ from kernwright.runtime.library import NotBuilt
 from kernwright.runtime.outputs import (
     given_back,
     overlaps,
-    refuse_expanded,
     refuse_gaps,
     refuse_overlaps,
+    refuse_piled,
     share_memory,
     written,
 )
@@ -352,7 +352,7 @@ class Dispatcher:
                 raise BadArgument("out", f"{name} is {tensor.dtype}, which no result has")
             if tensor.device != first.device:
                 raise BadArgument("out", f"{name} is on {tensor.device}, the inputs are on {first.device}")
-            refuse_expanded("out", tensor, name)
+            refuse_piled("out", tensor, name)
             for twin, other in zip(self.op.outputs[:number], given, strict=False):
                 if other is tensor or share_memory(other, tensor):
                     what = "is the tensor" if other is tensor else "lies in the memory"

@@ -13,6 +13,7 @@ from kernwright.errors import KernwrightError
 from kernwright.ops.definition import Op
 from kernwright.runtime.call import BadArgument, is_compiling, transforms
 from kernwright.runtime.implementation import Launch
+from kernwright.runtime.overlaps import overlaps_itself, share_bytes
 
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
 # Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
@@ -69,10 +70,20 @@ def refuse_gaps(op: Op, outs: Sequence[Tensor]) -> None:
             raise BadArgument("out", f"{name} has a last axis with gaps")
 
 
-def refuse_expanded(name: str, own: Tensor, called: str = "") -> None:
-    """Rows that lie on top of each other cannot each be written. `called`: which it is of those that go by the name."""
-    if 0 in own.stride() and any(size > 1 and step == 0 for size, step in zip(own.shape, own.stride(), strict=True)):
-        raise BadArgument(name, f"{called}{' ' * bool(called)}is expanded, and cannot be written", "pass its clone()")
+def refuse_piled(name: str, own: Tensor, called: str = "") -> None:
+    """Elements that lie on top of each other cannot each be written. `called`: which it is of those that go by the
+    name."""
+    is_expanded = 0 in own.stride() and own.numel() != 0 and any(map(_is_expanded, own.shape, own.stride()))
+    # A graph is made for any number of rows: to compare strides would tie it to those at hand.
+    is_for_any = is_compiling() or not all(type(number) is int for number in (*own.shape, *own.stride()))
+    if not is_expanded and (is_for_any or not overlaps_itself(own)):
+        return
+    how = "is expanded" if is_expanded else "overlaps itself"
+    raise BadArgument(name, f"{called}{' ' * bool(called)}{how}, and cannot be written", "pass its clone()")
+
+
+def _is_expanded(size: int, step: int) -> bool:
+    return size > 1 and step == 0
 
 
 def dispatches_itself(given: Any) -> bool:
@@ -86,15 +97,10 @@ def has_memory(own: Tensor) -> bool:
 
 
 def share_memory(one: Tensor, other: Tensor) -> bool:
-    """Whether what one writes the other has. Of tensors with gaps nobody knows: one may lie in another's."""
+    """Whether what one writes the other has."""
     if not (has_memory(one) and has_memory(other) and one.numel() and other.numel()):
         return False
-    if one.data_ptr() == other.data_ptr():
-        return True
-    if not (_has_no_gaps(one) and _has_no_gaps(other)):
-        return False
-    first, second = sorted((one, other), key=lambda own: own.data_ptr())
-    return first.data_ptr() + first.numel() * first.itemsize > second.data_ptr()
+    return share_bytes(one, other)
 
 
 def lies_in_place(one: Tensor, other: Tensor) -> bool:
@@ -133,17 +139,6 @@ def refuse_overlaps(op: Op, tensors: Mapping[str, Tensor]) -> None:
         for other, own in tensors.items():
             if other != name and overlaps(op, other, own, tensors[name]):
                 raise BadArgument(name, f"overlaps {other}, and cannot be written", "pass its clone()")
-
-
-def _has_no_gaps(own: Tensor) -> bool:
-    """In any order of its axes."""
-    steps = sorted((step, size) for step, size in zip(own.stride(), own.shape, strict=True) if size > 1)
-    filled = 1
-    for step, size in steps:
-        if step != filled:
-            return False
-        filled *= size
-    return True
 
 
 def written(own: Written) -> Written:

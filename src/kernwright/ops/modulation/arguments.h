@@ -228,7 +228,7 @@ inline bool read_broadcast_add(Problem* p, Walked* walked, int32_t device_type, 
     if (out.size(i) != (own == 1 ? other : own)) return false;
     elements *= out.size(i);
   }
-  refuse_expanded(out, "out");
+  refuse_piled(out, "out");
   // Of two dtypes the sum has float32, and x must have it too. A number without an axis promotes by rules of its own.
   p->result = type_a == type_b ? type_a : Type::kFloat32;
   if (type_out != p->result) return false;

@@ -32,7 +32,7 @@ class Folding {
     bool is_same = own.ndim() == x_.ndim();
     for (int axis = 0; is_same && axis <= last_; ++axis) is_same = own.size(axis) == x_.size(axis);
     if (!is_same) TVM_FFI_THROW(ValueError) << name << ": has another shape than " << x_name_;
-    if (is_output) refuse_expanded(own, name);
+    if (is_output) refuse_piled(own, name);
     for (int axis = 0; axis < last_; ++axis) axes_[axis].steps[members_] = own.stride(axis);
     is_tokens_[members_] = true;
     lead_ = members_;

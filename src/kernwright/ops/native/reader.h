@@ -11,6 +11,7 @@
 #include <tvm/ffi/optional.h>
 #include <tvm/ffi/string.h>
 
+#include "overlaps.h"
 #include "tensors.h"
 
 namespace kernwright {
@@ -27,11 +28,13 @@ inline bool read_type(DLDataType own, Type* type, const char* name) {
   return false;
 }
 
-// Rows that lie on top of each other cannot each be written.
-inline void refuse_expanded(ffi::TensorView own, const char* name) {
+// Elements that lie on top of each other cannot each be written.
+inline void refuse_piled(ffi::TensorView own, const char* name) {
+  if (!overlaps_itself(own)) return;
   for (int axis = 0; axis < own.ndim(); ++axis)
     if (own.size(axis) > 1 && own.stride(axis) == 0)
       TVM_FFI_THROW(ValueError) << name << ": is expanded, and cannot be written";
+  TVM_FFI_THROW(ValueError) << name << ": overlaps itself, and cannot be written";
 }
 
 class Reader {
@@ -68,7 +71,7 @@ class Reader {
       takes_ = false;  // the reference promotes
       return;
     }
-    if (is_output) refuse_expanded(own, name);
+    if (is_output) refuse_piled(own, name);
     if (extent_->width > 1 && own.stride(ndim_ - 1) != 1) {
       takes_ = false;
       return;

@@ -43,7 +43,7 @@ inline bool read_gate(Reader* reader, ffi::TensorView own, ffi::TensorView x, ff
   }
   if (own.ndim() != 3 || own.size(0) != batches || own.size(1) != tokens || own.size(2) != width) return false;
   if (x.numel() == 0 && own.numel() != 0) return false;  // no token would store it
-  refuse_expanded(own, "out");
+  refuse_piled(own, "out");
   const int64_t sizes[] = {x.size(0), x.size(1), width};
   const int64_t steps[] = {batches == 1 ? 0 : own.stride(0), tokens == 1 ? 0 : own.stride(1), own.stride(2)};
   reader->tokens_of(problem->gate_type, own.as_strided({sizes, 3}, {steps, 3}), &problem->chosen_gate, "out");

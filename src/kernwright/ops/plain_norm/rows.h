@@ -43,7 +43,7 @@ class Rows {
       takes_ = false;
       return;
     }
-    if (is_output) refuse_expanded(own, name);
+    if (is_output) refuse_piled(own, name);
     takes_ = is_somewhere(own) && (problem_->width <= 1 || own.stride(last_) == 1);
     (problem_->*to).data = own.data_ptr();
     for (int axis = 0; axis < last_; ++axis) axes_[axis].steps[members_] = own.stride(axis);

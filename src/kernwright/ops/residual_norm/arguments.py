@@ -19,7 +19,7 @@ from kernwright.ops.argument_checks import (
     check_width,
 )
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.outputs import refuse_expanded, rows_like
+from kernwright.runtime.outputs import refuse_piled, rows_like
 
 
 def check(call: Call) -> None:
@@ -37,7 +37,7 @@ def check(call: Call) -> None:
     if "norm_type" in call.arguments:
         check_norm_type(call)
     for name in call.op.inplace:
-        refuse_expanded(name, call.tensors[name])
+        refuse_piled(name, call.tensors[name])
 
 
 def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:

@@ -26,13 +26,6 @@ inline Rows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, 
   return rows;
 }
 
-// From a tensor's first element to the end of its last one; 0 where other bytes lie between.
-inline int64_t bytes_without_gaps(ffi::TensorView own) {
-  int64_t last = 0;
-  for (int axis = 0; axis < own.ndim(); ++axis) last += (own.size(axis) - 1) * own.stride(axis);
-  return last + 1 == own.numel() ? own.numel() * (own.dtype().bits / 8) : 0;
-}
-
 // Whether each element of one lies where the other has the same one.
 inline bool lies_in_place(ffi::TensorView one, ffi::TensorView other) {
   bool is_same = one.data_ptr() == other.data_ptr() && one.ndim() == other.ndim() && one.dtype().bits == other.dtype().bits;
@@ -41,20 +34,13 @@ inline bool lies_in_place(ffi::TensorView one, ffi::TensorView other) {
   return is_same;
 }
 
-// As outputs.py has it: of tensors with gaps nobody knows, unless they begin together.
 inline void refuse_overlap(ffi::TensorView own, const char* name, ffi::TensorView other, const char* other_name) {
-  if (own.numel() == 0 || other.numel() == 0 || own.data_ptr() == nullptr || other.data_ptr() == nullptr) return;
-  const auto at = reinterpret_cast<uintptr_t>(own.data_ptr()), other_at = reinterpret_cast<uintptr_t>(other.data_ptr());
-  if (at != other_at) {
-    const int64_t bytes = bytes_without_gaps(own), other_bytes = bytes_without_gaps(other);
-    if (bytes == 0 || other_bytes == 0 || at + bytes <= other_at || other_at + other_bytes <= at) return;
-  }
-  TVM_FFI_THROW(ValueError) << name << ": overlaps " << other_name << ", and cannot be written";
+  if (share_memory(own, other)) TVM_FFI_THROW(ValueError) << name << ": overlaps " << other_name << ", and cannot be written";
 }
 
 // What fused_add_rms_norm_ changes, and what it reads beside that.
 inline void check_in_place(ffi::TensorView x, ffi::TensorView residual, const MaybeTensor& weight) {
-  refuse_expanded(x, "x"), refuse_expanded(residual, "residual");
+  refuse_piled(x, "x"), refuse_piled(residual, "residual");
   if (!lies_in_place(x, residual)) refuse_overlap(x, "x", residual, "residual");
   if (!weight.has_value()) return;
   refuse_overlap(x, "x", weight.value(), "weight");
