@@ -95,13 +95,18 @@ def test_a_result_lies_in_an_inputs_place(op: str, shape: tuple[int, ...], emula
         place_cases.hold(shipped_ops()[op], runner(op, emulated), given, **scalars)
 
 
-def test_a_result_has_gaps_between_rows_of_one_channel(emulated: Emulated) -> None:
+def test_between_rows_of_one_channel_there_may_be_gaps(emulated: Emulated) -> None:
     a, b = torch.randn(1, 2, 6, 1), torch.randn(2, 6, 1)
     for steps in ((40, 13, 2, 1), (40, 20, 3, 7), (40, 1, 2, 1)):
         whole = torch.full((48,), 7.0)
         out = whole.as_strided(a.shape, steps)
         assert emulated[FP32, FP32].broadcast_add(a, b, out)
         assert torch.equal(out, a + b) and int((whole == 7).sum()) == 48 - 12
+    gaps = torch.randn(2, 6, 4)[..., :1]
+    for one, other in ((gaps, b), (b, gaps), (gaps, gaps), (gaps, torch.randn(1)), (torch.randn(2, 1, 1), gaps)):
+        out = torch.full((2, 6, 1), 7.0)
+        assert emulated[FP32, FP32].broadcast_add(one, other, out)
+        assert torch.equal(out, one + other)
     two = torch.randn(1, 2, 6, 2)
     assert not emulated[FP32, FP32].broadcast_add(two, two, torch.empty(1, 2, 6, 4)[..., ::2])
 

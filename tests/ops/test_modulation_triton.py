@@ -111,13 +111,15 @@ def test_a_sum_has_gaps_between_rows_of_one_channel_and_none_within_rows() -> No
         "whole = torch.full((13,), 7.0)\n"
         "out = ops.broadcast_add(a, b, backend='triton', out=whole.as_strided(a.shape, (13, 13, 2, 1)))\n"
         "print(torch.equal(out, a + b), int((whole == 7).sum()))\n"
+        "gaps = torch.randn(6, 4)[:, :1]\n"
+        "print(torch.equal(ops.broadcast_add(gaps, b, backend='triton'), gaps + b))\n"
         "a, whole = torch.randn(5, 6), torch.empty(5, 12)\n"
         "try: ops.broadcast_add(a, a, backend='triton', out=whole[:, ::2])\n"
         "except ValueError as error: print(error)"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split("\n")[:2] == ["True 7", "out: out has a last axis with gaps"]
+    assert done.stdout.split("\n")[:3] == ["True 7", "True", "out: out has a last axis with gaps"]
 
 
 def test_without_the_interpreter_a_cpu_tensor_is_refused() -> None:

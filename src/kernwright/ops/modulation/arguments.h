@@ -189,11 +189,11 @@ inline bool read_sum(Problem* p, Walked* walked, ffi::TensorView x, ffi::TensorV
     }
   }
   Axis last = count ? axes[--count] : Axis{1, 1, 0, 1};
-  if (last.size > kWidestRow || last.x != 1 || (last.shift != 0 && last.shift != 1)) return false;
-  if (last.y != 1) {
+  if (last.x != 1 || (last.shift != 0 && last.shift != 1) || last.y != 1) {
     if (out.size(n - 1) != 1) return false;
-    axes[count++] = last, last = {1, 1, 0, 1};  // a result may have gaps between rows of one channel
+    axes[count++] = last, last = {1, 1, 0, 1};  // between rows of one channel there may be gaps
   }
+  if (last.size > kWidestRow) return false;
   Axis batch, token;
   part_axes(axes, count, &batch, &token, walked);
   p->width = static_cast<int32_t>(last.size);

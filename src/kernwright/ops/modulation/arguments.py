@@ -132,12 +132,12 @@ def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]
         else:
             axes.append(axis)
     last = axes.pop() if axes else Axis(1, 1, 0, 1)
-    if last.size > WIDEST or last.x != 1 or last.shift not in (0, 1):
-        return None
-    if last.y != 1:
+    if last.x != 1 or last.shift not in (0, 1) or last.y != 1:
         if shape[-1] != 1:
             return None
-        axes, last = [*axes, last], Axis(1, 1, 0, 1)  # a result may have gaps between rows of one channel
+        axes, last = [*axes, last], Axis(1, 1, 0, 1)  # between rows of one channel there may be gaps
+    if last.size > WIDEST:
+        return None
     # The two longest are batches and tokens, in their order; a launch for each step of the others.
     longest = sorted(range(len(axes)), key=lambda number: -axes[number].size)[:2]
     *batch, token = (axes[number] for number in sorted(longest)) if axes else [Axis()]
