@@ -60,6 +60,18 @@ def test_a_public_call_is_recorded_once_whoever_runs_it(capture: Capturing) -> N
     assert "problem" not in run.done.stderr and run.capture.header.problems == ()
 
 
+def test_a_fallback_is_said_of_the_programs_own_line(capture: Capturing) -> None:
+    script = (
+        "import torch\nfrom kernwright import nn, ops\nrow = torch.ones(8)\n"
+        "ops.scale_shift(torch.ones(1, 3, 8), row, row)  # an op's line\n"
+        "with torch.no_grad(): nn.RMSNorm(8)(row)  # a module's line\n"
+    )
+    run = capture(script, "kernwright.ops:scale_shift", "kernwright.ops:rms_norm")
+    said = [line.strip() for line in run.done.stderr.splitlines() if "Fallback" in line or "'s line" in line]
+    assert ["Fallback: scale_shift" in said[0], "op's line" in said[1]] == [True, True], said
+    assert ["Fallback: rms_norm" in said[2], "module's line" in said[3]] == [True, True], said
+
+
 def test_the_documented_name_is_the_op(capture: Capturing) -> None:
     script = (
         "import torch\nfrom kernwright.ops import norm_scale_shift\n"

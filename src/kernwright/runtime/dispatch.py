@@ -47,6 +47,9 @@ Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], 
 Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps
 NONE_YET: Latest = ("torch", lambda *arguments: False, ())
 PACKAGE = __name__.partition(".")[0]
+# Whose lines no reader of a warning can change: our own; the recorder's, which a capture puts into a program under a
+# name of its own; and torch's, which stand between a module's call and its forward.
+NOT_THE_READERS = (PACKAGE, f"_{PACKAGE}_capture", "torch")
 MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
 
 
@@ -112,7 +115,7 @@ class Explanation:
 def _callers_level() -> int:
     """For a warning: how far up the line is that somebody else wrote, and can change."""
     level, frame = 1, inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == PACKAGE:
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in NOT_THE_READERS:
         level, frame = level + 1, frame.f_back
     return level - 1
 
