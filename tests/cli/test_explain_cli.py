@@ -35,6 +35,8 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
         (["scale_shift"], "x has no shape"),
         (["scale_shift", "--shape", "1xx3"], "--shape 1xx3: is no shape"),
         (["scale_shift", "--shape", "1x3:bf17"], "is no shape"),
+        (["scale_shift", "--shape", ""], "--shape : is no shape"),
+        (["scale_shift", "--shape", ":bf16"], "--shape :bf16: is no shape"),
         (["scale_shift", "--shape", "z=1x3", "--shape", "1x3"], "has no tensor 'z'"),
         (["scale_shift", "--shape", "1x3", "--scalar", "k=2"], "has no scalar 'k'"),
         (["scale_shift", "--shape", "1x3", "--scalar", "scale_constant=two"], "is no float"),
@@ -91,6 +93,25 @@ def test_a_backend_that_cannot_run_is_explained_too(op: str, backend: str) -> No
         done = call(op, "--shape", "2x64x128:bf16", "--device", device, "--backend", backend)
         assert done.exit_code == 0, done.exception
         assert f"as {backend} is preferred" in done.output.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scale_shift", "--shape", "2x6x16:fp16", "--shape", "scale=:fp64"], "triton (exact): scale is torch.float64"),
+        (["scale_shift", "--shape", "2x6x16:fp16", "--shape", "scale=:fp32"], "triton (exact): takes it"),
+        (["norm_scale_shift_select", "--shape", "2x6x16", "--shape", "index=2x6:u8"], "triton (close): takes it"),
+        (["norm_scale_shift_select", "--shape", "2x6x16", "--shape", "index=:i16"], "triton (close): takes it"),
+        (["rms_norm", "--shape", "x="], "x: has no dimension to norm over"),
+    ],
+)
+def test_numbers_and_narrow_indices_can_be_asked_about(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    done = call(*arguments, "--device", "cpu")
+    assert said in (str(done.exception) if done.exception else done.output)
 
 
 def test_the_example_of_the_docs() -> None:

@@ -21,7 +21,8 @@ def explain(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]SIZES[:DTYPE]",
-            help="a tensor, as x=1x4096x3072:bf16; without a name it is the op's first; repeatable",
+            help="a tensor, as x=1x4096x3072:bf16, or a number, as scale=:fp32; without a name it is the op's first; "
+            "repeatable",
         ),
     ] = None,
     scalar: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a scalar; repeatable")] = None,
@@ -93,22 +94,24 @@ def _dtypes() -> dict[str, torch.dtype]:
     import torch
 
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64}
-    return dtypes | {"i32": torch.int32, "i64": torch.int64, "bool": torch.bool}
+    indices = {"i8": torch.int8, "u8": torch.uint8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}
+    return dtypes | indices | {"bool": torch.bool}
 
 
 def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype | None]]:
     from kernwright.errors import KernwrightError
 
-    found = re.fullmatch(r"(?:(\w+)=)?(\d+(?:x\d+)*)(?::(\w+))?", text)
+    found = re.fullmatch(r"(?:(?:(\w+)=)?(\d+(?:x\d+)*)|(\w+)=)(?::(\w+))?", text)
     dtypes = _dtypes()
-    if found is None or (found[3] and found[3] not in dtypes):
+    if found is None or (found[4] and found[4] not in dtypes):
         raise KernwrightError(
-            f"--shape {text}: is no shape", f"write it as x=1x4096x3072:bf16; dtypes: {', '.join(dtypes)}"
+            f"--shape {text}: is no shape",
+            f"write it as x=1x4096x3072:bf16, a number as scale=:fp32; dtypes: {', '.join(dtypes)}",
         )
-    sizes = [int(size) for size in found[2].split("x")]
+    sizes = [int(size) for size in found[2].split("x")] if found[2] else []
     if math.prod(sizes) >= 2**60:
         raise KernwrightError(f"--shape {text}: is beyond any memory", "use smaller sizes")
-    return found[1] or first, (sizes, dtypes[found[3]] if found[3] else None)
+    return found[1] or found[3] or first, (sizes, dtypes[found[4]] if found[4] else None)
 
 
 def _scalars(op: Op, pairs: list[str]) -> dict[str, Any]:
