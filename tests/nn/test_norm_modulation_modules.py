@@ -54,7 +54,7 @@ def test_it_is_the_norm_and_the_modulation(own: Any, affine: bool) -> None:
         torch.testing.assert_close(fused(x, shift, scale), eager(x, shift, scale), atol=2e-5, rtol=2e-5)
 
 
-@pytest.mark.parametrize("gate", [None, 1, "tensor"])
+@pytest.mark.parametrize("gate", [None, 1, 1.0, "tensor"])
 @pytest.mark.parametrize("own", RESIDUAL_PAIRS)
 def test_behind_a_residual(own: Any, gate: Any) -> None:
     gate = torch.randn(2, 1, D) if gate == "tensor" else gate

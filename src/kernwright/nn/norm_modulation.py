@@ -72,10 +72,10 @@ class _Plain(_NormScaleShift):
 
 class _BehindResidual(_NormScaleShift):
     def forward(
-        self, residual: Tensor, x: Tensor, gate: Tensor | int | None, shift: Tensor, scale: Tensor
+        self, residual: Tensor, x: Tensor, gate: Tensor | float | None, shift: Tensor, scale: Tensor
     ) -> tuple[Tensor, Tensor]:
         """r = residual + gate * x (gate 1 or None: residual + x); returns norm(r) * (1 + scale) + shift, and r"""
-        if isinstance(gate, int):
+        if isinstance(gate, (int, float)):
             if gate != 1:
                 raise BadArgument("gate", f"is the number {gate}; it is a tensor, 1 or None")
             gate = None
