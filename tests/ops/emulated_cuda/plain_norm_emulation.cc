@@ -25,7 +25,7 @@ ffi::String narrow_reached() {
 
 bool norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, bool is_rms, double eps, ffi::TensorView y) {
   Problem problem;
-  Rows rows = read_norm_rows(&problem, kDLCPU, x, weight, bias, is_rms, eps, y);
+  NormedRows rows = read_norm_rows(&problem, kDLCPU, x, weight, bias, is_rms, eps, y);
   if (!rows.takes()) return false;
   rows.each([](const Problem& own) {
     const NarrowVariant narrow = choose_narrow(own, kBytesToSpreadHere);

@@ -17,7 +17,7 @@ bool run_general(ffi::TensorView, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTe
 bool sum_and_norm(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
                   ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
   Problem problem;
-  Rows rows = read_sums(&problem, kDLCPU, x, residual, weight, bias, read_is_rms(norm_type), eps, y, sum);
+  NormedRows rows = read_sums(&problem, kDLCPU, x, residual, weight, bias, read_is_rms(norm_type), eps, y, sum);
   if (!rows.takes()) return false;
   rows.each([](const Problem& own) { launch_either(own, chosen(own), 0, nullptr); });
   return true;

@@ -20,7 +20,7 @@ namespace {
 bool run(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps,
          ffi::TensorView y) {
   Problem problem;
-  Rows rows = read_norm_rows(&problem, kDLCUDA, x, weight, bias, is_rms, eps, y);
+  NormedRows rows = read_norm_rows(&problem, kDLCUDA, x, weight, bias, is_rms, eps, y);
   if (!rows.takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
   rows.each([&](const Problem& own) {
     const NarrowVariant narrow = choose_narrow(own);
@@ -43,7 +43,7 @@ bool rms_norm(ffi::TensorView x, MaybeTensor weight, double eps, ffi::TensorView
 // What a call would launch, in words, a line each; of tensors on any device, since nothing is launched.
 ffi::String variants(ffi::TensorView x, const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, ffi::TensorView y) {
   Problem problem;
-  Rows rows = read_norm_rows(&problem, x.device().device_type, x, weight, bias, is_rms, 0.0, y);
+  NormedRows rows = read_norm_rows(&problem, x.device().device_type, x, weight, bias, is_rms, 0.0, y);
   if (!rows.takes()) return "none";
   std::ostringstream out;
   rows.each([&](const Problem& own) {

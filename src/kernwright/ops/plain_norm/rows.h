@@ -1,4 +1,4 @@
-// Rows: tensors of one shape, whatever their leading axes, as Problems of batches and tokens; or an error that names the
+// NormedRows: tensors of one shape, whatever their leading axes, as Problems of batches and tokens; or an error that names the
 // argument.
 //
 // A norm alone asks of a row only where it lies, so axes may change places and grow together: a dense tensor, turned
@@ -17,11 +17,11 @@
 
 namespace kernwright {
 
-class Rows {
+class NormedRows {
  public:
   using Place = Tokens Problem::*;
 
-  Rows(Problem* problem, ffi::TensorView x, int32_t device_type) : problem_(problem), x_(x), last_(x.ndim() - 1) {
+  NormedRows(Problem* problem, ffi::TensorView x, int32_t device_type) : problem_(problem), x_(x), last_(x.ndim() - 1) {
     if (x.ndim() == 0) TVM_FFI_THROW(ValueError) << "x: has no dimension to norm over";
     takes_ = x.device().device_type == device_type && read_type(x.dtype(), &problem->type, "x") &&
              x.size(last_) <= kWidest && last_ <= kMostAxes;
@@ -156,11 +156,11 @@ class Rows {
   std::array<Axis, kMostAxes> axes_{};
 };
 
-inline Rows read_norm_rows(Problem* problem, int32_t device_type, ffi::TensorView x, const MaybeTensor& weight,
-                           const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y) {
+inline NormedRows read_norm_rows(Problem* problem, int32_t device_type, ffi::TensorView x, const MaybeTensor& weight,
+                                 const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y) {
   problem->is_rms = is_rms;
   problem->eps = static_cast<float>(eps);
-  Rows rows(problem, x, device_type);
+  NormedRows rows(problem, x, device_type);
   rows.tokens(x, &Problem::x, "x");
   rows.affine(weight, &problem->weight, "weight");
   rows.affine(bias, &problem->bias, "bias");

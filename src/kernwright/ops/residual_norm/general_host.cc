@@ -1,5 +1,5 @@
 // Every form of a sum and its norm on a GPU, for one dtype of x: checks the tensors, chooses the variant, launches it on the
-// caller's stream. Apart from sum_host.cc, which calls it for what its own kernels do not take: both have a word "Rows".
+// caller's stream. sum_host.cc calls it for what its own kernels do not take.
 
 #include "calling.h"
 #include "general_arguments.h"

@@ -30,7 +30,7 @@ int launch_either(const Problem& p, const Variant& v, int device, void* stream) 
   return shape < 0 ? launch(p, v, device, stream) : launch_sum(p, shape, device, stream);
 }
 
-bool run(const Problem& problem, Rows* rows, DLDevice device) {
+bool run(const Problem& problem, NormedRows* rows, DLDevice device) {
   if (!rows->takes() || problem.type != Type::KERNWRIGHT_TYPE) return false;
   rows->each([&](const Problem& own) {
     launch_for_caller(device, [&](int number, void* stream) {
@@ -47,7 +47,7 @@ bool add_norm(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, Maybe
   if (!is_sum_of_two || !are_alike(x.dtype(), residual.value().dtype()))
     return run_general(x, residual, weight, bias, second, row_scale, is_rms, eps, y, sum);
   Problem problem;
-  Rows rows = read_sums(&problem, kDLCUDA, x, residual.value(), weight, bias, is_rms, eps, y, sum);
+  NormedRows rows = read_sums(&problem, kDLCUDA, x, residual.value(), weight, bias, is_rms, eps, y, sum);
   return run(problem, &rows, x.device());
 }
 
@@ -57,7 +57,7 @@ bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTenso
     return run_general(x, residual, weight, {}, {}, {}, true, eps, x, residual);
   }
   Problem problem;
-  Rows rows = read_sums_in_place(&problem, kDLCUDA, x, residual, weight, eps);
+  NormedRows rows = read_sums_in_place(&problem, kDLCUDA, x, residual, weight, eps);
   return run(problem, &rows, x.device());
 }
 
@@ -65,7 +65,7 @@ bool fused_add_rms_norm_(ffi::TensorView x, ffi::TensorView residual, MaybeTenso
 ffi::String variant(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
                     ffi::TensorView y, ffi::TensorView sum) {
   Problem problem;
-  Rows rows = read_sums(&problem, x.device().device_type, x, residual, weight, bias, false, 0.0, y, sum);
+  NormedRows rows = read_sums(&problem, x.device().device_type, x, residual, weight, bias, false, 0.0, y, sum);
   if (!rows.takes()) return "none";
   std::ostringstream out;
   rows.each([&](const Problem& own) {

@@ -10,13 +10,13 @@
 
 namespace kernwright {
 
-inline Rows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
-                      const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y,
-                      ffi::TensorView sum) {
+inline NormedRows read_sums(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
+                            const MaybeTensor& weight, const MaybeTensor& bias, bool is_rms, double eps, ffi::TensorView y,
+                            ffi::TensorView sum) {
   problem->is_rms = is_rms;
   problem->eps = static_cast<float>(eps);
   problem->has_residual = true;
-  Rows rows(problem, x, device_type);
+  NormedRows rows(problem, x, device_type);
   rows.tokens(x, &Problem::x, "x");
   rows.tokens(residual, &Problem::residual, "residual");
   rows.affine(weight, &problem->weight, "weight");
@@ -48,8 +48,8 @@ inline void check_in_place(ffi::TensorView x, ffi::TensorView residual, const Ma
 }
 
 // y is x, and sum the residual.
-inline Rows read_sums_in_place(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
-                               const MaybeTensor& weight, double eps) {
+inline NormedRows read_sums_in_place(Problem* problem, int32_t device_type, ffi::TensorView x, ffi::TensorView residual,
+                                     const MaybeTensor& weight, double eps) {
   check_in_place(x, residual, weight);
   return read_sums(problem, device_type, x, residual, weight, {}, true, eps, x, residual);
 }
