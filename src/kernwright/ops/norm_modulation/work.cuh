@@ -23,11 +23,7 @@ namespace {
 
 constexpr Type kType = Type::KERNWRIGHT_TYPE;
 constexpr bool kResidual = KERNWRIGHT_RESIDUAL;
-#ifdef KERNWRIGHT_MODULATED
-constexpr bool kModulated = KERNWRIGHT_MODULATED;
-#else
-constexpr bool kModulated = true;
-#endif
+constexpr bool kModulated = kHasModulation;
 constexpr bool kGated = kResidual && kModulated;
 constexpr int kSize = kType == Type::kFloat32 ? 4 : 2;
 constexpr int kWidestVector = 16 / kSize;
