@@ -124,6 +124,9 @@ def shape_cases() -> list[Case]:
         found += both(
             f"mixed fp32 rows {width}", tokens=tokens, batch=1, width=width, dtype=FP32, scale=own, shift=mixed
         )
+    for width in (28, 5120):  # a few small ones, each by itself, and those that fill ten warps
+        own = ("row", FP32)
+        found += both(f"few fp32 rows {width}", tokens=5, batch=1, width=width, dtype=FP32, scale=own, shift=own)
     for width in (3072, 20000):
         for layout in ("row", "token"):
             rows = (layout, FP32)

@@ -15,14 +15,17 @@ namespace kernwright {
 
 constexpr Thresholds kThresholds{1000, 4};
 
-inline const void* address_of(const Variant& v) {
+// Each module's own: a static of an inline function would be one for all modules that a process has loaded.
+namespace {
+
+const void* address_of(const Variant& v) {
   const BriefKernel brief = brief_kernel_of(v);
   if (v.kind == Kind::kShared) return reinterpret_cast<const void*>(shared_rows_of(v.shape));
   return brief ? reinterpret_cast<const void*>(brief) : reinterpret_cast<const void*>(kernel_of(v));
 }
 
 // Each kernel that is compiled, with a word for it; they are found by asking for every variant there could be.
-inline std::map<const void*, std::string>& unchosen() {
+std::map<const void*, std::string>& unchosen() {
   static std::map<const void*, std::string> found;
   static const bool is_filled = [] {
     for (const Kind kind :
@@ -52,11 +55,13 @@ inline std::map<const void*, std::string>& unchosen() {
   return found;
 }
 
-inline Variant chosen(const Problem& p) {
+Variant chosen(const Problem& p) {
   const Variant variant = choose_variant(p, kThresholds);
   unchosen().erase(address_of(variant));
   return variant;
 }
+
+}  // namespace
 
 struct Kernels {
   using Problem = kernwright::Problem;
