@@ -134,3 +134,16 @@ def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
         (["dtype bfloat16", plain], 2),
         (["dtype float64", plain], 1),
     ]
+
+
+def test_where_a_view_begins_is_kept_as_far_as_its_address_differs(capture: Capturing) -> None:
+    run = capture(
+        "import torch\nfrom library import scale\nx = torch.ones(4096, dtype=torch.bfloat16)\n"
+        "for begins in (0, 3, 128, 131, 259): scale(x[begins : begins + 8])\n"
+        "scale(torch.ones(3, dtype=torch.complex128)[1:]); scale(torch.eye(3).to_sparse())\n",
+        "library:scale",
+    )
+    assert run.done.returncode == 0, run.done.stderr
+    tensors = [(call.values()["x"], call.count) for call in run.capture.calls]
+    found = sorted((t.dtype, t.offset, count) for t, count in tensors if isinstance(t, CapturedTensor))
+    assert found == [("bfloat16", 0, 2), ("bfloat16", 3, 3), ("complex128", 1, 1), ("float32", 0, 1)]

@@ -24,6 +24,9 @@ class CapturedTensor(BaseModel):
     shape: tuple[Annotated[int, Field(ge=0)], ...]
     dtype: str = Field(description="as torch calls it, without the package: bfloat16")
     strides: tuple[int, ...] | None = Field(description="none for a layout that has none")
+    offset: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="elements from an aligned address to its first, of a view that begins behind others"
+    )
     device: str
     requires_grad: bool = False
 

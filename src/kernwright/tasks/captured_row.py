@@ -101,14 +101,15 @@ class _Reading:
         return self._stored(name, source, value)
 
     def _stored(self, name: str, source: str, value: CapturedTensor) -> ConcreteTensor:
-        """A tensor that was expanded over an axis lies in memory once: the row holds what a kernel must read."""
+        """A tensor that was expanded over an axis lies in memory once: the row holds what a kernel must read. Where it
+        begins is the input's alone: where an output lies, who makes it chooses."""
         tensor = self._concrete(source, value)
         expanded = [place for place, size in enumerate(tensor.shape) if size > 1 and tensor.strides[place] == 0]
-        if not expanded:
-            return tensor
-        self.notes[f"{name} was expanded over axis {', '.join(map(str, expanded))}: rows have size 1 there"] = None
-        shape = tuple(1 if place in expanded else size for place, size in enumerate(tensor.shape))
-        return _tidy(shape, tensor.dtype, tensor.strides)
+        if expanded:
+            self.notes[f"{name} was expanded over axis {', '.join(map(str, expanded))}: rows have size 1 there"] = None
+            shape = tuple(1 if place in expanded else size for place, size in enumerate(tensor.shape))
+            tensor = _tidy(shape, tensor.dtype, tensor.strides)
+        return tensor.model_copy(update={"offset": value.offset})
 
     def _concrete(self, source: str, value: CapturedTensor) -> ConcreteTensor:
         if value.dtype not in DTYPES:
