@@ -34,7 +34,8 @@ def value(of: Any) -> Any:
     """As the recorder describes it."""
     if isinstance(of, Tensor):
         name = str(of.dtype).removeprefix("torch.")
-        return CapturedTensor(shape=tuple(of.shape), dtype=name, strides=of.stride(), device="cuda")
+        begins = of.storage_offset()
+        return CapturedTensor(shape=tuple(of.shape), dtype=name, strides=of.stride(), offset=begins, device="cuda")
     if isinstance(of, bool | int | float | str | None):
         return CapturedScalar(type="none" if of is None else type(of).__name__, value=of)  # type: ignore[arg-type]
     return CapturedOther(type=type(of).__name__)
@@ -111,6 +112,19 @@ def test_strides_are_kept_where_they_say_something() -> None:
     assert row.inputs["x"].strides == (11520, 192, 1)
     assert row.inputs["scale"].strides is None and row.inputs["scale"].shape == (1, 1, "D")
     assert row.outputs["y"].strides is None
+
+
+def test_a_view_begins_where_it_began_and_makes_a_row_of_its_own() -> None:
+    """Off an aligned address: what loads vectors may refuse it, or run another kernel."""
+    x = meta(2 * 8 * 64 + 3)[3:].view(2, 8, 64)
+    y = meta(2 * 8 * 64 + 3)[3:].view(2, 8, 64)
+    scale = meta(65)[1:].expand(2, 8, 64)
+    made = draft(norm(2, 8, 64), norm(2, 8, 64, x=x, scale=scale), called(y, x=x, scale=meta(1, 64), shift=meta(1, 64)))
+    rows = [row for row in made.rows if row.set == "production"]
+    begins = sorted(tuple(row.inputs[name].offset for name in ("x", "scale", "shift")) for row in rows)
+    assert begins == [(0, 0, 0), (3, 0, 0), (3, 1, 0)]
+    assert all(row.outputs["y"].offset == 0 for row in rows), "where an output lies, who makes it chooses"
+    assert {row.inputs["x"].offset for row in made.rows if row.set == "smoke"} == {0, 3}
 
 
 def test_an_expanded_tensor_is_read_once() -> None:

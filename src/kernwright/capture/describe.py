@@ -14,6 +14,8 @@ Described = tuple[Any, ...]
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
 LONGEST_LIST = 64
 DEEPEST_LIST = 3
+ALIGNED = 256  # bytes: behind so many of them an address serves every vector and every cache line as it did before
+CONSTANTS = ("dtype", "layout", "memory_format")  # torch's own: settings, as a number is
 
 
 class Traced(Exception):
@@ -41,6 +43,8 @@ def describe(value: Any, depth: int = 0) -> Described:
         if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST:
             return ("other", f"long {kind.__name__}")
         return ("list", tuple(describe(item, depth + 1) for item in value))
+    if kind.__module__ == "torch" and kind.__name__ in CONSTANTS:
+        return ("scalar", kind.__name__, str(value).replace("torch.", "", 1))
     if kind.__module__ == "torch" and kind.__name__ in ("SymInt", "SymFloat", "SymBool"):
         raise Traced
     return ("other", f"{kind.__module__}.{kind.__qualname__}")
@@ -66,19 +70,27 @@ def _describe_tensor(tensor: Any) -> Described:
     shape = tuple(tensor.shape)
     if any(type(size) is not int for size in shape):
         raise Traced
-    strides = tuple(tensor.stride()) if str(tensor.layout) == "torch.strided" else None
-    return ("tensor", shape, str(tensor.dtype), strides, tensor.device.type, bool(tensor.requires_grad))
+    strides, offset = None, 0
+    if str(tensor.layout) == "torch.strided":
+        strides, offset = tuple(tensor.stride()), tensor.storage_offset()
+        if type(offset) is not int:
+            raise Traced
+        # Of where a view begins in its memory what its address is like: the whole way would be a new signature for
+        # every slice that a loop takes.
+        offset %= max(1, ALIGNED // tensor.element_size())
+    return ("tensor", shape, str(tensor.dtype), strides, offset, tensor.device.type, bool(tensor.requires_grad))
 
 
 def as_json(described: Described) -> dict[str, Any]:
     kind = described[0]
     if kind == "tensor":
-        _, shape, dtype, strides, device, requires_grad = described
+        _, shape, dtype, strides, offset, device, requires_grad = described
         return {
             "kind": "tensor",
             "shape": list(shape),
             "dtype": dtype.replace("torch.", "", 1),
             "strides": None if strides is None else list(strides),
+            "offset": offset,
             "device": device,
             "requires_grad": requires_grad,
         }

@@ -24,6 +24,9 @@ class CapturedTensor(BaseModel):
     shape: tuple[Annotated[int, Field(ge=0)], ...]
     dtype: str = Field(description="as torch calls it, without the package: bfloat16")
     strides: tuple[int, ...] | None = Field(description="none for a layout that has none")
+    offset: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="elements from an aligned address to its first, of a view that begins behind others"
+    )
     device: str
     requires_grad: bool = False
 
@@ -32,8 +35,10 @@ class CapturedScalar(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["scalar"] = "scalar"
-    type: Literal["bool", "int", "float", "str", "none"]
-    value: bool | int | float | str | None = Field(description="a float that is not finite is written as text")
+    type: Literal["bool", "int", "float", "str", "none", "dtype", "layout", "memory_format"]
+    value: bool | int | float | str | None = Field(
+        description="a float that is not finite is written as text, one of torch's constants by its name: bfloat16"
+    )
 
 
 class CapturedList(BaseModel):

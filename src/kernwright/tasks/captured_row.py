@@ -75,7 +75,11 @@ class _Reading:
         scalars = {name: value for name in self.op.scalar_defaults if (value := self._scalar(name)) is not None}
         row = CapturedRow(inputs, self._outputs(), scalars)
         row = CapturedRow(inputs, self._as_the_op_gives_them(row), scalars)
-        unused = [name for name in self.values if name not in self.used and not name.startswith("return")]
+        unused = [
+            name
+            for name, value in self.values.items()
+            if name not in self.used and not _is_return(name) and not _is_none(value)  # None: nothing was given
+        ]
         if unused:
             self.notes[f"not used: {', '.join(unused)} of {self.request.call}"] = None
         return row
@@ -83,7 +87,7 @@ class _Reading:
     def _input(self, name: str, optional: bool) -> ConcreteTensor | None:
         source = self.request.mapping.get(name, name)
         value = self.values.get(source)
-        absent = value is None or (isinstance(value, CapturedScalar) and value.value is None)
+        absent = value is None or _is_none(value)
         if absent and optional:
             if name in self.request.mapping and value is None:
                 raise self._missing(name, source)
@@ -97,14 +101,15 @@ class _Reading:
         return self._stored(name, source, value)
 
     def _stored(self, name: str, source: str, value: CapturedTensor) -> ConcreteTensor:
-        """A tensor that was expanded over an axis lies in memory once: the row holds what a kernel must read."""
+        """A tensor that was expanded over an axis lies in memory once: the row holds what a kernel must read. Where it
+        begins is the input's alone: where an output lies, who makes it chooses."""
         tensor = self._concrete(source, value)
         expanded = [place for place, size in enumerate(tensor.shape) if size > 1 and tensor.strides[place] == 0]
-        if not expanded:
-            return tensor
-        self.notes[f"{name} was expanded over axis {', '.join(map(str, expanded))}: rows have size 1 there"] = None
-        shape = tuple(1 if place in expanded else size for place, size in enumerate(tensor.shape))
-        return _tidy(shape, tensor.dtype, tensor.strides)
+        if expanded:
+            self.notes[f"{name} was expanded over axis {', '.join(map(str, expanded))}: rows have size 1 there"] = None
+            shape = tuple(1 if place in expanded else size for place, size in enumerate(tensor.shape))
+            tensor = _tidy(shape, tensor.dtype, tensor.strides)
+        return tensor.model_copy(update={"offset": value.offset})
 
     def _concrete(self, source: str, value: CapturedTensor) -> ConcreteTensor:
         if value.dtype not in DTYPES:
@@ -187,6 +192,10 @@ class _Reading:
 
 def _is_return(name: str) -> bool:
     return name == "return" or name.startswith("return[")
+
+
+def _is_none(value: object) -> bool:
+    return isinstance(value, CapturedScalar) and value.type == "none"
 
 
 def _tidy(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> ConcreteTensor:

@@ -141,7 +141,10 @@ def _workload(row: CapturedRow, names: Names, request: Request) -> Workload:
                 axes[axis] = size
                 shape[place] = axis
         return TensorSpec(
-            shape=tuple(shape), dtype=tensor.dtype, strides=None if tensor.is_contiguous else tensor.strides
+            shape=tuple(shape),
+            dtype=tensor.dtype,
+            strides=None if tensor.is_contiguous else tensor.strides,
+            offset=tensor.offset,
         )
 
     inputs = {name: spec(name, tensor) for name, tensor in row.inputs.items()}
