@@ -27,6 +27,20 @@ def test_calls_are_counted_by_signature_however_they_are_written(capture: Captur
     assert [a.name for a in run.capture.calls[0].arguments] == ["x", "factor", "label"]
 
 
+def test_the_order_in_which_a_call_writes_keywords_makes_no_other_signature(capture: Capturing) -> None:
+    """Required ones have no default, and what ** takes has no place in the signature: both are met in any order."""
+    run = capture(
+        "from wide import wide\n"
+        "wide(1, gate=2, shift=3); wide(1, shift=3, gate=2); wide(shift=3, x=1, gate=2)\n"
+        "wide(1, gate=2, shift=3, c=4, a=5); wide(1, a=5, c=4, shift=3, gate=2)\n",
+        "wide:wide",
+        prepare={"wide.py": "def wide(x, eps=0.5, *, shift, scale=7, gate, **rest):\n    return x\n"},
+    )
+    assert run.counts() == {"wide(1, 0.5, 3, 7, 2)": 3, "wide(1, 0.5, 3, 7, 2, 5, 4)": 2}
+    names = max(([a.name for a in call.arguments] for call in run.capture.calls), key=len)
+    assert names == ["x", "eps", "shift", "scale", "gate", "a", "c"]
+
+
 def test_many_arguments(capture: Capturing) -> None:
     run = capture("from library import several\nseveral(*range(100))\n", "library:several")
     (call,) = run.capture.calls

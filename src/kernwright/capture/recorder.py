@@ -32,20 +32,28 @@ COUNTERS = ".counters"
 class Parameters:
     """The names of a callable's parameters, and the scalars that it takes where none is given."""
 
-    def __init__(self, positional: Sequence[str], rest: str, defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        positional: Sequence[str] = (),
+        rest: str = "",
+        by_name: Sequence[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         self.positional = tuple(positional)
         self.rest = rest
-        self.defaults = {name: described for name, described in _plain(defaults).items() if described[0] != "other"}
-        self.order = {name: place for place, name in enumerate([*positional, *self.defaults])}
+        plain = _plain(defaults or {})
+        self.defaults = {name: described for name, described in plain.items() if described[0] != "other"}
+        self._order = {name: place for place, name in enumerate([*positional, *by_name])}
 
     def named(self, args: Sequence[Described], kwargs: Mapping[str, Described]) -> list[tuple[str, Described]]:
-        """Every argument by name and in the signature's order, however the call wrote them."""
+        """Every argument by name and in the signature's order, however the call wrote them; what the signature does not
+        name comes behind, items of the rest by their places and further keywords by their names."""
         found: dict[str, Described] = dict(self.defaults)
         for place, value in enumerate(args):
             extra = place - len(self.positional)
             found[self.positional[place] if extra < 0 else f"{self.rest}[{extra}]" if self.rest else str(place)] = value
-        found.update(kwargs)
-        return sorted(found.items(), key=lambda item: self.order.get(item[0], len(self.order)))
+        found.update((name, kwargs[name]) for name in sorted(kwargs))
+        return sorted(found.items(), key=lambda item: self._order.get(item[0], len(self._order)))
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Described]:

@@ -129,10 +129,13 @@ def _parameters_of(function: Any) -> Parameters:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # built-in functions: their arguments are named by place
-        return Parameters((), "", {})
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
-    return Parameters(positional, rest, {p.name: p.default for p in parameters if p.default is not p.empty})
+        return Parameters()
+    return Parameters(
+        positional=[p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)],
+        rest=next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), ""),
+        by_name=[p.name for p in parameters if p.kind is p.KEYWORD_ONLY],
+        defaults={p.name: p.default for p in parameters if p.default is not p.empty},
+    )
 
 
 def recording(function: Callable[..., Any], parameters: Parameters, target: Target, recorder: Recorder) -> Any:
@@ -214,10 +217,13 @@ def _replace_op(op: Any, parameters: Parameters, target: Target, recorder: Recor
 
 def _of_schemas(schemas: list[Any]) -> Parameters:
     if len(schemas) != 1:
-        return Parameters((), "", {})  # which overload a call takes is not known here
+        return Parameters()  # which overload a call takes is not known here
     arguments = schemas[0].arguments
-    positional = [argument.name for argument in arguments if not argument.kwarg_only]
-    return Parameters(positional, "", {a.name: a.default_value for a in arguments if a.has_default_value()})
+    return Parameters(
+        positional=[argument.name for argument in arguments if not argument.kwarg_only],
+        by_name=[argument.name for argument in arguments if argument.kwarg_only],
+        defaults={a.name: a.default_value for a in arguments if a.has_default_value()},
+    )
 
 
 def watch_torch_ops(torch: Any, targets: list[Target], recorder: Recorder) -> None:
