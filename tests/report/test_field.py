@@ -19,7 +19,7 @@ from kernwright.cli.main import app
 from kernwright.errors import KernwrightError
 from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.report.field import Field, Standing
-from kernwright.report.field_plots import plots_of, speedup_plot
+from kernwright.report.field_plots import copy_plot, plots_of, speedup_plot
 from kernwright.report.origin import TodaysBaselines
 from kernwright.tasks import catalog
 from kernwright.tasks.baseline import Surroundings, find_baseline
@@ -354,6 +354,26 @@ def test_the_baseline_has_a_share_of_a_copy_too() -> None:
     home, fast = (cell.strip() for cell in line.split("|")[3:5])
     assert home == "40.0 / 40.0 / 40.0, copy 25%"
     assert fast == "20.0 / 20.0 / 20.0, 2.00x (2.00–2.00), copy 50%"
+
+
+def test_the_baseline_has_a_mark_among_the_shares_of_a_copy() -> None:
+    task = find_task("qknorm_rope")
+    field = made_up(task, lambda _: 2.0)
+    drawing = ElementTree.fromstring(copy_plot(field, task))
+    told = [title.text for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert "qwen_t19, fast: 50% of a copy" in told and "qwen_t19, eager: 25% of a copy" in told
+    assert [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")][:2] == ["fast", "eager"], "legend"
+
+
+def test_a_baseline_that_failed_against_itself_has_the_times_of_another_run() -> None:
+    task = find_task("qknorm_rope")
+    field = made_up(task, lambda _: 2.0)
+    timed = field.standings[task.name, "qwen_t19", "fast"][-1]
+    wrong = replace(timed, row=timed.row.model_copy(update={"verdict": "failed"}))
+    field.standings[task.name, "qwen_t19", "eager"] = [wrong]
+    assert field.home(task, "qwen_t19") is timed
+    field.standings[task.name, "qwen_t19", "fast"] = [wrong]
+    assert field.home(task, "qwen_t19") is wrong, "which says why there is none"
 
 
 def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:

@@ -249,6 +249,28 @@ def test_a_clear_loss_may_be_to_another_than_the_one_that_is_gained_least_on() -
     assert bar.met is False and f"{row[1].id} wall 0.950x of compile" in bar.measured
 
 
+def test_means_are_of_rows_that_move_alike() -> None:
+    """As the field's are: rows as captured, and those that one shift row was frozen for, differ in traffic."""
+    made = Made("fuse_scale_shift")
+    for task, row in made.rows("scale_shift", *SELECTING):
+        ratio = 8.0 if row.id.startswith("rowmod_") else 2.0
+        made.add(task, row, PEER, metrics={name: metric(ratio, 10.0) for name in METRICS})
+    first, *_ = made.rows("scale_shift")
+    made.add(*first, "eager", metrics={})
+    summary = Path("docs/results.md")
+    for page in (summary, first[0].folder / "RESULTS.md"):
+        text = files_of(made.results, summary, "made up")[page]
+        lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| fuse_scale_shift |")]
+        means = {cells[1]: cells[3:7] for cells in lines if cells[2] == PEER}
+        assert means["scale_shift of x bf16, shift bf16"] == ["11 of 11", "2.00x", "2.00x", "2.00x"]
+        assert means["scale_shift of x bf16"] == ["15 of 15", "8.00x", "8.00x", "8.00x"]
+        assert {mean[-1] for mean in means.values()} == {"2.00x", "8.00x"}, "none is of both"
+        assert sum(int(count.partition(" ")[0]) for count, *_ in means.values()) == 31
+        assert [cells[1:4] for cells in lines if cells[2] == "eager"] == [
+            ["scale_shift of x bf16, shift bf16", "eager", "0 of 11"]
+        ], "a kind that was not judged against it has no line"
+
+
 def test_shares_of_a_copy_are_those_of_large_rows() -> None:
     made = Made("fuse_scale_shift")
     shares = []
@@ -376,7 +398,7 @@ def test_a_time_of_wrong_work_is_no_time_and_the_row_stays_visible(verdict: Any)
     page = files[first[0].folder / "RESULTS.md"]
     assert f"| {first[1].id} | {verdict} |" in page and "9.00x" not in "".join(files.values())
     assert f"- {PEER}: {verdict}: y differs ({first[1].id})" in page
-    assert "| fuse_scale_shift | sglang@0.5.23 | 1 | 1.50x | 1.50x | 1.50x |" in page
+    assert "| scale_shift of x bf16, shift bf16 | sglang@0.5.23 | 1 of 11 | 1.50x | 1.50x | 1.50x |" in page
 
 
 def test_no_bar_is_met_before_every_row_of_every_task_was_judged() -> None:

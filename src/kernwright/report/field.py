@@ -144,6 +144,11 @@ class Field:
         found = self.standings.get((task.name, row if isinstance(row, str) else row.id, contender))
         return found[-1] if found else None
 
+    def home(self, task: Task, row: Workload | str) -> Standing | None:
+        """Where the baseline's own times are taken from: its run against itself, else the first run that has any."""
+        own, *others = (self.standing(task, row, name) for name in (self.baseline, *self.contenders))
+        return next((standing for standing in (own, *others) if standing and standing.result("stream")), own)
+
     def best(self, task: Task, row: Workload) -> Standing | None:
         """The contender that gains most, if any gains at all."""
         found = [s for contender in self.contenders if (s := self.standing(task, row, contender)) and s.gain > 1]
@@ -343,8 +348,7 @@ class Field:
         for row in self.wanted(task):
             standings = {name: self.standing(task, row, name) for name in self.contenders}
             timed = [s for s in standings.values() if s and s.result("stream")]
-            home = self.standing(task, row, self.baseline) or next(iter(timed), None)
-            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _timed(home, "baseline_us")]
+            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _timed(self.home(task, row), "baseline_us")]
             cells += [_cell(standing) for standing in standings.values()]
             best = self.best(task, row)
             cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kernwright.judge.verdict import MetricResult
-from kernwright.report.field import Field
+from kernwright.report.field import Field, Side
 from kernwright.report.row_plot import ratio_plot, share_plot
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 
 
@@ -31,17 +32,16 @@ def speedup_plot(field: Field, task: Task) -> str:
 
 
 def copy_plot(field: Field, task: Task) -> str:
+    """Shares of a copy of every contender, and of what they are compared with: it is the one that most people run."""
+
     def found(row: str, name: str) -> float | None:
-        result = _kernels(field, task, row, name)
-        standing = field.standing(task, row, name)
-        return (
-            standing.row.fastest_copy_us / result.candidate_us
-            if standing and result and standing.row.fastest_copy_us
-            else None
-        )
+        standing = field.home(task, row) if name == field.baseline else field.standing(task, row, name)
+        side: Side = "baseline_us" if name == field.baseline else "candidate_us"
+        metric: Metric = "device" if standing and standing.result("device") else "stream"
+        return standing.share_of_copy(metric, side) if standing else None
 
     title = f"{task.name}: share of a copy of the same bytes"
-    return share_plot([row.id for row in field.wanted(task)], field.contenders, found, title)
+    return share_plot([row.id for row in field.wanted(task)], [*field.contenders, field.baseline], found, title)
 
 
 def _kernels(field: Field, task: Task, row: str, name: str) -> MetricResult | None:

@@ -13,8 +13,10 @@ from kernwright.report.field import TIMED, Standing
 from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
 from kernwright.report.results import Results, declines, geomean, tokens_of
 from kernwright.report.results_plots import plots_of
+from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 FAMILY_FILE = "RESULTS.md"
 SUMMARY = Path("docs/results.md")
@@ -118,16 +120,30 @@ def _families(results: Results) -> list[str]:
 
 
 def _means(results: Results, tasks: Sequence[Task]) -> list[str]:
-    lines = ["| family | against | rows | wall | stream | device | declined |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "Geometric means over rows of one op. Where its calls differ in which inputs have a value for every element,",
+        "or in these inputs' dtypes, they differ in traffic: each kind has a line, which names those.",
+        "",
+        "| family | rows of | against | rows | wall | stream | device | declined |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for task in tasks:
-        for baseline in results.baselines_of(task):
-            found = [s for row in results.judged(task) if (s := results.standing(task, row, baseline))]
-            means = [geomean(result.ratio for s in found if (result := s.result(metric))) for metric in METRICS]
-            cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
-            timed = sum(s.result("stream") is not None for s in found)
-            declined = sum(declines(s) for s in found)
-            lines.append(f"| {task.name} | {baseline} | {timed} | {' | '.join(cells)} | {declined or ''} |")
+        for variant, rows in variants_of(results.wanted(task)).items():
+            for baseline in results.baselines_of(task):
+                if cells := _mean_cells(results, task, rows, baseline):
+                    lines.append(f"| {' | '.join([task.name, variant, baseline, *cells])} |")
     return lines
+
+
+def _mean_cells(results: Results, task: Task, rows: Sequence[Workload], baseline: str) -> list[str]:
+    """How many have a time, the means of these, and how many the baseline declines; nothing where none was judged."""
+    found = [standing for row in rows if (standing := results.standing(task, row, baseline))]
+    if not found:
+        return []
+    means = [geomean(result.ratio for s in found if (result := s.result(metric))) for metric in METRICS]
+    timed = sum(s.result("stream") is not None for s in found)
+    declined = sum(declines(s) for s in found)
+    return [f"{timed} of {len(rows)}", *(f"{mean[0]:.2f}x" if mean else "–" for mean in means), str(declined or "")]
 
 
 def _what_ran(results: Results, task: Task) -> list[str]:
