@@ -11,6 +11,7 @@ from pathlib import Path
 from kernwright.baselines.adapter import Capability
 from kernwright.baselines.store import Store
 from kernwright.campaign.ledger import Ledger
+from kernwright.campaign.minutes import minutes_given
 from kernwright.errors import KernwrightError
 from kernwright.judge.judge import Progress, RowsTooLarge
 from kernwright.judge.party import Party
@@ -145,11 +146,7 @@ class Sweep:
     _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def __post_init__(self) -> None:
-        if not self.minutes >= 0:  # nor is it a number that is none
-            raise KernwrightError(
-                f"there are no {self.minutes:g} minutes",
-                "give --minutes above 0, or leave it out where there is no limit",
-            )
+        minutes_given(self.minutes)
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""

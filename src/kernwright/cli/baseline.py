@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def verify(
     rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
-    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    wait: Wait = 0.0,
     processes: Annotated[int, typer.Option(min=1, help="that verify at once, each some rows of a task")] = 1,
 ) -> None:
     """Runs every row through the baseline's worker, against the reference. Exit status 1: one failed, or differs."""

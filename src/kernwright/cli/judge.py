@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, write_whole
 
 
@@ -31,7 +32,7 @@ def judge(
     ledger: Annotated[
         Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
-    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    wait: Wait = 0.0,
     rounds: Annotated[
         int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
     ] = None,

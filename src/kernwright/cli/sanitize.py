@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.duration import Wait
+
 
 def sanitize(
     task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
@@ -21,7 +23,7 @@ def sanitize(
     ledger: Annotated[
         Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
-    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    wait: Wait = 0.0,
     deadline: Annotated[float, typer.Option(help="seconds that one tool may take")] = 600.0,
 ) -> None:
     """Runs a candidate's rows, and their odd neighbours, under compute-sanitizer. Exit status 0: nothing was found;

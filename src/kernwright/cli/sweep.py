@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.duration import Minutes, Wait
+
 if TYPE_CHECKING:
     from kernwright.judge.verdict import Verdict
 
@@ -32,14 +34,14 @@ def sweep(
         str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
+    minutes: Minutes = 0.0,
     rounds: Annotated[
         int | None, typer.Option(help="at most so many a row, where its task allows more: undecided rows stay so")
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
-    wait: Annotated[float, typer.Option(help="seconds to wait for another judge on the device")] = 0.0,
+    wait: Wait = 0.0,
 ) -> None:
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
     from kernwright.campaign.ledger import default_ledger_root

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.duration import Minutes, Wait
 from kernwright.cli.output import refuse_unwritable
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ def tune(
         str | None, typer.Option(help="globs over row ids, or sets; production, or smoke in Triton's interpreter")
     ] = None,
     widths: Annotated[str, typer.Option(help="these widths in place of the rows' own, with commas between")] = "",
-    minutes: Annotated[float, typer.Option(help="start nothing that would end later than this; 0: no limit")] = 0.0,
+    minutes: Minutes = 0.0,
     again: Annotated[bool, typer.Option("--again", help="measure anew what the table has already")] = False,
     out: Annotated[Path | None, typer.Option(help="write the table here too, as one that can ship")] = None,
-    wait: Annotated[float, typer.Option(help="seconds to wait for a judge on the device")] = 0.0,
+    wait: Wait = 0.0,
 ) -> None:
     """Finds the fastest configuration for each width of the rows, and keeps it for this user and this model of GPU.
 

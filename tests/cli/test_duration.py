@@ -1,0 +1,29 @@
+"""How long a command waits or works: times that there cannot be are refused before anything is done."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from kernwright.cli.main import app
+from kernwright.errors import KernwrightError
+
+
+@pytest.mark.parametrize(
+    "words", [["sweep"], ["tune"], ["judge", "add_norm"], ["sanitize", "add_norm"], ["baseline", "verify"]]
+)
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
+def test_a_wait_that_would_never_end_or_cannot_be_is_refused(words: list[str], seconds: str) -> None:
+    refused = CliRunner().invoke(app, [*words, "--wait", seconds])
+    assert isinstance(refused.exception, KernwrightError)
+    assert f"nobody can wait {seconds} seconds" in refused.exception.cause
+    assert "--wait 0 or more" in refused.exception.remedy
+
+
+@pytest.mark.parametrize("command", ["sweep", "tune"])
+@pytest.mark.parametrize("minutes", ["-1", "nan"])
+def test_minutes_that_there_cannot_be_are_refused(command: str, minutes: str) -> None:
+    refused = CliRunner().invoke(app, [command, "--minutes", minutes])
+    assert isinstance(refused.exception, KernwrightError)
+    assert f"there are no {minutes} minutes" in refused.exception.cause
+    assert "--minutes above 0" in refused.exception.remedy
