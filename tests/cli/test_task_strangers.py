@@ -92,5 +92,10 @@ def test_the_ops_own_calls_make_rows_and_so_do_those_whose_rest_does_not_matter(
     assert result.exit_code == 0, result.exception
     (row,) = load_task(tmp_path / "t").select("production")
     assert (row.op, row.axes["D"]) == (op, 64)
+    told = " ".join(result.output.split())
     if source == "foreign":
-        assert "not used: workspace, prefix, timestep of model:norm" in " ".join(result.output.split())
+        assert "not used: workspace, prefix, timestep of model:norm" in told
+    elif source == "norm_scale_shift":
+        assert "not used: backend, out of kernwright.ops:norm_scale_shift" in told, "contract was left at None"
+    else:
+        assert "not used" not in told

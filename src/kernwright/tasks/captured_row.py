@@ -75,7 +75,11 @@ class _Reading:
         scalars = {name: value for name in self.op.scalar_defaults if (value := self._scalar(name)) is not None}
         row = CapturedRow(inputs, self._outputs(), scalars)
         row = CapturedRow(inputs, self._as_the_op_gives_them(row), scalars)
-        unused = [name for name in self.values if name not in self.used and not name.startswith("return")]
+        unused = [
+            name
+            for name, value in self.values.items()
+            if name not in self.used and not _is_return(name) and not _is_none(value)  # None: nothing was given
+        ]
         if unused:
             self.notes[f"not used: {', '.join(unused)} of {self.request.call}"] = None
         return row
@@ -83,7 +87,7 @@ class _Reading:
     def _input(self, name: str, optional: bool) -> ConcreteTensor | None:
         source = self.request.mapping.get(name, name)
         value = self.values.get(source)
-        absent = value is None or (isinstance(value, CapturedScalar) and value.value is None)
+        absent = value is None or _is_none(value)
         if absent and optional:
             if name in self.request.mapping and value is None:
                 raise self._missing(name, source)
@@ -187,6 +191,10 @@ class _Reading:
 
 def _is_return(name: str) -> bool:
     return name == "return" or name.startswith("return[")
+
+
+def _is_none(value: object) -> bool:
+    return isinstance(value, CapturedScalar) and value.type == "none"
 
 
 def _tidy(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> ConcreteTensor:
