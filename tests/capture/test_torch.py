@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernwright.tasks.capture import CapturedTensor
+from kernwright.tasks.capture import CapturedScalar, CapturedTensor
 
 Capturing = Callable[..., Any]
 
@@ -109,3 +109,28 @@ def test_a_custom_op_is_met_under_its_python_name_too(capture: Capturing) -> Non
     )
     assert run.done.stdout == "CustomOpDef\n"
     assert [call.count for call in run.capture.calls] == [1]  # torch.ops.own.twice goes past the Python name
+
+
+def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
+    """A dtype picks what is computed as much as a number does: calls that differ in it are two signatures."""
+    run = capture(
+        "import torch\nfrom casting import cast\nx = torch.ones(2, 3, 4, 5)\n"
+        "cast(x); cast(x, torch.bfloat16); cast(x, dtype=torch.float64)\n"
+        "cast(x, form=torch.channels_last, others=[torch.strided, torch.int8])\n",
+        "casting:cast",
+        prepare={
+            "casting.py": "import torch\n"
+            "def cast(x, dtype=torch.bfloat16, form=torch.contiguous_format, others=()):\n    return 1\n"
+        },
+    )
+    assert run.done.returncode == 0, run.done.stderr
+    found = sorted(
+        ([f"{v.type} {v.value}" for v in call.values().values() if isinstance(v, CapturedScalar)], call.count)
+        for call in run.capture.calls
+    )
+    plain = "memory_format contiguous_format"
+    assert found == [
+        (["dtype bfloat16", "memory_format channels_last", "layout strided", "dtype int8"], 1),
+        (["dtype bfloat16", plain], 2),
+        (["dtype float64", plain], 1),
+    ]

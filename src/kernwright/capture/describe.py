@@ -14,6 +14,7 @@ Described = tuple[Any, ...]
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
 LONGEST_LIST = 64
 DEEPEST_LIST = 3
+CONSTANTS = ("dtype", "layout", "memory_format")  # torch's own: settings, as a number is
 
 
 class Traced(Exception):
@@ -41,6 +42,8 @@ def describe(value: Any, depth: int = 0) -> Described:
         if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST:
             return ("other", f"long {kind.__name__}")
         return ("list", tuple(describe(item, depth + 1) for item in value))
+    if kind.__module__ == "torch" and kind.__name__ in CONSTANTS:
+        return ("scalar", kind.__name__, str(value).replace("torch.", "", 1))
     if kind.__module__ == "torch" and kind.__name__ in ("SymInt", "SymFloat", "SymBool"):
         raise Traced
     return ("other", f"{kind.__module__}.{kind.__qualname__}")

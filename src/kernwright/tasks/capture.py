@@ -32,8 +32,10 @@ class CapturedScalar(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["scalar"] = "scalar"
-    type: Literal["bool", "int", "float", "str", "none"]
-    value: bool | int | float | str | None = Field(description="a float that is not finite is written as text")
+    type: Literal["bool", "int", "float", "str", "none", "dtype", "layout", "memory_format"]
+    value: bool | int | float | str | None = Field(
+        description="a float that is not finite is written as text, one of torch's constants by its name: bfloat16"
+    )
 
 
 class CapturedList(BaseModel):
