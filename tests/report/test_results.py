@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.errors import KernwrightError, LedgerError
 from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.report.bars import ASKED_OF, Bar, bars_of, loses_clearly
 from kernwright.report.field import Field, Standing
@@ -107,6 +107,27 @@ def test_a_changed_source_marks_its_records(swept_ops: Path, swept: Path, monkey
     assert call(swept_ops).exit_code == 0
     assert "† 3 of 3 records" in (swept / "docs" / "results.md").read_text()
     assert call(swept_ops, "--check").exit_code == 0
+
+
+@pytest.mark.parametrize("damage", ["edited", "removed"])
+def test_a_ledger_that_is_not_what_was_written_makes_no_page(swept_ops: Path, swept: Path, damage: str) -> None:
+    """Pages made of it anew would agree with it, and so would those from which a run has gone."""
+    ledger = shutil.copytree(swept_ops / "ledger", swept / "ledger")
+    words = ["results", "--ledger", str(ledger), "--device", "cpu"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, [*words, "--check"]).exit_code == 0
+    run = next(file for file in sorted((ledger / "runs").iterdir()) if '"ratio":' in file.read_text())
+    if damage == "edited":
+        run.write_text(run.read_text().replace('"ratio":', '"ratio":9', 1))
+    else:
+        run.unlink()
+    pages = {page: page.read_text() for page in swept.rglob("*.md")}
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, LedgerError) and "is not what was written" in refused.exception.cause
+    assert "ledger verify" in refused.exception.remedy
+    found = CliRunner().invoke(app, [*words, "--check"])
+    assert found.exit_code == 1 and "ledger is not what was written: " in found.output and run.stem in found.output
+    assert {page: page.read_text() for page in swept.rglob("*.md")} == pages
 
 
 def test_a_ledger_without_records_makes_no_page(tmp_path: Path, swept: Path) -> None:

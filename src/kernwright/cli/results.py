@@ -12,7 +12,7 @@ import typer
 
 from kernwright.cli.ledger import LedgerFolder
 from kernwright.cli.output import write_whole
-from kernwright.errors import KernwrightError
+from kernwright.errors import KernwrightError, LedgerError
 
 PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
 GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # as every page says near its head
@@ -42,7 +42,7 @@ def results(
     """Writes the pages that the ledger has records for: the field's, and those of the ops that ship.
 
     With --check: exit status 1 where a page and the ledger disagree, where there is a page that the ledger does not
-    make, or a record is of another task digest or baseline.
+    make, a record is of another task digest or baseline, or the ledger is not what was written.
     """
     from kernwright.campaign.ledger import Ledger
     from kernwright.report.field import Field
@@ -58,6 +58,13 @@ def results(
         tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
     book = Ledger(ledger)
     there = book.root.is_dir()
+    if there and (damage := damage_of(book.root)):
+        if not check:
+            remedy = "kernwright ledger verify lists all that is damaged; no page is made of it"
+            raise LedgerError(damage[0], remedy)
+        for problem in damage:
+            typer.echo(problem, err=True)
+        raise typer.Exit(1)
     field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
     own = Results.gathered(book, tasks, device, wanted, model) if there else None
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
@@ -93,6 +100,13 @@ def results(
     settle(left, prune)
     pages = [path for path in files if path.suffix == ".md"]
     typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
+
+
+def damage_of(ledger: Path) -> list[str]:
+    """Pages that are made anew of an edited record agree with it: only the chain of hashes says that it was edited."""
+    from kernwright.campaign.ledger_check import verify
+
+    return [f"{named(ledger)} is not what was written: {problem}" for problem in verify(ledger)]
 
 
 def named(ledger: Path) -> str:
