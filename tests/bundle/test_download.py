@@ -67,8 +67,14 @@ def test_no_wheel_for_that_platform(shelf: Source, tmp_path: Path) -> None:
     assert "2.0" in caught.value.remedy
     with pytest.raises(KernwrightError) as caught:
         fetch([Pin("no-such-thing", "1")], TARGET, shelf, tmp_path)
-    assert "no wheel of no-such-thing==1" in caught.value.cause and "--platform" in caught.value.remedy
+    assert "no wheel of no-such-thing==1" in caught.value.cause and "put it there" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(KernwrightError, match="there is no such folder") as caught:
+        Source(folder=tmp_path / "wheels")
+    assert "--find-links" in caught.value.remedy
 
 
 def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:

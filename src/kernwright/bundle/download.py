@@ -39,6 +39,10 @@ class Source:
     index: str | None = None
     folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.folder and not self.folder.is_dir():  # pip takes one that is not there for an empty one
+            raise KernwrightError(f"{self.folder}: there is no such folder", "give --find-links one that holds wheels")
+
     def __str__(self) -> str:
         return str(self.folder) if self.folder else "the package index"
 
@@ -121,6 +125,8 @@ def _explained(said: str, pins: Sequence[Pin], target: Target, source: Source) -
         remedy = (
             f"there is {others[-200:]}: choose one with --with NAME==VERSION"
             if others and others != "none"
+            else "put it there, or leave --find-links out"
+            if source.folder
             else "check the name, --python and --platform; a package without wheels cannot be bundled"
         )
         return KernwrightError(f"{source} has no wheel of {match[1]} for {target}", remedy)
