@@ -165,10 +165,12 @@ def _alive(pid: int) -> bool:
 
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script("steps"), "GRACE_S", 0.2)
-    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)"
-    outcome = script("steps").run_step(
-        "stubborn", [[sys.executable, "-c", code]], [dict(os.environ)], tmp_path / "log", 1.0
-    )
+    # It is deaf from its first instruction on: the request would come before a program has come to ignore it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        outcome = script("steps").run_step("stubborn", [["sleep", "1000"]], [dict(os.environ)], tmp_path / "log", 1.0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
 
 
