@@ -262,7 +262,7 @@ def test_a_signals_handler_may_raise_while_it_waits(pipe: tuple[BlockLoop, Chann
     at_last = threading.Timer(20.0, lambda: (late.append(True), channel.send_json({})))
     at_last.start()
     before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)  # it must be waiting by then, on a busy machine too
     try:
         if raises:
             with pytest.raises(RaisedWhileWaiting) as raised:
