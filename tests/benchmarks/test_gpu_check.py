@@ -148,9 +148,12 @@ def test_a_failed_benchmark_fails_the_check(tmp_path: Path) -> None:
 
 
 def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
-    (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
+    pid, tests = tmp_path / "pid", tmp_path / "test_it.py"
+    run_tests = script("steps").run_tests
+    tests.write_text(SLOW_TESTS.format(pid=str(pid)).partition("@pytest.mark.gpu\ndef test_endless")[0])
+    (alike, _), _ = run_tests(tests, dict(os.environ), tmp_path, 200.0)  # shows how long it takes to come that far
+    tests.write_text(SLOW_TESTS.format(pid=str(pid)))
+    (outcome, _), counts = run_tests(tests, dict(os.environ), tmp_path, 10.0 + 4 * alike.seconds)
     assert outcome.status == "overran" and not outcome.good
     assert (counts["passed"], counts["failed"]) == (1, 0)
     assert not _alive(int(pid.read_text()))
