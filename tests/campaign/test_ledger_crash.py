@@ -151,7 +151,7 @@ def test_verify_waits_for_a_head_that_is_being_written(tmp_path: Path) -> None:
         checker.start()
         checker.join(0.3)
         assert checker.is_alive()
-    checker.join(10)
+    checker.join(60)
     assert not checker.is_alive()
 
 

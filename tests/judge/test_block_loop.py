@@ -189,7 +189,7 @@ def test_a_worker_ends_with_the_judges_end_of_the_pipe(desk: Desk) -> None:
     desk.open("honest").run([0])
     desk.worker._resume()
     desk.worker.channel.connection.close()
-    assert desk.worker.process.wait(10.0) == 0
+    assert desk.worker.process.wait(60.0) == 0
 
 
 @pytest.fixture
