@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -23,6 +24,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does:
 os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # no test finds what another has left on this machine
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs ignore Ctrl-C, and tests press it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+with contextlib.suppress(ImportError):  # who tries a GPU may do without
+    from hypothesis import HealthCheck, settings
+
+    # By itself it fails an example that takes 200 ms, and inputs that take a second to draw: a busy machine's doing.
+    settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("kernwright")
 
 
 @functools.cache

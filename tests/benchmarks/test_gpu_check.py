@@ -148,9 +148,12 @@ def test_a_failed_benchmark_fails_the_check(tmp_path: Path) -> None:
 
 
 def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))
-    (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 20.0)
+    pid, tests = tmp_path / "pid", tmp_path / "test_it.py"
+    run_tests = script("steps").run_tests
+    tests.write_text(SLOW_TESTS.format(pid=str(pid)).partition("@pytest.mark.gpu\ndef test_endless")[0])
+    (alike, _), _ = run_tests(tests, dict(os.environ), tmp_path, 200.0)  # shows how long it takes to come that far
+    tests.write_text(SLOW_TESTS.format(pid=str(pid)))
+    (outcome, _), counts = run_tests(tests, dict(os.environ), tmp_path, 10.0 + 4 * alike.seconds)
     assert outcome.status == "overran" and not outcome.good
     assert (counts["passed"], counts["failed"]) == (1, 0)
     assert not _alive(int(pid.read_text()))
@@ -165,10 +168,12 @@ def _alive(pid: int) -> bool:
 
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script("steps"), "GRACE_S", 0.2)
-    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)"
-    outcome = script("steps").run_step(
-        "stubborn", [[sys.executable, "-c", code]], [dict(os.environ)], tmp_path / "log", 1.0
-    )
+    # It is deaf from its first instruction on: the request would come before a program has come to ignore it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        outcome = script("steps").run_step("stubborn", [["sleep", "1000"]], [dict(os.environ)], tmp_path / "log", 1.0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
 
 

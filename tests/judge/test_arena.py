@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import mmap
 import os
 from collections.abc import Iterator
@@ -93,6 +94,7 @@ def test_no_memory_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> Non
     def full(descriptor: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    gc.collect()  # what other tests have left behind must not be closed in between
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(EnvironmentProblem, match="--rows"):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 HONEST = "import torch\ndef axpy(x, w, *, alpha=2.0):\n    return torch.add(w, x, alpha=alpha)\n"
 WRITES = "import torch\ndef axpy(x, w, *, alpha=2.0, out):\n    torch.add(w, x, alpha=alpha, out=out)\n"
 WRONG = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w * 1.001\n"
-SLOW = "def axpy(x, w, *, alpha=2.0):\n    for _ in range(20):\n        y = alpha * x + w\n    return y\n"
+SLOW = "def axpy(x, w, *, alpha=2.0):\n    for _ in range(200):\n        y = alpha * x + w\n    return y\n"
 OTHER_NAME = "def axpby(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
 NOTHING_WHILE_SIZED = """
 import torch

@@ -93,7 +93,7 @@ def test_what_the_workers_of_a_dead_judge_left_running_is_ended(own_tmp: Path) -
     ):
         try:
             with scratch_folder():
-                assert left.wait(timeout=10) == -9
+                assert left.wait(timeout=60) == -9
                 assert somebodys.poll() is None
         finally:
             left.kill()

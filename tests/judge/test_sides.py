@@ -122,7 +122,7 @@ def slow(op):
 
 def note(what):
     here = {"began": time.monotonic(), "processors": sorted(os.sched_getaffinity(0))}
-    time.sleep(0.2)
+    time.sleep(1.0)  # a busy machine may take a while to let the other one begin
     with open(os.path.join(os.environ["HOME"], what), "a") as file:
         print(json.dumps(here | {"ended": time.monotonic()}), file=file)
 """

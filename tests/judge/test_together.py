@@ -26,7 +26,7 @@ def copied(op):
 
 def slow(op):
     def run(x, w, *, alpha=2.0):
-        for _ in range(20):
+        for _ in range(200):  # so slow that no noise hides it
             y = alpha * x + w
         return y
     return run

@@ -254,7 +254,8 @@ def plant(x, w, *, alpha=2.0):
                 file.write("raise SystemExit('planted')")
     return honest(x, w, alpha=alpha)
 def restless(x, w, *, alpha=2.0):
-    """A timer of the kernel continues this process a little after it was stopped, and a thread has work to do then."""
+    """A timer of the kernel continues this process a little after it was stopped, and a thread has work to do then. It
+    does so again and again: on a busy machine the first time may come before the stop."""
     import signal, threading
     if not hasattr(restless, "timer"):
         libc, restless.timer = ctypes.CDLL(None), ctypes.c_void_p()
@@ -262,7 +263,7 @@ def restless(x, w, *, alpha=2.0):
         signal.signal(signal.SIGCONT, lambda *_: None)
         libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(restless.timer))
         threading.Thread(target=lambda: [torch.ones(200, 200).sum() for _ in iter(int, 1)], daemon=True).start()
-    ctypes.CDLL(None).timer_settime(restless.timer, 0, (ctypes.c_long * 4)(0, 0, 0, 50_000_000), None)
+    ctypes.CDLL(None).timer_settime(restless.timer, 0, (ctypes.c_long * 4)(0, 500_000_000, 0, 50_000_000), None)
     return honest(x, w, alpha=alpha)
 
 
@@ -576,7 +577,7 @@ def test_a_hang_ends_at_its_deadline(bench: Bench) -> None:
 def test_a_worker_that_dies_while_it_stands_still_is_a_failed_one(spent: Bench) -> None:
     session = spent.open("honest")
     os.kill(session.worker.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while state_of(session.worker.pid) != "Z" and time.monotonic() < deadline:
         time.sleep(0.01)
     with pytest.raises(WorkerFailed, match="killed by SIGKILL"):
@@ -735,9 +736,13 @@ def test_who_keeps_itself_waiting_is_kept_by_nobody(bench: Bench) -> None:
     session = bench.open("pleads")
     if session.worker.processor is None:
         pytest.skip("workers are not pinned here")
-    block = min((session.worker.run_block([0], 1, 60.0) for _ in range(3)), key=lambda own: own.waiting_ns)
-    assert block.running_ns - block.processor_ns > 0.3 * block.running_ns, "it slept"
-    assert block.waiting_ns < 0.1 * block.running_ns
+    for _ in range(20):  # others may keep it waiting too, though hardly in every one of them
+        block = session.worker.run_block([0], 1, 60.0)
+        assert block.running_ns - block.processor_ns > 0.3 * block.running_ns, "it slept"
+        if block.waiting_ns < 0.1 * block.running_ns:
+            break
+    else:
+        pytest.fail(f"kept waiting by itself: {block}")
     session.close()
 
 
@@ -801,7 +806,7 @@ def test_a_worker_that_went_on_by_itself_is_seen(spent: Bench, then: str) -> Non
     session = spent.open("wake_itself")
     worker = session.worker
     worker.run_block([0], 1, 30.0)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while state_of(worker.pid) == "T" and time.monotonic() < deadline:
         time.sleep(0.01)
     assert state_of(worker.pid) != "T", "the timer did not wake it"
@@ -923,8 +928,10 @@ def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
     session = spent.open("restless")
     with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
         session.worker.run_block([0], 1, 30.0)
-        time.sleep(0.3)
-        session.worker.refuse_stirring()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            session.worker.refuse_stirring()
+            time.sleep(0.01)
     with pytest.raises(WorkerCheated, match=r"while (the judge had stopped it|it was to stand still)"):
         session.worker.run_block([0], 1, 30.0)
     session.close()
@@ -947,6 +954,6 @@ def test_memory_that_nobody_serves_does_not_hold_the_judge(spent: Bench, monkeyp
         pytest.skip(str(failed))
     with contextlib.suppress(WorkerFailed):  # what a killed worker's memory reads as is the kernel's choice
         session.snapshot([0], block.pointers)
-    assert session.worker.process.wait(10) == -signal.SIGKILL
+    assert session.worker.process.wait(60) == -signal.SIGKILL
     session.close()
     assert spent.works()
