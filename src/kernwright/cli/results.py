@@ -6,13 +6,16 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kernwright.cli.ledger import LedgerFolder
 from kernwright.cli.output import write_whole
 from kernwright.errors import KernwrightError, LedgerError
+
+if TYPE_CHECKING:
+    from kernwright.report.field import Field
 
 PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
 GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # as every page says near its head
@@ -46,7 +49,6 @@ def results(
     """
     from kernwright.campaign.ledger import Ledger
     from kernwright.report.field import Field
-    from kernwright.report.field_plots import plots_of
     from kernwright.report.results import Results
     from kernwright.report.results_page import family_page_of, files_of
     from kernwright.tasks.catalog import find_task, list_tasks
@@ -58,13 +60,8 @@ def results(
         tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
     book = Ledger(ledger)
     there = book.root.is_dir()
-    if there and (damage := damage_of(book.root)):
-        if not check:
-            remedy = "kernwright ledger verify lists all that is damaged; no page is made of it"
-            raise LedgerError(damage[0], remedy)
-        for problem in damage:
-            typer.echo(problem, err=True)
-        raise typer.Exit(1)
+    if there:
+        refuse_damage(book.root, check)
     field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
     own = Results.gathered(book, tasks, device, wanted, model) if there else None
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
@@ -72,11 +69,7 @@ def results(
     files: dict[Path, str] = {}
     stale: list[str] = []
     if field and (field.standings or field.stale):
-        plots = plots_of(field)
-        folder = page.with_suffix("")
-        command = f"{told} --baseline {baseline} {asked}"
-        text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})
-        files |= {page: text} | {folder / name: plot for name, plot in plots.items()}
+        files |= field_files(field, page, f"{told} --baseline {baseline} {asked}")
         stale += field.stale
     if own and (own.standings or own.stale):
         files |= files_of(own, ours, f"{told} {asked}")
@@ -102,11 +95,26 @@ def results(
     typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
 
 
-def damage_of(ledger: Path) -> list[str]:
+def refuse_damage(ledger: Path, check: bool) -> None:
     """Pages that are made anew of an edited record agree with it: only the chain of hashes says that it was edited."""
     from kernwright.campaign.ledger_check import verify
 
-    return [f"{named(ledger)} is not what was written: {problem}" for problem in verify(ledger)]
+    damage = [f"{named(ledger)} is not what was written: {problem}" for problem in verify(ledger)]
+    if damage and not check:
+        raise LedgerError(damage[0], "kernwright ledger verify lists all that is damaged; no page is made of it")
+    for problem in damage:
+        typer.echo(problem, err=True)
+    if damage:
+        raise typer.Exit(1)
+
+
+def field_files(field: Field, page: Path, command: str) -> dict[Path, str]:
+    """The field's page, and its plots in a folder beside it."""
+    from kernwright.report.field_plots import plots_of
+
+    plots, folder = plots_of(field), page.with_suffix("")
+    text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})
+    return {page: text} | {folder / name: plot for name, plot in plots.items()}
 
 
 def named(ledger: Path) -> str:
