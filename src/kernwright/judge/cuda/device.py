@@ -45,9 +45,6 @@ MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
 COPIED_BYTES = 4e9  # that a yardstick's graph moves: a millisecond's work
 MOST_COPIES = 256  # of it
-# Where its two sides lie decides how fast it is: on an H200 those of over 300 MB came to 3.8 TB/s in one judgement,
-# to 4.2 in another, and to hardly anything between. Nobody says which distances are fast; of several, one should be.
-SHIFTS = (0, *(4096 * step for step in (1, 1283, 2846, 5201, 9670, 13117, 16091)))
 CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
 
 
@@ -178,14 +175,9 @@ class CudaDevice:
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
         repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
-        memory = torch.zeros(2 * pairs * size + max(SHIFTS), dtype=torch.uint8, device=self.name)
-        source, *targets = (
-            memory[start : start + pairs * size].view(pairs, size) for start in (0, *(pairs * size + s for s in SHIFTS))
-        )
-        took = {way: self._replayed(way, targets[0], source, repeats) for way in ways_on(self.name)}
-        fastest = min(took, key=lambda way: took[way])
-        elsewhere = [self._replayed(fastest, target, source, repeats) for target in targets[1:]]
-        return min(took[fastest], *elsewhere) / (pairs * repeats)
+        source, target = torch.zeros(2, pairs, size, dtype=torch.uint8, device=self.name)
+        took = [self._replayed(way, target, source, repeats) for way in ways_on(self.name)]
+        return min(took) / (pairs * repeats)
 
     def _replayed(self, way: Way, target: Tensor, source: Tensor, repeats: int) -> float:
         way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
@@ -194,6 +186,7 @@ class CudaDevice:
             for _ in range(repeats):
                 for to, own in zip(target, source, strict=True):
                     way(to, own)
+        self.keeper.pace.wait_for_full()
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))
