@@ -1,9 +1,9 @@
 """Copying: a plain copy of as many bytes, the yardstick of what a memory-bound kernel can reach.
 
 A GPU's own copy may be slow for its size. Of 45 rows over 40 MB on an H200, the 15 whose size is a multiple of 8 KiB
-were copied at 3.3 to 3.8 TB/s, the 23 whose size is none of 4 KiB at 2.3 to 2.6, the 7 in between at either. Nor are
-torch's kernels at their best wherever memory lies: one row came to 3.80 TB/s in two judgements and to 4.25 in a third.
-A yardstick must not be short: the size is whole pages of 8 KiB, copies by kernels are measured too, the fastest counts.
+were copied at 3.3 to 3.8 TB/s, the 23 whose size is none of 4 KiB at 2.3 to 2.6, the 7 in between at either. A
+yardstick must not be short: the size is whole pages of 8 KiB, copies by kernels are measured too, the fastest counts,
+and all are measured while the memory has nothing else to do (`judge/cuda/pace.py`).
 """
 
 from __future__ import annotations

@@ -175,9 +175,9 @@ class CudaDevice:
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
         repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
-        source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
-        target = torch.empty_like(source)
-        return min(self._replayed(way, target, source, repeats) for way in ways_on(self.name)) / (pairs * repeats)
+        source, target = torch.zeros(2, pairs, size, dtype=torch.uint8, device=self.name)
+        took = [self._replayed(way, target, source, repeats) for way in ways_on(self.name)]
+        return min(took) / (pairs * repeats)
 
     def _replayed(self, way: Way, target: Tensor, source: Tensor, repeats: int) -> float:
         way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
@@ -186,6 +186,7 @@ class CudaDevice:
             for _ in range(repeats):
                 for to, own in zip(target, source, strict=True):
                     way(to, own)
+        self.keeper.pace.wait_for_full()
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))

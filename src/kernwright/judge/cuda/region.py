@@ -16,6 +16,7 @@ from torch import Tensor
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory
 from kernwright.judge.cuda.lane import Lane
+from kernwright.judge.cuda.pace import pace_of
 from kernwright.judge.cuda.window import Span, claimed, holds, longer, window_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.worker_faults import WorkerFailed
@@ -123,6 +124,7 @@ class Keeper:
         self._copied: Span = (0, 0)  # of the region that was secured last
         self.metric: Metric = "stream"
         self.lane = Lane(device)
+        self.pace = pace_of(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._changed: ChangedSlots | None = None
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")

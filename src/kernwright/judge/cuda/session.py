@@ -150,12 +150,15 @@ class CudaSession(Session):
         self.keeper.metric = metric
 
     def ready(self) -> None:
-        """Right before a block: caches cold, nothing pinned in them, nobody else on the device."""
-        reset_persisting_l2()
-        self._flush.fill_(1)
+        """Right before a block: nobody else on the device, its memory at full speed, caches cold, nothing pinned in
+        them."""
         self._settle()
         if (waited := self.keeper.waits_ns()) > BUSY_NS:
             raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
+        self.keeper.pace.wait_for_full()
+        reset_persisting_l2()
+        self._flush.fill_(1)
+        self._settle()
 
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, LeftOutputs]:
         changed: dict[str, Tensor] = {}
