@@ -11,10 +11,11 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger, Record
 from kernwright.campaign.ledger_check import verify
-from kernwright.errors import KernwrightError
+from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import Judgement
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.session import DeviceBusy, Session
+from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.judge.sides import Crew
 from kernwright.judge.verdict import Verdict
 
@@ -183,6 +184,60 @@ def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch
     honest, wrong = together([("eager", "copied"), ("eager", "wrong")])
     assert honest.verdict not in BAD, honest.reasons
     assert wrong.verdict == "incorrect"
+
+
+class Slowness:
+    """A device whose memory is slow before these of a side's blocks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *slow: bool, whose: str = "candidate") -> None:
+        self.slow, self.by_itself, self.accepted = list(slow), False, 0
+        slowness = self
+
+        def ready(self: Session) -> None:
+            if self.worker.label == whose and slowness.slow and slowness.slow.pop(0):
+                raise DeviceSlowed("it is slow")
+
+        def stays_slow(_: CpuDevice) -> bool:
+            slowness.accepted += slowness.by_itself
+            return slowness.by_itself
+
+        monkeypatch.setattr(Session, "ready", ready)
+        monkeypatch.setattr(CpuDevice, "stays_slow", stays_slow)
+
+
+def test_a_device_that_was_slow_once_has_the_row_begun_anew(
+    together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowness = Slowness(monkeypatch, *[False] * 70, True)  # in the middle of the quads of `stream`
+    (honest,) = together([("eager", "copied")], rows="axpy_wide")
+    assert honest.verdict not in BAD and not slowness.slow
+    assert honest.rows[0].metrics["stream"].quads % 7 == 0, "what was measured before is not counted"
+
+
+def test_slow_twice_and_fast_without_a_contender_is_its_doing(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Slowness(monkeypatch, *[True] * 99)
+    (busy,) = together([("eager", "copied")], rows="axpy_wide")
+    assert busy.verdict == "tampered" and "memory busy" in busy.rows[0].reasons[0]
+
+
+def test_of_several_the_one_that_slows_is_found(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Slowness(monkeypatch, *[True] * 99, whose="candidate-2")
+    honest, busy = together([("eager", "copied"), ("eager", "slow")])
+    assert honest.verdict not in BAD
+    assert busy.verdict == "tampered" and "memory busy" in busy.rows[0].reasons[0]
+
+
+def test_a_device_that_is_slow_by_itself_is_judged_on_as_it_is(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowness = Slowness(monkeypatch, True, True, True)
+    slowness.by_itself = True
+    (honest,) = together([("eager", "copied")], rows="axpy_wide")
+    assert honest.verdict not in BAD and slowness.accepted == 3
+
+
+def test_and_one_that_never_keeps_its_pace_is_not(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Slowness(monkeypatch, *[True] * 99).by_itself = True
+    with pytest.raises(EnvironmentProblem, match="does not keep its pace"):
+        together([("eager", "copied")], rows="axpy_wide")
 
 
 def test_strangers_are_no_company(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernwright.errors import BadFile, KernwrightError
+from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task, load_task, tasks_with_rows
 
 Rows = list[dict[str, Any]]
@@ -240,6 +241,13 @@ def test_a_word_of_a_pattern_that_means_no_row_is_named(load: Callable[..., Task
     assert {row.id for row in load().matching(pattern)} >= {"axpy_small"}
     assert "nosuch" not in load().narrowed(pattern)
     assert load().select(load().narrowed(pattern)) == load().matching(pattern)
+
+
+@pytest.mark.parametrize(("pattern", "writes_out"), [("smoke,rowmod_qwen_s19", False), ("rowmod_*", True)])
+def test_a_grid_is_written_out_only_where_its_rows_may_be_meant(pattern: str, writes_out: bool) -> None:
+    task = find_task("fuse_scale_shift")
+    assert any(row.id == "rowmod_qwen_s19" for row in task.select(pattern))
+    assert ("grid_rows" in vars(task)) is writes_out
 
 
 def test_words_of_another_op_are_no_slip(load: Callable[..., Task]) -> None:

@@ -103,6 +103,10 @@ class Device(Protocol):
         """Whether somebody works on it while the judge's workers stand still."""
         ...
 
+    def stays_slow(self) -> bool:
+        """Whether its memory is slower than it was. If so, it is taken as it is from now on."""
+        ...
+
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
         """A plain copy that moves as many bytes, measured now."""
         ...
@@ -227,6 +231,9 @@ class CpuDevice:
         return None
 
     def is_busy(self) -> bool:
+        return False
+
+    def stays_slow(self) -> bool:
         return False
 
 

@@ -19,7 +19,7 @@ from kernwright.judge.device import DeviceFull
 from kernwright.judge.pair import CALLED, SideName, contenders_of, sides_of
 from kernwright.judge.pair_state import PairState
 from kernwright.judge.row_state import RowState
-from kernwright.judge.session import DeviceBusy, Session, WrongBehaviour
+from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session, WrongBehaviour
 from kernwright.judge.setting import Setting
 from kernwright.judge.sides import Crew
 from kernwright.judge.sizing import BlockSizes, block_sizes, first_call
@@ -29,6 +29,8 @@ from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
 HOARD_BYTES = 2**32  # that a contender gives back when it ends: more than a context with all that it has loaded
+MOST_SLOWED = 4  # times that a row is begun anew
+PROOFS = 2
 MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
 Found = TypeVar("Found")
 
@@ -49,6 +51,8 @@ class RowTurn:
     suspects: Sequence[SideName]
     number: int  # of the round
     sessions: dict[SideName, Session] = field(default_factory=dict)
+    times_slowed: int = 0  # that the device was slower than it was
+    times_freed: int = 0  # of these, that it was fast again when the suspects had ended
 
     def __post_init__(self) -> None:
         self.op = self.setting.task.op_of(self.row)
@@ -70,6 +74,11 @@ class RowTurn:
     def run(self) -> None:
         """All that this round is to find out about the row. Raises `Unattributed` where it must be found out for each
         contender by itself."""
+        while not self._is_done():
+            self._forget_round()
+
+    def _is_done(self) -> bool:
+        """Or to be done once more."""
         try:
             self._time()
         except StrayProcess as stray:
@@ -81,6 +90,9 @@ class RowTurn:
             if self.setting.device.free_bytes() < before + HOARD_BYTES:
                 raise
             self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
+        except DeviceSlowed as slowed:
+            self.crew.respawn(*self.suspects)
+            return self._is_slowness_explained(slowed)
         except DeviceBusy as busy:
             self.crew.respawn(*self.suspects)
             if self.setting.device.is_busy():
@@ -91,12 +103,35 @@ class RowTurn:
         finally:
             for session in self.sessions.values():
                 session.close()
+            self.sessions = {}
+        return True
+
+    def _is_slowness_explained(self, slowed: DeviceSlowed) -> bool:
+        """Each suspect has a new worker by now. A device that is slow without the old ones is slow by itself. One that
+        is fast without them was slowed by them, or by strangers who have ended since: once is no proof."""
+        self.times_slowed += 1
+        if self.times_slowed > MOST_SLOWED:
+            raise EnvironmentProblem(
+                f"{self.setting.device.name} does not keep its pace: {slowed}",
+                "let it cool down, and end what else runs on it",
+            ) from None
+        if self.setting.device.stays_slow():
+            return False
+        self.times_freed += 1
+        if self.times_freed < PROOFS:
+            return False
+        self._blame(WorkerCheated("had the device's memory busy while it stood still, in other sides' time"))
+        return True
+
+    def _forget_round(self) -> None:
+        """What was measured meanwhile shows nothing."""
+        for state in self._states:
+            state.samples = [sample for sample in state.samples if sample.round != self.number]
 
     def _blame(self, cause: WorkerFailed | WorkerCheated, seen: Exception | None = None) -> None:
         """For what only a contender can have done. Each suspect has a new worker by now."""
         if len(self.suspects) > 1:
-            for state in self._states:  # what was measured meanwhile shows nothing
-                state.samples = [sample for sample in state.samples if sample.round != self.number]
+            self._forget_round()
             raise Unattributed(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
         for state in self._states:
             state.condemn(cause)

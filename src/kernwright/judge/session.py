@@ -41,6 +41,10 @@ class DeviceBusy(Exception):
     """Somebody's work is on the device while every worker stands still."""
 
 
+class DeviceSlowed(DeviceBusy):
+    """The same, by what it takes from the device's memory. Or the device is slower than it was."""
+
+
 class OutputsMoved(Exception):
     """A block left outputs where they were not expected. Where they are is known now, and what they are: the block does
     not count, but it must be right all the same."""

@@ -148,7 +148,8 @@ class Task(BaseModel):
 
     def _rows_for(self, words: set[str]) -> tuple[Workload, ...]:
         """Those that may match: the grid's are often thousands."""
-        return self.rows if {"production", "smoke"} >= words else (*self.rows, *self.grid_rows)
+        known = {"production", "smoke"} | {row.id for row in self.rows}
+        return self.rows if known >= words else (*self.rows, *self.grid_rows)
 
 
 def words_of(pattern: str) -> list[str]:

@@ -34,7 +34,7 @@ def paced() -> Callable[..., tuple[Device, Pace]]:
     def known(*took: float, then: float = FAST) -> tuple[Device, Pace]:
         device = Device(*[FAST] * (STEADY + 2), *took, then=then)
         pace = Pace(device.copy, device.now)
-        pace.wait_for_full()
+        pace.is_full()
         device.copies = 0
         return device, pace
 
@@ -46,53 +46,56 @@ Paced = Callable[..., tuple[Device, Pace]]
 
 def test_a_fast_device_is_asked_once(paced: Paced) -> None:
     device, pace = paced()
-    pace.wait_for_full()
-    assert device.copies == 1
+    assert pace.is_full() and device.copies == 1
 
 
 def test_a_slowed_device_is_waited_for(paced: Paced) -> None:
     device, pace = paced(*[SLOW] * 37)
-    pace.wait_for_full()
-    assert device.copies == 38
+    assert pace.is_full() and device.copies == 38
 
 
 def test_chance_is_no_slowness(paced: Paced) -> None:
     device, pace = paced(1.03)
-    pace.wait_for_full()
-    assert device.copies == 1
+    assert pace.is_full() and device.copies == 1
 
 
-def test_a_device_that_stays_slow_is_so_from_then_on(paced: Paced) -> None:
+def test_a_device_that_stays_slow_is_told_each_time(paced: Paced) -> None:
     device, pace = paced(then=SLOW)
-    pace.wait_for_full()
-    assert MOST_WAIT_S / STEP_S <= device.copies <= MOST_WAIT_S / STEP_S + 2
-    before = device.copies
-    pace.wait_for_full()
-    assert device.copies == before + 1
+    for _ in range(2):
+        device.copies = 0
+        assert not pace.is_full()
+        assert MOST_WAIT_S / STEP_S <= device.copies <= MOST_WAIT_S / STEP_S + 2
+
+
+def test_until_it_is_taken_as_it_is(paced: Paced) -> None:
+    device, pace = paced(then=SLOW)
+    assert not pace.is_full()
+    pace.accept()
+    device.copies = 0
+    assert pace.is_full() and device.copies == 1
 
 
 def test_and_when_it_is_fast_again_that_counts(paced: Paced) -> None:
     device, pace = paced(then=SLOW)
-    pace.wait_for_full()
+    assert not pace.is_full()
+    pace.accept()
     device.told = iter([FAST, SLOW, SLOW, SLOW, FAST])
-    pace.wait_for_full()
+    assert pace.is_full()
     before = device.copies
-    pace.wait_for_full()
-    assert device.copies == before + 4
+    assert pace.is_full() and device.copies == before + 4
 
 
 def test_slowness_from_the_first_copy_on_is_found_out() -> None:
     device = Device(*[SLOW] * (STEADY - 1), FAST, SLOW, SLOW, SLOW)
-    pace = Pace(device.copy, device.now)
-    pace.wait_for_full()
+    assert Pace(device.copy, device.now).is_full()
     assert device.copies == 2 * STEADY + 1
     slow = Device(then=SLOW)
-    Pace(slow.copy, slow.now).wait_for_full()
-    assert slow.copies == STEADY + 2, "what never was fast is its pace"
+    assert Pace(slow.copy, slow.now).is_full(), "what never was fast is its pace"
+    assert slow.copies == STEADY + 2
 
 
 def test_the_time_that_was_waited_is_told(paced: Paced) -> None:
     _, pace = paced(*[SLOW] * 99)
     before = pace.waited_s
-    pace.wait_for_full()
+    pace.is_full()
     assert pace.waited_s - before == pytest.approx(100 * STEP_S)

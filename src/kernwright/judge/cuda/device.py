@@ -186,7 +186,7 @@ class CudaDevice:
             for _ in range(repeats):
                 for to, own in zip(target, source, strict=True):
                     way(to, own)
-        self.keeper.pace.wait_for_full()
+        self.keeper.refuse_slowness()
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))
@@ -244,6 +244,12 @@ class CudaDevice:
 
     def is_busy(self) -> bool:
         return self.keeper.waits_ns() > BUSY_NS
+
+    def stays_slow(self) -> bool:
+        if self.keeper.pace.is_full():
+            return False
+        self.keeper.pace.accept()
+        return True
 
     def health(self) -> str | None:
         """What is wrong with the judge's own context, if anything: a candidate must not have hurt it."""

@@ -1,9 +1,10 @@
 """Pace: whether the device's memory is as fast as it can be, right before something is timed on it.
 
 Memory that a process gives back is wiped by the driver in the background, and that takes bandwidth from whoever runs
-meanwhile. On an H200 copies came to 3.8 instead of 4.2 TB/s for milliseconds after a cudaFree, the longer the more was
-freed. It happens in whoever's time comes next: between two judgements of a row it was the difference, and a candidate
-could free its memory to slow its rivals. So before every block a copy is timed, again and again until it is fast.
+meanwhile. On an H200 copies came to 3.8 instead of 4.2 TB/s for 2.5 ms after each GiB that was freed. It happens in
+whoever's time comes next: between two judgements of a row it was the difference, and a candidate could free its memory
+to slow its rivals. So before every block a copy is timed, again and again until it is fast. Where it stays slow,
+somebody's copies may be on the device, or its heat slows it: whose doing it is, others must find out.
 """
 
 from __future__ import annotations
@@ -26,19 +27,29 @@ class Pace:
     def __init__(self, probe: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
         self._probe, self._now = probe, now
         self._fastest: float | None = None
+        self._last = 0.0
         self.waited_s = 0.0  # in all
 
-    def wait_for_full(self) -> None:
-        """A device that stays slower than it was is slower, by its heat or by others: that is its pace from now on."""
+    def is_full(self) -> bool:
+        """When it is; or not, when it should have been by now."""
         started = self._now()
         if self._fastest is None:
             self._fastest = self._steady()
-        while (took := self._probe()) > SLOWED * self._fastest:
+        while self._is_slow():
             if self._now() - started > MOST_WAIT_S:
-                self._fastest = took
                 break
-        self._fastest = min(self._fastest, took)
         self.waited_s += self._now() - started
+        return self._last <= SLOWED * self._fastest
+
+    def accept(self) -> None:
+        """As it was last is how fast it is: by its heat, or by others."""
+        self._fastest = self._last
+
+    def _is_slow(self) -> bool:
+        assert self._fastest is not None
+        self._last = self._probe()
+        self._fastest = min(self._fastest, self._last)
+        return self._last > SLOWED * self._fastest
 
     def _steady(self) -> float:
         """The fastest copy, when for a while none was faster by more than chance is."""

@@ -19,6 +19,7 @@ from kernwright.judge.cuda.lane import Lane
 from kernwright.judge.cuda.pace import pace_of
 from kernwright.judge.cuda.window import Span, claimed, holds, longer, window_of
 from kernwright.judge.device import DeviceFull
+from kernwright.judge.session import DeviceSlowed
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.tasks.policy import Metric
@@ -182,6 +183,11 @@ class Keeper:
             if best < BUSY_NS:
                 break
         return best
+
+    def refuse_slowness(self) -> None:
+        """Before something is timed."""
+        if not self.pace.is_full():
+            raise DeviceSlowed("the GPU's memory is slower than it was while every worker stands still")
 
     @property
     def memory(self) -> Tensor:

@@ -155,7 +155,7 @@ class CudaSession(Session):
         self._settle()
         if (waited := self.keeper.waits_ns()) > BUSY_NS:
             raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
-        self.keeper.pace.wait_for_full()
+        self.keeper.refuse_slowness()
         reset_persisting_l2()
         self._flush.fill_(1)
         self._settle()
