@@ -1,6 +1,7 @@
 """How long copies are slow after memory was freed on the GPU: python3 benchmarks/freed_memory.py [GIB ...]
 
-The driver wipes what is given back, in the background. The judge waits for the end of it (`judge/cuda/pace.py`).
+The driver wipes what is given back, in the background. The judge waits for the end of it (`judge/cuda/pace.py`). Of a
+process that is killed, what the driver wipes while it still takes the process apart is not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 SIZE = 2**28
 BUNCH = 4  # copies that are timed together, half a millisecond
 SLOW = 0.96  # of the rate in the end
+FAST_RUN = 5  # bunches that are not, after which it is over
 HOLDER = """
 import sys, torch
 held = torch.zeros(int(sys.argv[1]) << 30, dtype=torch.uint8, device="cuda")
@@ -26,10 +28,13 @@ sys.stdin.readline()
 """
 
 
-def rates(seconds: float, source: torch.Tensor, target: torch.Tensor) -> tuple[list[float], list[float]]:
+def events(seconds: float) -> list[torch.Event]:
+    """As many as that long has bunches of copies, and one more."""
+    return [torch.Event(enable_timing=True, device="cuda") for _ in range(int(seconds / 0.5e-3) + 1)]
+
+
+def rates(marks: list[torch.Event], source: torch.Tensor, target: torch.Tensor) -> tuple[list[float], list[float]]:
     """In TB/s, and when each was seen, in milliseconds."""
-    marks = [torch.Event(enable_timing=True, device="cuda") for _ in range(int(seconds / 0.5e-3) + 1)]
-    target.copy_(source)
     marks[0].record()
     for mark in marks[1:]:
         for _ in range(BUNCH):
@@ -38,6 +43,12 @@ def rates(seconds: float, source: torch.Tensor, target: torch.Tensor) -> tuple[l
     torch.cuda.synchronize()
     found = [2 * BUNCH * SIZE / (before.elapsed_time(after) * 1e9) for before, after in pairwise(marks)]
     return found, [marks[0].elapsed_time(mark) for mark in marks[1:]]
+
+
+def slow_until(found: list[float], full: float) -> int:
+    """How many bunches the first slow stretch has: it ends with a few fast ones."""
+    slow = [rate < SLOW * full for rate in found]
+    return next((end for end in range(len(slow)) if not any(slow[end : end + FAST_RUN])), len(slow))
 
 
 def by_torch(gib: int) -> Callable[[], None]:
@@ -71,19 +82,23 @@ def main() -> int:
         print("this needs a GPU that torch can use", file=sys.stderr)
         return 2
     source, target = torch.zeros(2, SIZE, dtype=torch.uint8, device="cuda")
-    rates(0.3, source, target)
+    rates(events(0.3), source, target)
     print(f"{'freed by':10} {'GiB':>5} {'slow for ms':>12} {'TB/s slow':>10} {'TB/s then':>10}")
     for gib in [int(word) for word in sys.argv[1:]] or [1, 4, 16, 64]:
+        if gib << 30 > torch.cuda.mem_get_info()[0] - 2**30:
+            print(f"{gib} GiB are not free here", file=sys.stderr)
+            continue
         for name, hold in (("torch", by_torch), ("a process", by_a_process)):
             free = hold(gib)
             time.sleep(0.5)
-            rates(0.1, source, target)
+            rates(events(0.1), source, target)
+            marks = events(0.2 + 0.01 * gib)
             free()
-            found, when = rates(0.2 + 0.01 * gib, source, target)
+            found, when = rates(marks, source, target)
             full = statistics.median(found[-20:])
-            slow = [(at, rate) for at, rate in zip(when, found, strict=True) if rate < SLOW * full]
-            until = slow[-1][0] if slow else 0.0
-            between = statistics.median(rate for _, rate in slow) if slow else full
+            slow = slow_until(found, full)
+            until = when[slow - 1] if slow else 0.0
+            between = statistics.median(found[:slow]) if slow else full
             print(f"{name:10} {gib:5} {until:12.1f} {between:10.2f} {full:10.2f}", flush=True)
     return 0
 

@@ -14,10 +14,13 @@ from kernwright.campaign.ledger_check import verify
 from kernwright.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import Judgement
+from kernwright.judge.quad import Quad
 from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.judge.sides import Crew
+from kernwright.judge.timing import RowTiming
 from kernwright.judge.verdict import Verdict
+from kernwright.tasks.policy import Metric
 
 pytestmark = pytest.mark.slow
 
@@ -186,58 +189,83 @@ def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch
     assert wrong.verdict == "incorrect"
 
 
-class Slowness:
-    """A device whose memory is slow before these of a side's blocks."""
+class Slow:
+    """A device whose memory is slow ahead of these quads of `stream`; then, when contenders have no workers, or not."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *slow: bool, whose: str = "candidate") -> None:
-        self.slow, self.by_itself, self.accepted = list(slow), False, 0
-        slowness = self
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *slow: int, by_itself: bool = False) -> None:
+        self.accepted = self.taken = 0
+        quad = RowTiming.quad
 
-        def ready(self: Session) -> None:
-            if self.worker.label == whose and slowness.slow and slowness.slow.pop(0):
+        def slowed(timing: RowTiming, metric: Metric, number: int) -> Quad:
+            self.taken += metric == "stream"
+            if metric == "stream" and self.taken in slow:
                 raise DeviceSlowed("it is slow")
+            return quad(timing, metric, number)
 
-        def stays_slow(_: CpuDevice) -> bool:
-            slowness.accepted += slowness.by_itself
-            return slowness.by_itself
+        def accept(_: CpuDevice) -> None:
+            self.accepted += 1
 
-        monkeypatch.setattr(Session, "ready", ready)
-        monkeypatch.setattr(CpuDevice, "stays_slow", stays_slow)
+        monkeypatch.setattr(RowTiming, "quad", slowed)
+        monkeypatch.setattr(CpuDevice, "is_slow", lambda device, within_s: by_itself)
+        monkeypatch.setattr(CpuDevice, "take_as_it_is", accept)
+
+
+@pytest.fixture
+def judged(together: Any, folder: Path, write_candidate: Any, tmp_path: Path, quiet: Any) -> Callable[[], Verdict]:
+    """A candidate that nobody trusts, and that is right."""
+
+    def judge() -> Verdict:
+        source = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
+        candidate = write_candidate(tmp_path / "candidate", source)
+        request = JudgeRequest(str(folder), candidate, rows="axpy_small", ledger=tmp_path / "ledger")
+        (verdict,) = judge_together([request], quiet)
+        assert verdict is not None
+        return verdict
+
+    return judge
 
 
 def test_a_device_that_was_slow_once_has_the_row_begun_anew(
     together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slowness = Slowness(monkeypatch, *[False] * 70, True)  # in the middle of the quads of `stream`
-    (honest,) = together([("eager", "copied")], rows="axpy_wide")
-    assert honest.verdict not in BAD and not slowness.slow
-    assert honest.rows[0].metrics["stream"].quads % 7 == 0, "what was measured before is not counted"
+    Slow(monkeypatch, 4)
+    (honest,) = together([("eager", "copied")])
+    assert honest.verdict not in BAD and honest.provenance["slowed"] == 1
+    (records,) = runs(tmp_path)
+    first = next(record for record in records if record.kind == "round")
+    assert len(samples(tmp_path, first)) == 7, "what was measured before is not counted"
 
 
-def test_slow_twice_and_fast_without_a_contender_is_its_doing(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Slowness(monkeypatch, *[True] * 99)
-    (busy,) = together([("eager", "copied")], rows="axpy_wide")
+def test_slow_twice_and_fast_without_a_candidate_is_its_doing(
+    judged: Callable[[], Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Slow(monkeypatch, 4)
+    assert judged().verdict not in BAD, "once is no proof"
+    Slow(monkeypatch, 2, 5)
+    busy = judged()
     assert busy.verdict == "tampered" and "memory busy" in busy.rows[0].reasons[0]
 
 
-def test_of_several_the_one_that_slows_is_found(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Slowness(monkeypatch, *[True] * 99, whose="candidate-2")
-    honest, busy = together([("eager", "copied"), ("eager", "slow")])
-    assert honest.verdict not in BAD
-    assert busy.verdict == "tampered" and "memory busy" in busy.rows[0].reasons[0]
+def test_a_baseline_in_a_candidates_place_is_not_blamed(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Slow(monkeypatch, 2, 5)
+    (honest,) = together([("eager", "copied")])
+    assert honest.verdict not in BAD and honest.provenance["slowed"] == 2
 
 
-def test_a_device_that_is_slow_by_itself_is_judged_on_as_it_is(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    slowness = Slowness(monkeypatch, True, True, True)
-    slowness.by_itself = True
-    (honest,) = together([("eager", "copied")], rows="axpy_wide")
-    assert honest.verdict not in BAD and slowness.accepted == 3
+def test_a_device_that_is_slow_by_itself_is_judged_on_as_it_is(
+    judged: Callable[[], Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch, 1, 2, 9, by_itself=True)
+    copies: list[int] = []
+    monkeypatch.setattr(CpuDevice, "copy_seconds", lambda device, *sizes: copies.append(1) or 1e-6)
+    assert judged().verdict not in BAD
+    assert slow.accepted == 3 and len(copies) == 4, "a copy is measured at the row's own pace"
 
 
 def test_and_one_that_never_keeps_its_pace_is_not(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    Slowness(monkeypatch, *[True] * 99).by_itself = True
+    Slow(monkeypatch, *range(999), by_itself=True)
     with pytest.raises(EnvironmentProblem, match="does not keep its pace"):
-        together([("eager", "copied")], rows="axpy_wide")
+        together([("eager", "copied")])
 
 
 def test_strangers_are_no_company(

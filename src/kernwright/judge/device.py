@@ -103,8 +103,12 @@ class Device(Protocol):
         """Whether somebody works on it while the judge's workers stand still."""
         ...
 
-    def stays_slow(self) -> bool:
-        """Whether its memory is slower than it was. If so, it is taken as it is from now on."""
+    def is_slow(self, within_s: float) -> bool:
+        """Whether its memory is slower than it was, and stays so for that long."""
+        ...
+
+    def take_as_it_is(self) -> None:
+        """Its memory is as fast as it is now, from now on."""
         ...
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
@@ -233,8 +237,11 @@ class CpuDevice:
     def is_busy(self) -> bool:
         return False
 
-    def stays_slow(self) -> bool:
+    def is_slow(self, within_s: float) -> bool:
         return False
+
+    def take_as_it_is(self) -> None:
+        pass
 
 
 def available_memory() -> int:

@@ -57,6 +57,9 @@ class Provenance(BaseModel):
     isolation: dict[str, Any] = Field(default_factory=dict)
     block_loop: str = Field(default="", description="`python` on a GPU, and where there is no C compiler")
     rounds: int | None = Field(default=None, description="that rows were given at most, where fewer than the policy's")
+    slowed: int = Field(
+        default=0, description="times that a row was begun anew, since the device's memory was slower than it had been"
+    )
     kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
     started: str = ""
     finished: str = ""

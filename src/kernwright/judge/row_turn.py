@@ -29,8 +29,9 @@ from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
 HOARD_BYTES = 2**32  # that a contender gives back when it ends: more than a context with all that it has loaded
-MOST_SLOWED = 4  # times that a row is begun anew
-PROOFS = 2
+MOST_SLOWED = 8  # times in a judgement that a row is begun anew
+PROOFS = 2  # of them, that a contender is blamed by
+AT_ONCE_S = 1.0  # for what its end frees to be wiped
 MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
 Found = TypeVar("Found")
 
@@ -51,8 +52,6 @@ class RowTurn:
     suspects: Sequence[SideName]
     number: int  # of the round
     sessions: dict[SideName, Session] = field(default_factory=dict)
-    times_slowed: int = 0  # that the device was slower than it was
-    times_freed: int = 0  # of these, that it was fast again when the suspects had ended
 
     def __post_init__(self) -> None:
         self.op = self.setting.task.op_of(self.row)
@@ -74,8 +73,11 @@ class RowTurn:
     def run(self) -> None:
         """All that this round is to find out about the row. Raises `Unattributed` where it must be found out for each
         contender by itself."""
+        spent = [(state, state.spent_s) for state in self._states]
         while not self._is_done():
             self._forget_round()
+            for state, spent_s in spent:
+                state.spent_s = spent_s
 
     def _is_done(self) -> bool:
         """Or to be done once more."""
@@ -91,7 +93,6 @@ class RowTurn:
                 raise
             self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
         except DeviceSlowed as slowed:
-            self.crew.respawn(*self.suspects)
             return self._is_slowness_explained(slowed)
         except DeviceBusy as busy:
             self.crew.respawn(*self.suspects)
@@ -107,21 +108,30 @@ class RowTurn:
         return True
 
     def _is_slowness_explained(self, slowed: DeviceSlowed) -> bool:
-        """Each suspect has a new worker by now. A device that is slow without the old ones is slow by itself. One that
-        is fast without them was slowed by them, or by strangers who have ended since: once is no proof."""
-        self.times_slowed += 1
-        if self.times_slowed > MOST_SLOWED:
+        """For seconds every worker stood still, the device had a copy to do now and then, and was slow. If it is fast
+        as soon as the contenders' workers have ended, it was slowed by them, or by strangers who ended just then: once
+        is no proof. If it is not, it is slow by itself."""
+        slowness, device = self.setting.slowness, self.setting.device
+        slowness.lasted += 1
+        for pair in self.pairs:
+            pair.provenance.slowed += 1
+        self.crew.end(*self.suspects)
+        is_slow = device.is_slow(AT_ONCE_S)
+        self.crew.spawn(*self.suspects)
+        if slowness.lasted > MOST_SLOWED:
             raise EnvironmentProblem(
-                f"{self.setting.device.name} does not keep its pace: {slowed}",
-                "let it cool down, and end what else runs on it",
+                f"{device.name} does not keep its pace: {slowed}", "let it cool down, and end what else runs on it"
             ) from None
-        if self.setting.device.stays_slow():
-            return False
-        self.times_freed += 1
-        if self.times_freed < PROOFS:
-            return False
-        self._blame(WorkerCheated("had the device's memory busy while it stood still, in other sides' time"))
-        return True
+        if is_slow:
+            device.take_as_it_is()
+            for state in self._states:
+                state.copy_s = None
+        elif not self.setting.trusted.issuperset(self.suspects):
+            slowness.gone_with_workers += 1
+            if slowness.gone_with_workers >= PROOFS:
+                self._blame(WorkerCheated("kept the device's memory busy while it stood still, in other sides' time"))
+                return True
+        return False
 
     def _forget_round(self) -> None:
         """What was measured meanwhile shows nothing."""
@@ -180,6 +190,7 @@ class RowTurn:
     def _time(self) -> None:
         self._without_fallen(self._rehearse)
         self._without_fallen(self._settle_sizes)
+        self._measure_copy()
         self._without_fallen(self._open)
         if not self._left:
             return
@@ -218,10 +229,16 @@ class RowTurn:
         )  # fmt: skip
         for pair in {pair.baseline: pair for pair in pairs}.values():
             self.crew.hand_on_compiled(pair)
-        copy_s = setting.device.copy_seconds(self.row.bytes_min, setting.policy.threads)
         for own, state in zip(pairs, self._states, strict=True):
             state.sizes = {role: sizes[side] for side, role in own.roles.items()}
-            state.copy_s = copy_s
+
+    def _measure_copy(self) -> None:
+        """Once a row, unless the device has another pace since."""
+        without = [state for state in self._states if state.copy_s is None]
+        if without:
+            copy_s = self.setting.device.copy_seconds(self.row.bytes_min, self.setting.policy.threads)
+            for state in without:
+                state.copy_s = copy_s
 
     @property
     def _sizes(self) -> dict[SideName, BlockSizes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kernwright.judge.chance import Chance
 from kernwright.judge.contents import Pool
@@ -16,6 +16,15 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 
+@dataclass
+class Slowness:
+    """Of a device's memory, over a whole judgement: times that it lasted, and that it was gone with the contenders'
+    workers."""
+
+    lasted: int = 0
+    gone_with_workers: int = 0
+
+
 @dataclass(frozen=True)
 class Setting:
     """Its task and device, and who stands on which side."""
@@ -26,6 +35,7 @@ class Setting:
     policy: TimingPolicy
     chance: Chance
     interrupt: Interrupt
+    slowness: Slowness = field(default_factory=Slowness)
 
     @property
     def trusted(self) -> frozenset[SideName]:

@@ -339,9 +339,12 @@ class Crew:
         return faults
 
     def respawn(self, *names: SideName) -> None:
+        self.end(*names)
+        self.spawn(*names)
+
+    def end(self, *names: SideName) -> None:
         for name in names:
             self._end(name)
-        self.spawn(*names)
 
     def _end(self, name: SideName) -> None:
         self.workers[name].kill()

@@ -20,7 +20,9 @@ H200 = 138 * GIB  # of its memory, what a judge finds free
 def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     monkeypatch.setattr(CudaDevice, "free_bytes", lambda self: H200)
     monkeypatch.setattr(module, "build_pool", lambda folder: folder)
-    return CudaDevice.__new__(CudaDevice)
+    device = CudaDevice.__new__(CudaDevice)
+    device.keeper = SimpleNamespace(pace=SimpleNamespace(learn=lambda: None))  # type: ignore[assignment]
+    return device
 
 
 def row(size: float) -> Any:

@@ -208,6 +208,7 @@ class CudaDevice:
     # What a judgement needs of it
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
+        self.keeper.pace.learn()
         largest = max(row.bytes_min for row in rows)
         free = self.free_bytes()
         for_sides = int(min(SIDES_SHARE * free, free - JUDGE_FACTOR * largest))
@@ -245,11 +246,11 @@ class CudaDevice:
     def is_busy(self) -> bool:
         return self.keeper.waits_ns() > BUSY_NS
 
-    def stays_slow(self) -> bool:
-        if self.keeper.pace.is_full():
-            return False
+    def is_slow(self, within_s: float) -> bool:
+        return not self.keeper.pace.is_full(within_s)
+
+    def take_as_it_is(self) -> None:
         self.keeper.pace.accept()
-        return True
 
     def health(self) -> str | None:
         """What is wrong with the judge's own context, if anything: a candidate must not have hurt it."""

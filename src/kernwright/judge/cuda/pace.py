@@ -9,60 +9,80 @@ somebody's copies may be on the device, or its heat slows it: whose doing it is,
 
 from __future__ import annotations
 
+import functools
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 
 import torch
 
 PROBE_BYTES = 2**28  # that a copy reads, and writes: so many that no cache holds them
 PROBE_SHARE = 64  # of a device's memory one such side takes no more than this part
-SLOWED = 1.05  # times the fastest copy so far: while memory is wiped it is 1.1, on a quiet device under 1.03
-MOST_WAIT_S = 2.0  # the driver wipes some 100 GB in less
-STEADY = 8  # copies, none of them faster than the fastest before: before these, nobody knows what fast is
+SLOWED = 1.05  # times a fast copy: while memory is wiped it is 1.1, on a quiet device under 1.03
+LEARNT_S = 0.4  # that fast copies are looked for: to wipe all of an H200's memory takes the driver 0.35 s
+FAST_SHARE = (
+    0.05  # of the copies looked at are as fast as the one that the others are held to, by chance or by a glitch
+)
+MOST_WAIT_S = 2.0
+PAUSE_S = 0.002  # after a slow copy: who waits for a device must not heat it
+FAST_RUN = 8  # copies, as long as a block: what is slow every other millisecond is slow
+GLITCHES = 3  # copies in a row that are faster than fast are none
 
 
 class Pace:
     """Of one device, for as long as it is judged on. `probe` gives a copy's seconds."""
 
-    def __init__(self, probe: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
-        self._probe, self._now = probe, now
-        self._fastest: float | None = None
-        self._last = 0.0
-        self.waited_s = 0.0  # in all
+    def __init__(
+        self,
+        probe: Callable[[], float],
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._probe, self._now, self._pause = probe, now, pause
+        self._fast: float | None = None
+        self._last: deque[float] = deque(maxlen=GLITCHES)
 
-    def is_full(self) -> bool:
+    def learn(self) -> None:
+        """Once, while nobody's code has run that could want it slow."""
+        if self._fast is not None:
+            return
+        until, found = self._now() + LEARNT_S, [self._probe()]
+        while self._now() < until:
+            found.append(self._probe())
+        self._fast = sorted(found)[int(FAST_SHARE * len(found))]
+
+    def is_full(self, within_s: float = MOST_WAIT_S) -> bool:
         """When it is; or not, when it should have been by now."""
-        started = self._now()
-        if self._fastest is None:
-            self._fastest = self._steady()
-        while self._is_slow():
-            if self._now() - started > MOST_WAIT_S:
-                break
-        self.waited_s += self._now() - started
-        return self._last <= SLOWED * self._fastest
+        self.learn()
+        until = self._now() + within_s
+        fast, needed = 0, 1
+        while fast < needed:
+            if not self._is_slow():
+                fast += 1
+                continue
+            if self._now() > until:
+                return False
+            fast, needed = 0, FAST_RUN
+            self._pause(PAUSE_S)
+        return True
 
     def accept(self) -> None:
-        """As it was last is how fast it is: by its heat, or by others."""
-        self._fastest = self._last
+        """As it is now is how fast it is: by its heat, or by others."""
+        self._fast = statistics.median(self._probe() for _ in range(FAST_RUN))
 
     def _is_slow(self) -> bool:
-        assert self._fastest is not None
-        self._last = self._probe()
-        self._fastest = min(self._fastest, self._last)
-        return self._last > SLOWED * self._fastest
-
-    def _steady(self) -> float:
-        """The fastest copy, when for a while none was faster by more than chance is."""
-        deadline = self._now() + MOST_WAIT_S
-        fastest, unbeaten = self._probe(), 0
-        while unbeaten < STEADY and self._now() < deadline:
-            took = self._probe()
-            unbeaten = 0 if took * SLOWED < fastest else unbeaten + 1
-            fastest = min(fastest, took)
-        return fastest
+        assert self._fast is not None
+        took = self._probe()
+        self._last.append(took)
+        if len(self._last) == GLITCHES:
+            self._fast = min(self._fast, max(self._last))
+        return took > SLOWED * self._fast
 
 
+@functools.cache
 def pace_of(device: int) -> Pace:
+    """One for all judgements of a process."""
     size = min(PROBE_BYTES, torch.cuda.get_device_properties(device).total_memory // PROBE_SHARE)
     source, target = torch.zeros(2, size, dtype=torch.uint8, device=f"cuda:{device}")
     start, end = (torch.Event(enable_timing=True, device=f"cuda:{device}") for _ in range(2))

@@ -16,7 +16,7 @@ from torch import Tensor
 from kernwright.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory
 from kernwright.judge.cuda.lane import Lane
-from kernwright.judge.cuda.pace import pace_of
+from kernwright.judge.cuda.pace import Pace, pace_of
 from kernwright.judge.cuda.window import Span, claimed, holds, longer, window_of
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.session import DeviceSlowed
@@ -125,7 +125,6 @@ class Keeper:
         self._copied: Span = (0, 0)  # of the region that was secured last
         self.metric: Metric = "stream"
         self.lane = Lane(device)
-        self.pace = pace_of(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._changed: ChangedSlots | None = None
         self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
@@ -183,6 +182,11 @@ class Keeper:
             if best < BUSY_NS:
                 break
         return best
+
+    @property
+    def pace(self) -> Pace:
+        """Of the device: it has memory of its own, which only who times has a use for."""
+        return pace_of(self.device)
 
     def refuse_slowness(self) -> None:
         """Before something is timed."""

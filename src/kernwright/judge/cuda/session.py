@@ -150,13 +150,13 @@ class CudaSession(Session):
         self.keeper.metric = metric
 
     def ready(self) -> None:
-        """Right before a block: nobody else on the device, its memory at full speed, caches cold, nothing pinned in
-        them."""
+        """Right before a block: nothing pinned in caches, nobody else on the device, its memory at full speed, caches
+        cold."""
+        reset_persisting_l2()
         self._settle()
         if (waited := self.keeper.waits_ns()) > BUSY_NS:
             raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
         self.keeper.refuse_slowness()
-        reset_persisting_l2()
         self._flush.fill_(1)
         self._settle()
 
