@@ -16,6 +16,7 @@ from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import Judgement
 from kernwright.judge.quad import Quad
 from kernwright.judge.request import JudgeRequest, judge_together
+from kernwright.judge.row_turn import RowTurn
 from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.judge.sides import Crew
 from kernwright.judge.timing import RowTiming
@@ -229,8 +230,17 @@ def test_a_device_that_was_slow_once_has_the_row_begun_anew(
     together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Slow(monkeypatch, 4)
+    spent: list[float] = []  # when the row is begun, and when it is begun anew: its budget is no smaller then
+    time_it = RowTurn._time
+
+    def noting(turn: RowTurn) -> None:
+        spent.extend(state.spent_s for state in turn._states)
+        time_it(turn)
+
+    monkeypatch.setattr(RowTurn, "_time", noting)
     (honest,) = together([("eager", "copied")])
     assert honest.verdict not in BAD and honest.provenance["slowed"] == 1
+    assert spent[:2] == [0.0, 0.0]
     (records,) = runs(tmp_path)
     first = next(record for record in records if record.kind == "round")
     assert len(samples(tmp_path, first)) == 7, "what was measured before is not counted"

@@ -21,7 +21,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     monkeypatch.setattr(CudaDevice, "free_bytes", lambda self: H200)
     monkeypatch.setattr(module, "build_pool", lambda folder: folder)
     device = CudaDevice.__new__(CudaDevice)
-    device.keeper = SimpleNamespace(pace=SimpleNamespace(learn=lambda: None))  # type: ignore[assignment]
+    learnt: list[str] = []
+    pace = SimpleNamespace(learnt=learnt, learn=lambda: learnt.append("before anybody's code runs"))
+    device.keeper = SimpleNamespace(pace=pace)  # type: ignore[assignment]
     return device
 
 
@@ -41,6 +43,7 @@ def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_bet
     gpu.make_room_for(sides)
     largest = largest_accepted(gpu)
     gpu.begin((largest,), tmp_path)
+    assert gpu.keeper.pace.learnt  # type: ignore[attr-defined]
     lent = sides * (gpu._region_bytes + gpu.arena_bytes)
     assert lent < 0.76 * H200
     assert H200 - lent > 16.4 * largest.bytes_min  # the judge's: a chain in float64 takes eight, and there is more

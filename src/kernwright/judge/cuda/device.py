@@ -175,9 +175,9 @@ class CudaDevice:
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
         repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
-        source, target = torch.zeros(2, pairs, size, dtype=torch.uint8, device=self.name)
-        took = [self._replayed(way, target, source, repeats) for way in ways_on(self.name)]
-        return min(took) / (pairs * repeats)
+        source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
+        target = torch.empty_like(source)
+        return min(self._replayed(way, target, source, repeats) for way in ways_on(self.name)) / (pairs * repeats)
 
     def _replayed(self, way: Way, target: Tensor, source: Tensor, repeats: int) -> float:
         way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold

@@ -21,9 +21,7 @@ PROBE_BYTES = 2**28  # that a copy reads, and writes: so many that no cache hold
 PROBE_SHARE = 64  # of a device's memory one such side takes no more than this part
 SLOWED = 1.05  # times a fast copy: while memory is wiped it is 1.1, on a quiet device under 1.03
 LEARNT_S = 0.4  # that fast copies are looked for: to wipe all of an H200's memory takes the driver 0.35 s
-FAST_SHARE = (
-    0.05  # of the copies looked at are as fast as the one that the others are held to, by chance or by a glitch
-)
+FAST_SHARE = 0.05  # of them, the fastest, may be so by chance: the next one is what others are held to
 MOST_WAIT_S = 2.0
 PAUSE_S = 0.002  # after a slow copy: who waits for a device must not heat it
 FAST_RUN = 8  # copies, as long as a block: what is slow every other millisecond is slow
