@@ -10,17 +10,20 @@ import pytest
 import torch
 
 CODE = """
+import itertools
 import torch
-from kernwright.judge.cuda.rows import Rows
+from kernwright.judge.cuda.rows import Rows, on_device
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 40_960
-for length, at in ((32_768, 256), (10_006, 256), (10_006, 64), (7, 3), (8, 8)):
+SIZES = (32_768, 256), (10_006, 256), (10_006, 64), (7, 3), (8, 8), (64, 0)
+for (length, at), in_slots in itertools.product(SIZES, (False, True)):
     memory = torch.randint(0, 256, (6 * PITCH,), dtype=torch.uint8, device=device)
     before = memory.clone()
     starts = [slot * PITCH + at for slot in (4, 0, 3)]
     contents = torch.randint(0, 256, (3, length), dtype=torch.uint8, device=device)
-    rows = Rows(memory, starts, length)
+    slots = on_device((4, 0, 3), memory.device)
+    rows = Rows.in_slots(memory, slots, PITCH, at, length) if in_slots else Rows(memory, starts, length)
     rows.write(contents)
     for start, content in zip(starts, contents):
         before[start : start + length] = content

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.judge.cuda.rows import on_device
+
 BLOCK = 4096
 MOST_RUNS = 16  # that are filled one by one
 
@@ -76,7 +78,7 @@ def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _poison_each(memory: Tensor, starts: Sequence[int], size: int) -> None:
     """Places and size in bytes, multiples of 4."""
     words = memory.view(torch.int32)
-    where = torch.tensor([start // 4 for start in starts], dtype=torch.int64, device=memory.device)
+    where = on_device([start // 4 for start in starts], memory.device)
     aligned = 16 if math.gcd(*starts) % 64 == 0 else 1
     _poison[(triton.cdiv(size // 4, BLOCK), len(starts))](words, where, size // 4, ALIGNED=aligned, BLOCK=BLOCK)
 
@@ -90,7 +92,7 @@ def distances(memory: Tensor, starts: Sequence[int], centre: Tensor) -> tuple[Te
     parts = triton.cdiv(elements, BLOCK)
     furthest = torch.empty((calls, parts), dtype=centre.dtype, device=centre.device)
     squares = torch.empty_like(furthest)
-    where = torch.tensor(starts, dtype=torch.int64, device=centre.device)
+    where = on_device(starts, centre.device)
     aligned = 16 if math.gcd(*starts) % 16 == 0 else 1
     _distance[(parts, calls)](
         memory, where, centre, furthest, squares, elements, parts, ALIGNED=aligned, BLOCK=BLOCK, num_warps=8

@@ -70,6 +70,7 @@ class CudaSession(Session):
         self._left: list[tuple[int, int]] = []
         self._placed: tuple[dict[str, Tensor], list[int]] | None = None
         self._known_rows: dict[tuple[str, tuple[int, ...]], Rows] = {}  # from being filled to being looked at
+        self._known_slots: dict[tuple[int, ...], Tensor] = {}
         keeper.begin(row.id)
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
@@ -115,17 +116,23 @@ class CudaSession(Session):
         """What the judge has written is there before the worker goes on; on a busy device it may still be queued."""
         torch.cuda.synchronize(self.keeper.device)
 
-    def _index(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(list(numbers), device=self.arena.bytes.device)
+    def _index(self, slots: Sequence[int]) -> Tensor:
+        """Their numbers on the device, once for all tensors."""
+        from kernwright.judge.cuda.rows import on_device
+
+        key = tuple(slots)
+        if key not in self._known_slots:
+            self._known_slots[key] = on_device(key, self.arena.bytes.device)
+        return self._known_slots[key]
 
     def _rows(self, name: str, slots: Sequence[int]) -> Rows:
         from kernwright.judge.cuda.rows import Rows
 
         key = name, tuple(slots)
         if key not in self._known_rows:
-            placed = self.arena.layout.plan[name]
-            starts = [slot * self.arena.layout.pitch + placed.offset for slot in slots]
-            self._known_rows[key] = Rows(self.arena.bytes, starts, placed.tensor.span_bytes)
+            layout, placed = self.arena.layout, self.arena.layout.plan[name]
+            numbers, length = self._index(slots), placed.tensor.span_bytes
+            self._known_rows[key] = Rows.in_slots(self.arena.bytes, numbers, layout.pitch, placed.offset, length)
         return self._known_rows[key]
 
     def prepare(self) -> None:
@@ -135,6 +142,7 @@ class CudaSession(Session):
         super().prepare()
         self._placed = None
         self._known_rows.clear()
+        self._known_slots.clear()
         from kernwright.judge.cuda.distance import poison
 
         poison(self.region.bytes, sorted(free.difference(self._held_spans)))

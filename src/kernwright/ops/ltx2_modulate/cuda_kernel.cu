@@ -9,8 +9,8 @@
 // D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
 // for single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time out of
 // the cache.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_modulate 98 to 112 %, dual_modulate 90 to 104 %,
-// rms_modulate_from_table 92 to 110 %, dual_modulate_from_table 93 to 109 %. Row by row: RESULTS.md in tasks/ltx2_rms_adaln,
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_modulate 98 to 101 %, dual_modulate 91 to 95 %,
+// rms_modulate_from_table 93 to 100 %, dual_modulate_from_table 89 to 98 %. Row by row: RESULTS.md in tasks/ltx2_rms_adaln,
 // tasks/ltx2_rms_adaln_table and tasks/ltx2_dual_modulate.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.

@@ -3,7 +3,7 @@
 //
 // Contract: close. The mean of squares is summed in float32, and the result rounded once.
 // Bytes a row of D elements of s bytes: 2 D s.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_norm 98 to 99 %. Row by row, and of small calls,
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_norm 96 to 99 %. Row by row, and of small calls,
 // which are bound by latency: tasks/norm_infer/RESULTS.md.
 //
 // A few threads have a row, which they load before they look at it, the weight with it, and meet in shuffles.

@@ -2,7 +2,8 @@
 //
 // Contract: close, as cuda_kernel.cu has it: the sum is rounded once, from the exact value, and has the eager chain's bits.
 // Bytes a token of D elements of s bytes: 4 D s (x and residual in, both results out).
-// Share of a copy's bandwidth: not measured yet; tasks/add_norm has the rows to judge.
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: fused_add_rms_norm_ 95 to 97 %. Row by row:
+// tasks/add_norm/RESULTS.md.
 
 #include <iterator>
 
