@@ -188,18 +188,25 @@ class Sweep:
                 pace.note(self.clock() - started, len(slice_) * sides)
 
     def _groups(self) -> Iterator[tuple[list[Leg], list[Workload]]]:
-        """Legs that are judged together, and the rows that all of them wait for."""
+        """Legs that are judged together, and rows that each of them waits for. A row that only some of them had a
+        verdict on, when time was up, takes none of the others out of company."""
         legs = list(self.legs)
         while legs:
-            waiting = self.outstanding(legs[0])
-            group, others = [legs[0]], []
+            company, others = [legs[0]], []
             for leg in legs[1:]:
-                if not leg.may_join(legs[0]) or self.outstanding(leg) != waiting:
+                if not leg.may_join(legs[0]):
                     others.append(leg)
-                elif all(leg.sides != known.sides for known in group):  # what was asked for twice is judged once
-                    group.append(leg)
+                elif all(leg.sides != known.sides for known in company):  # what was asked for twice is judged once
+                    company.append(leg)
             legs = others
-            yield group, waiting
+            rows: dict[str, Workload] = {}
+            waits: dict[str, tuple[int, ...]] = {}  # by row: who for it
+            for number, leg in enumerate(company):
+                for row in self.outstanding(leg):
+                    rows[row.id] = row
+                    waits[row.id] = (*waits.get(row.id, ()), number)
+            for numbers in dict.fromkeys(waits.values()):
+                yield [company[n] for n in numbers], [rows[own] for own, who in waits.items() if who == numbers]
 
     def _judged(
         self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress, end: float
