@@ -4,8 +4,8 @@
 
 Tests of the judge, and others that judge by the clock (marked `slow`), run one after the other and have the machine to
 themselves. The others do so before, side by side: the ops', most of which compile, those of the judge that no clock
-matters to and what nvcc compiles, and all else. Each process's output is printed as a whole when it has ended, and in
-between how far they are. Exit status: 0 where every test passed.
+matters to, with sweeps and what nvcc compiles, and all else. Each process's output is printed as a whole when it has
+ended, and in between how far they are. Exit status: 0 where every test passed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class Part:
 OPS, JUDGE = TESTS / "ops", TESTS / "judge"
 CLOCKLESS = tuple(str(JUDGE / f"test_{name}.py") for name in ("entry", "interpreted", "verifiers", "worker"))
 WITH_NVCC = tuple(sorted(map(str, OPS.glob("test_*_cuda.py"))))  # which is most of their time
-BUT_THESE = (str(TESTS), f"--ignore={OPS}", f"--ignore={JUDGE}")
+SWEEPS = str(TESTS / "campaign" / "test_sweep.py")  # so that all three take about as long
+BUT_THESE = (str(TESTS), *(f"--ignore={path}" for path in (OPS, JUDGE, SWEEPS)))
 
 TOGETHER = (
     Part("ops", (str(OPS), *(f"--ignore={path}" for path in WITH_NVCC))),
-    Part("judge, without a clock, and nvcc", (*CLOCKLESS, *WITH_NVCC)),
+    Part("judge, without a clock, sweeps and nvcc", (*CLOCKLESS, SWEEPS, *WITH_NVCC)),
     Part("all else", (*BUT_THESE, "-m", "not slow")),
 )
 ALONE = (
