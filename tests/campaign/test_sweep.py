@@ -173,6 +173,20 @@ def test_legs_that_wait_for_the_same_rows_are_judged_together(
     assert shipped[0].may_join(Leg(task, work.legs[1].contender, Shipped(("norm",))))  # type: ignore[arg-type]
 
 
+def test_legs_of_two_tasks_are_no_company(
+    sweep: Callable[..., Sweep], tmp_path: Path, write_doubling: Callable[..., Path], quiet: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Though their rows have the same names."""
+    asked: list[list[Leg]] = []
+    monkeypatch.setattr(Sweep, "_judge", lambda self, legs, rows, progress: asked.append(list(legs)) or legs)
+    work = sweep("copied")
+    other = load_task(write_doubling(tmp_path / "other", 32, 48, baselines=BASELINES))
+    work.legs = [*work.legs, *legs_of([other], "eager", ["copied"])]
+    assert list(work.run(quiet)) == work.legs
+    assert asked == [[leg] for leg in work.legs]
+
+
 def test_rows_that_are_too_large_for_many_sides_are_judged_leg_by_leg_and_no_others(
     sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

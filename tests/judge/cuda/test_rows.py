@@ -16,7 +16,7 @@ from kernwright.judge.cuda.rows import Rows, on_device
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 40_960
-SIZES = (32_768, 256), (10_006, 256), (10_006, 64), (7, 3), (8, 8), (64, 0)
+SIZES = (32_768, 256), (10_006, 256), (10_006, 64), (7, 3), (8, 8), (64, 0), (64, 6)
 for (length, at), in_slots in itertools.product(SIZES, (False, True)):
     memory = torch.randint(0, 256, (6 * PITCH,), dtype=torch.uint8, device=device)
     before = memory.clone()
