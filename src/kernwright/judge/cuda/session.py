@@ -8,20 +8,20 @@ is paid for.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernwright.judge.arena import CANARY, Arena
+from kernwright.judge.arena import Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Placed
 from kernwright.judge.cuda.awake_calls import AwakeCalls
 from kernwright.judge.cuda.driver import reset_persisting_l2
+from kernwright.judge.cuda.held_slots import HeldSlots
 from kernwright.judge.cuda.left_outputs import LeftOutputs
 from kernwright.judge.cuda.region import BUSY_NS, Keeper, Region, lend, view_of
 from kernwright.judge.cuda.window import Span
@@ -33,9 +33,7 @@ from kernwright.judge.session import (
     Outputs,
     OutputsMoved,
     Session,
-    WrongBehaviour,
     as_integers,
-    same_bytes,
 )
 from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_process import WorkerProcess
@@ -43,9 +41,6 @@ from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
-
-if TYPE_CHECKING:
-    from kernwright.judge.cuda.rows import Rows  # which imports Triton
 
 MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
 MOST_ALONE = 21  # calls of a `wall` block, of which the middle one counts: the first ones find everything cold
@@ -68,9 +63,6 @@ class CudaSession(Session):
     ) -> None:
         self.region, self.keeper = region, keeper
         self._left: list[tuple[int, int]] = []
-        self._placed: tuple[dict[str, Tensor], list[int]] | None = None
-        self._known_rows: dict[tuple[str, tuple[int, ...]], Rows] = {}  # from being filled to being looked at
-        self._known_slots: dict[tuple[int, ...], Tensor] = {}
         keeper.begin(row.id)
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
@@ -85,16 +77,12 @@ class CudaSession(Session):
         memory = lend(layout.size, self.keeper.device, "a row's inputs")
         assert memory.descriptor is not None
         held = torch.as_tensor(memory, device=f"cuda:{self.keeper.device}")[: layout.size]
-        return Arena(layout, memory.descriptor, held, memory.close)
+        arena = Arena(layout, memory.descriptor, held, memory.close)
+        self.held_slots = HeldSlots(arena, self.op.inplace)
+        return arena
 
     def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:
-        """Contents into slots, all of them in one copy a tensor."""
-        for name, content in contents.items():
-            if self.arena.layout.plan[name].tensor.is_contiguous:
-                self._rows(name, slots).write(content)
-            else:
-                self.arena.stacked(name).index_copy_(0, self._index(slots), content)
-        self._placed = (contents, list(slots))
+        self.held_slots.place(contents, slots)
 
     def fill_all(self, contents: Inputs) -> None:
         for name, content in contents.items():
@@ -116,33 +104,12 @@ class CudaSession(Session):
         """What the judge has written is there before the worker goes on; on a busy device it may still be queued."""
         torch.cuda.synchronize(self.keeper.device)
 
-    def _index(self, slots: Sequence[int]) -> Tensor:
-        """Their numbers on the device, once for all tensors."""
-        from kernwright.judge.cuda.rows import on_device
-
-        key = tuple(slots)
-        if key not in self._known_slots:
-            self._known_slots[key] = on_device(key, self.arena.bytes.device)
-        return self._known_slots[key]
-
-    def _rows(self, name: str, slots: Sequence[int]) -> Rows:
-        from kernwright.judge.cuda.rows import Rows
-
-        key = name, tuple(slots)
-        if key not in self._known_rows:
-            layout, placed = self.arena.layout, self.arena.layout.plan[name]
-            numbers, length = self._index(slots), placed.tensor.span_bytes
-            self._known_rows[key] = Rows.in_slots(self.arena.bytes, numbers, layout.pitch, placed.offset, length)
-        return self._known_rows[key]
-
     def prepare(self) -> None:
         """What the last block returned is free memory now; it is poisoned, whoever gets it next. What the worker still
         holds is not."""
         free = {*self._left, *self._held_spans}
         super().prepare()
-        self._placed = None
-        self._known_rows.clear()
-        self._known_slots.clear()
+        self.held_slots.forget()
         from kernwright.judge.cuda.distance import poison
 
         poison(self.region.bytes, sorted(free.difference(self._held_spans)))
@@ -183,7 +150,7 @@ class CudaSession(Session):
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
             self._forget_changed(order)
-            self._placed = None  # the next contents are drawn before this session lets go of anything else
+            self.held_slots.let_go()
         left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
         if is_late:
             raise OutputsMoved(block, left)
@@ -263,7 +230,7 @@ class CudaSession(Session):
         places = self.keeper.places(offsets)
         awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
-        self._placed = None
+        self.held_slots.let_go()
         changed = self._secure_changed(slots)
         yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, changed, slots)
 
@@ -334,62 +301,12 @@ class CudaSession(Session):
         if self.style == "writes":
             super().look_for_damage(order)
             return
-        held = [(name, slots, content) for name, slots, content in self._held(set(order)) if slots]
-        flags = torch.zeros(1 + len(held), dtype=torch.int32, device=self.arena.bytes.device)
-        canaries, zones = self._guards
-        for zone in zones:
-            zone.compare(canaries[: zone.length], flags[:1])
-        for number, (name, slots, content) in enumerate(held, 1):
-            if self.arena.layout.plan[name].tensor.is_contiguous:
-                self._rows(name, slots).compare(content, flags[number : number + 1])
-            else:
-                found = self.arena.stacked(name)[self._index(slots)]
-                flags[number] = not same_bytes(found, content.expand_as(found))
-        broken, *changed = flags.tolist()
-        if broken:
-            raise WrongBehaviour(f"wrote outside its outputs (canary at byte {self.arena.broken_guard()} is gone)")
-        for (name, _, _), is_changed in zip(held, changed, strict=True):
-            if is_changed:
-                raise WrongBehaviour(f"changed its input {name}")
-
-    def _held(self, asked: set[int]) -> Iterator[tuple[str, list[int], Tensor]]:
-        """Inputs, the slots that must hold them, and what these hold: one each, or one for all. What a call changes by
-        right is left out."""
-        if self._placed is not None:
-            contents, slots = self._placed
-            spared = [number for number, slot in enumerate(slots) if slot not in asked]
-            for name, content in contents.items():
-                if name not in self.op.inplace:
-                    yield name, slots, content
-                elif spared:
-                    yield name, [slots[number] for number in spared], content[spared]
-        by_content: dict[int, list[int]] = {}
-        for slot, inputs in self._contents.items():
-            by_content.setdefault(id(inputs), []).append(slot)
-        for slots in by_content.values():
-            for name, content in self._contents[slots[0]].items():
-                kept = [slot for slot in slots if slot not in asked] if name in self.op.inplace else slots
-                yield name, kept, content
-
-    @functools.cached_property
-    def _guards(self) -> tuple[Tensor, list[Rows]]:
-        """What guards hold, and where they lie."""
-        from kernwright.judge.cuda.rows import Rows
-
-        layout, memory = self.arena.layout, self.arena.bytes
-        tail, end = layout.tail
-        by_length = {end - tail: [tail]}  # most are of one length, and looked at together
-        for offset, length in layout.gaps:
-            by_length.setdefault(length, []).extend(slot * layout.pitch + offset for slot in range(layout.count))
-        canaries = torch.full((max(by_length),), CANARY, dtype=torch.uint8, device=memory.device)
-        return canaries, [Rows(memory, starts, length) for length, starts in by_length.items()]
+        self.held_slots.look(order, self._contents)
 
     def close(self) -> None:
         self._settle()
         self._keepsakes = Keepsakes(0, ())
-        self._placed = None
-        self._known_rows.clear()  # these, and the guards, see the memory that goes now
-        self.__dict__.pop("_guards", None)
+        self.held_slots.close()
         release = self.arena.release
         self.arena.bytes = torch.empty(0)
         release()
