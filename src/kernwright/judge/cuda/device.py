@@ -40,6 +40,9 @@ GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
 CHAIN_FACTOR, CONTENTS_FACTOR = 10.5, 6.0
 JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # two calls a block
 SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
+# What a process takes of a GPU before it asks for any. Of the judge and of a pair's three workers the shares above have
+# room for it: they were found beside them.
+CONTEXT_BYTES = 640 * 2**20
 MOST_SLOTS = 1024
 MOST_PROBES = 32
 CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
@@ -113,7 +116,12 @@ class CudaDevice:
         lent = max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares
         region = (SPARE_FACTOR + 1) * row.bytes_min
         beside_judge = self._sides * (region + self.arena_bytes) + JUDGE_FACTOR * row.bytes_min
-        return int(max(lent, region / region_share, beside_judge))
+        return int(max(lent, region / region_share, beside_judge)) + self._contexts_bytes
+
+    @property
+    def _contexts_bytes(self) -> int:
+        """Of the workers beyond one pair's."""
+        return CONTEXT_BYTES * max(0, self._sides - 3)
 
     def block_bytes(self, row: Workload) -> int:
         of_judge = (self._judge_bytes - CHAIN_FACTOR * row.bytes_min) / CONTENTS_FACTOR
@@ -210,7 +218,7 @@ class CudaDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         self.keeper.pace.learn()
         largest = max(row.bytes_min for row in rows)
-        free = self.free_bytes()
+        free = self.free_bytes() - self._contexts_bytes
         for_sides = int(min(SIDES_SHARE * free, free - JUDGE_FACTOR * largest))
         self._region_bytes = driver.rounded(
             min(

@@ -28,6 +28,7 @@ from kernwright.judge.cuda.window import Span
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
+from kernwright.judge.loops import OUT_OF_MEMORY
 from kernwright.judge.session import (
     DeviceBusy,
     Outputs,
@@ -91,6 +92,14 @@ class CudaSession(Session):
 
     def arm(self) -> None:
         """Nothing to keep: after the block the slots are held against their contents."""
+
+    def open_loop(self) -> str | None:
+        """A graph that finds no room has another try, without what torch keeps here of the judge's memory."""
+        reason = super().open_loop()
+        if reason is None or OUT_OF_MEMORY not in reason:
+            return reason
+        torch.cuda.empty_cache()
+        return super().open_loop()
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         self._settle()
