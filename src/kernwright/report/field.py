@@ -8,8 +8,8 @@ all of its rows have been judged again.
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -25,6 +25,7 @@ from kernwright.report.origin import (
     model_of,
     refuse_mixed_models,
 )
+from kernwright.report.repeats import DeviceTime, Repeats
 from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.shipped import SHIPPED
@@ -33,10 +34,8 @@ from kernwright.tasks.workload import Workload
 
 DECLINES = "the candidate declines: "  # as the judge says it
 TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
-MOST_DIFFERENCE = 0.02  # between two sweeps, in device time
 # Until then a judge on a GPU took off of all sides what it takes to copy one side's slots of an op that works in place.
 SLOTS_MENDED = "2026-11-17T06:30:00Z"
-LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 Key = tuple[str, str, str]  # task, row, contender
 Side = Literal["baseline_us", "candidate_us"]
 
@@ -166,42 +165,29 @@ class Field:
         rows = [s.row for (_, _, name), found in self.standings.items() if name == self.baseline for s in found]
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
-    def repeats(self) -> dict[str, tuple[int, int]]:
-        """Each contender's rows over the least time that were judged twice on one GPU, the newest two times of each:
-        how many, and how many of them within the difference."""
-        found: dict[str, list[float]] = {}
-        for contender, by_gpu in self._times_by_gpu():
-            for *_, before, last in (times for times in by_gpu if len(times) > 1):
-                found.setdefault(contender, []).append(abs(last / before - 1))
-        return {name: (len(own), sum(each <= MOST_DIFFERENCE for each in own)) for name, own in sorted(found.items())}
+    def repeats(self) -> Repeats:
+        """Without times that are known to be wrong: they say nothing of how well others repeat."""
+        found = Repeats(self._newest_judge)
+        for (task, row, contender), standings in self.standings.items():
+            times = [
+                DeviceTime(result.candidate_us, gpu_of(standing.run), _judge_of(standing.run))
+                for standing in standings
+                if (result := standing.result("device")) and not self.has_slots_in_its_times(standing)
+            ]
+            found.add(contender, task, row, times)
+        return found
 
-    def between_gpus(self) -> list[float]:
-        """How far apart the newest times of runs on two GPUs or more are, of every contender's row over the least time
-        that has them: the slowest's over the fastest's, less one. Whether it is the GPU or the run, nobody can tell
-        by these."""
-        newest = [[times[-1] for times in by_gpu] for _, by_gpu in self._times_by_gpu() if len(by_gpu) > 1]
-        return sorted(max(times) / min(times) - 1 for times in newest)
-
-    def _times_by_gpu(self) -> Iterator[tuple[str, list[list[float]]]]:
-        """Device times over the least, of each contender on each row: a list for each GPU that it ran on. Without those
-        that are known to be wrong: they say nothing of how well times repeat."""
-        for (_, _, contender), found in self.standings.items():
-            by_gpu: dict[str, list[float]] = {}
-            for standing in found:
-                if (result := standing.result("device")) and not self.has_slots_in_its_times(standing):
-                    by_gpu.setdefault(gpu_of(standing.run), []).append(result.candidate_us)
-            if by_gpu and min(min(times) for times in by_gpu.values()) > LEAST_US:
-                yield contender, list(by_gpu.values())
+    @property
+    def _newest_judge(self) -> str:
+        """Of all that the page says anything of."""
+        newest = max(self.runs(), key=lambda run: str(run.provenance["finished"]), default=None)
+        return _judge_of(newest) if newest else ""
 
     def of_earlier_judges(self) -> dict[str, int]:
         """Rows by task that stand as another judge than the newest record's judged them."""
         latest = {(task, row): found[-1].run for (task, row, _), found in self.standings.items()}
-        newest = max(latest.values(), key=lambda run: str(run.provenance["finished"]), default=None)
-        earlier: dict[str, int] = {}
-        for (task, _), run in latest.items():
-            if newest is not None and run.provenance.get("judge") != newest.provenance.get("judge"):
-                earlier[task] = earlier.get(task, 0) + 1
-        return earlier
+        newest = self._newest_judge
+        return dict(Counter(task for (task, _), run in latest.items() if _judge_of(run) != newest))
 
     def with_slots_in_their_times(self) -> dict[str, int]:
         """Rows by task of ops that work in place whose times have the copying of their slots in them."""
@@ -253,7 +239,7 @@ class Field:
         known = graph_replays()
         if {model_of(run) for run in self.runs()} != {known.gpu}:
             return []
-        return known.beside(self._device_time, max(self.between_gpus(), default=0.0))
+        return known.beside(self._device_time, max(self.repeats().between_gpus(), default=0.0))
 
     def _device_time(self, replay: Replay) -> Judged | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)
@@ -266,7 +252,6 @@ class Field:
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()
-        repeated = self.repeats()
         lines = [
             f"Times are microseconds: `wall` one call and a wait, `stream` a run of calls, `device` the kernels alone. "
             f"Ratios are {self.baseline}'s time over the contender's in the same run, by `device` where there is one. "
@@ -285,13 +270,7 @@ class Field:
                 "",
                 f"{self.baseline} against itself: {judged} row-verdicts, {different} called faster or slower.",
             ]
-        if repeated:
-            told = ", ".join(f"{name} {alike} of {count}" for name, (count, alike) in repeated.items())
-            lines += [
-                "",
-                f"Judged twice on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one "
-                f"before: {told}.",
-            ]
+        lines += [line for told in self.repeats().told() for line in ("", told)]
         if earlier := self.of_earlier_judges():
             told = ", ".join(f"{count} of {task}" for task, count in sorted(earlier.items()))
             lines += ["", f"Rows that an earlier version of the judge judged: {told}."]
@@ -302,12 +281,6 @@ class Field:
                 f"Timed wrongly, and to be judged again: {told}. These work in place, and when they were judged, what "
                 "it takes the judge to copy their slots was taken off as one side's, where it is each side's own: who "
                 "has more slots, being faster, may have twice its time here, or more.",
-            ]
-        if apart := self.between_gpus():
-            lines += [
-                "",
-                f"Judged in runs on several GPUs of this model, over {LEAST_US:g} us: {len(apart)} device times, "
-                f"{statistics.median(apart):.1%} apart in the middle and {apart[-1]:.1%} at most.",
             ]
         if spent := self.seconds_spent():
             parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
@@ -361,6 +334,11 @@ class Field:
             for (name, state, why), rows in untimed.items()
         ]
         return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
+
+
+def _judge_of(run: Verdict) -> str:
+    """Its version."""
+    return str(run.provenance.get("judge"))
 
 
 def _timed(standing: Standing | None, side: Side) -> str:

@@ -1,0 +1,94 @@
+"""Repeats: how well device times repeat, of rows that were judged more than once: on one GPU, and on several."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+
+MOST_DIFFERENCE = 0.02  # between two sweeps
+LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Of one contender on one row: what was measured, where, and by which version of the judge."""
+
+    us: float
+    gpu: str
+    judge: str
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A row's newest two times on one GPU, by one judge."""
+
+    row: str
+    before_us: float
+    last_us: float
+
+    @property
+    def difference(self) -> float:
+        return self.last_us / self.before_us - 1
+
+    @property
+    def is_alike(self) -> bool:
+        return abs(self.difference) <= MOST_DIFFERENCE
+
+
+@dataclass
+class Repeats:
+    """Times by contender, task and row, older ones first; where all are over the least."""
+
+    newest_judge: str  # of the newest record
+    times: dict[tuple[str, str, str], list[DeviceTime]] = field(default_factory=dict)
+
+    def add(self, contender: str, task: str, row: str, times: list[DeviceTime]) -> None:
+        if times and min(time.us for time in times) > LEAST_US:
+            self.times[contender, task, row] = times
+
+    def judged_twice(self, by_earlier: bool = False) -> dict[str, list[Repeat]]:
+        """By contender: as the newest judge measured them, or as earlier ones did."""
+        found: dict[str, list[Repeat]] = {}
+        for (contender, _, row), times in sorted(self.times.items()):
+            for own in _grouped(times, lambda time: (time.gpu, time.judge)):
+                if len(own) > 1 and (own[-1].judge != self.newest_judge) is by_earlier:
+                    found.setdefault(contender, []).append(Repeat(row, own[-2].us, own[-1].us))
+        return found
+
+    def between_gpus(self) -> list[float]:
+        """How far apart the newest times of runs on two GPUs or more are, the slowest's over the fastest's, less one.
+        Whether it is the GPU or the run, nobody can tell by these."""
+        newest = [[own[-1].us for own in _grouped(times, lambda time: time.gpu)] for times in self.times.values()]
+        return sorted(max(each) / min(each) - 1 for each in newest if len(each) > 1)
+
+    def told(self) -> list[str]:
+        """Paragraphs of a page."""
+        lines = []
+        if found := self.judged_twice():
+            told = (
+                f"Judged twice on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one "
+                f"before: {_counted(found)}."
+            )
+            apart = [f"{name} on {own.row} {own.difference:+.1%}" for name, each in found.items() for own in each
+                     if not own.is_alike]  # fmt: skip
+            lines.append(f"{told} Further apart: {', '.join(apart)}." if apart else told)
+        if found := self.judged_twice(by_earlier=True):
+            lines.append(f"The same, by earlier versions of the judge: {_counted(found)}.")
+        if between := self.between_gpus():
+            lines.append(
+                f"Judged in runs on several GPUs of this model, over {LEAST_US:g} us: {len(between)} device times, "
+                f"{statistics.median(between):.1%} apart in the middle and {between[-1]:.1%} at most."
+            )
+        return lines
+
+
+def _grouped(times: Iterable[DeviceTime], by: Callable[[DeviceTime], Hashable]) -> list[list[DeviceTime]]:
+    groups: dict[Hashable, list[DeviceTime]] = {}
+    for time in times:
+        groups.setdefault(by(time), []).append(time)
+    return list(groups.values())
+
+
+def _counted(found: dict[str, list[Repeat]]) -> str:
+    return ", ".join(f"{name} {sum(own.is_alike for own in each)} of {len(each)}" for name, each in found.items())
