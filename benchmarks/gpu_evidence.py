@@ -28,7 +28,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,21 +115,28 @@ def again(window: Window, step: Step) -> Commands:
 
 
 def others(window: Window, step: Step) -> Commands:
-    """Tasks of the same baselines in one sweep, each in what is left of the minutes. One without an adapter for any op
-    of a task would decline row after row."""
+    """Eager against itself is `field`'s."""
+    from kernwright.tasks.catalog import list_tasks
+
+    for left, names in by_others(window, step, step.tasks or list_tasks()):
+        yield from window.sweep(left, window.ledger, *named("--contender", *names))
+
+
+def by_others(window: Window, step: Step, names: Sequence[str]) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """Tasks that the same of the other baselines have kernels for, in what is left of the minutes, those of few rows
+    first. One without an adapter for any op of a task would decline row after row."""
     from kernwright.baselines.published import PublishedBaseline
-    from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.catalog import find_task
 
     start = time.monotonic()
     published = [PublishedBaseline.find(name) for name in OTHERS]
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name in step.tasks or list_tasks():
-        having = tuple(own.name for own in published if any(own.adapter(op) for op in find_task(name).ops))
-        groups.setdefault(having, []).append(name)
-    for names, tasks in groups.items():
-        if names:
-            left = replace(step, tasks=tuple(tasks), minutes=step.minutes - (time.monotonic() - start) / 60)
-            yield from window.sweep(left, window.ledger, "--aa", *named("--contender", *names))
+    for task in sorted(map(find_task, names), key=lambda task: len(task.matching(window.rows))):
+        having = tuple(own.name for own in published if any(own.adapter(op) for op in task.ops))
+        groups.setdefault(having, []).append(task.name)
+    for having, tasks in groups.items():
+        if having:
+            yield replace(step, tasks=tuple(tasks), minutes=step.minutes - (time.monotonic() - start) / 60), having
 
 
 def ops(window: Window, step: Step) -> Commands:
@@ -138,7 +145,8 @@ def ops(window: Window, step: Step) -> Commands:
 
 
 def peers(window: Window, step: Step) -> Commands:
-    return window.sweep(step, window.ledger, "--contender", "kernwright", *named("--baseline", *OTHERS))
+    for left, names in by_others(window, step, step.tasks or tasks_with_kernels()):
+        yield from window.sweep(left, window.ledger, "--contender", "kernwright", *named("--baseline", *names))
 
 
 def grids(window: Window, step: Step) -> Commands:

@@ -101,6 +101,10 @@ def contenders_of(command: list[str]) -> list[str]:
     return [word for before, word in itertools.pairwise(command) if before == "--contender"]
 
 
+def baselines_of(command: list[str]) -> list[str]:
+    return [word for before, word in itertools.pairwise(command) if before == "--baseline"]
+
+
 def tasks_of(sweep: list[str]) -> list[str]:
     """The words behind `sweep`, as far as the first option."""
     return list(itertools.takewhile(lambda word: not word.startswith("--"), sweep[4:]))
@@ -135,9 +139,13 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     assert "ltx2_rms_adaln" not in others, "neither has a kernel for it"
     assert not list(script.others(window, script.Step("others", 1.0, ("ltx2_rms_adaln",))))
     (field,) = commands["field"]
-    assert all(
-        "--aa" in own and own[own.index("--device") :][:6] == field[field.index("--device") :][:6]
-        for own in commands["others"]
-    )
+    assert all(own[own.index("--device") :][:6] == field[field.index("--device") :][:6] for own in commands["others"])
+    assert "--aa" in field and not any("--aa" in own for own in commands["others"]), "once is enough"
+    rows_of = {name: len(find_task(name).matching("production")) for name in others}
+    for own in commands["others"]:
+        assert [rows_of[task] for task in tasks_of(own)] == sorted(rows_of[task] for task in tasks_of(own))
+    peers = {task: baselines_of(own) for own in commands["peers"] for task in tasks_of(own)}
+    assert peers["norm_infer"] == others["norm_infer"] and "group_norm_silu" in others.keys() - peers.keys()
+    assert not list(script.peers(window, script.Step("peers", 1.0, ("ltx2_rms_adaln",))))
     swept = json.dumps(commands["ops"])
     assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))
