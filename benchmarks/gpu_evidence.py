@@ -8,7 +8,7 @@ Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NA
     others    all other baselines against eager, on the tasks that they have kernels for: the rest of that page
     again     the same rows once more, whatever is recorded of them: how well times repeat
     ops       the ops that ship against eager, torch.compile and sglang
-    peers     the ops that ship against all other baselines
+    peers     the ops that ship against all other baselines, on the tasks that these have kernels for
     grids     the ops that ship whose contract is exact, on every row of their grids, untimed
     verify    does every baseline compute what the reference does?
     sanitize  the ops that ship under compute-sanitizer, a few rows of a task at a time
@@ -123,20 +123,23 @@ def others(window: Window, step: Step) -> Commands:
 
 
 def by_others(window: Window, step: Step, names: Sequence[str]) -> Iterator[tuple[Step, tuple[str, ...]]]:
-    """Tasks that the same of the other baselines have kernels for, in what is left of the minutes, those of few rows
-    first. One without an adapter for any op of a task would decline row after row."""
+    """Tasks that the same of the other baselines have kernels for, in what is left of the minutes, few rows before
+    many. One without an adapter for any op of a task would decline row after row."""
     from kernwright.baselines.published import PublishedBaseline
     from kernwright.tasks.catalog import find_task
 
     start = time.monotonic()
     published = [PublishedBaseline.find(name) for name in OTHERS]
+    rows: dict[str, int] = {}
     groups: dict[tuple[str, ...], list[str]] = {}
-    for task in sorted(map(find_task, names), key=lambda task: len(task.matching(window.rows))):
+    for task in map(find_task, names):
+        rows[task.name] = len(task.matching(window.rows))
         having = tuple(own.name for own in published if any(own.adapter(op) for op in task.ops))
         groups.setdefault(having, []).append(task.name)
-    for having, tasks in groups.items():
+    for having, tasks in sorted(groups.items(), key=lambda group: sum(rows[name] for name in group[1])):
         if having:
-            yield replace(step, tasks=tuple(tasks), minutes=step.minutes - (time.monotonic() - start) / 60), having
+            left = step.minutes - (time.monotonic() - start) / 60
+            yield replace(step, tasks=tuple(sorted(tasks, key=lambda name: rows[name])), minutes=left), having
 
 
 def ops(window: Window, step: Step) -> Commands:

@@ -293,8 +293,8 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
         assert f"within 2% of the one before: slow {alike} of 1." in field.page("x")
     field.standings[key][0].run.provenance["hardware"] |= {"uuid": "another GPU"}
     assert counted(field) == {}, "of two GPUs, each was judged once"
-    assert field.repeats().between_gpus() == [pytest.approx(0.05)]
-    assert "5.0% apart in the middle and 5.0% at most" in field.page("x")
+    assert field.repeats().between_gpus() == {"slow": [pytest.approx(0.05)]}
+    assert "apart by slow 5.0% in the middle of 1 and 5.0% at most" in field.page("x")
 
 
 def test_times_that_are_known_to_be_wrong_say_nothing_of_how_well_they_repeat(swept: Path, task: Task) -> None:
@@ -312,12 +312,12 @@ def test_times_that_are_known_to_be_wrong_say_nothing_of_how_well_they_repeat(sw
     before, after, later = judged(wrong, 70.0, "a"), judged(right, 30.0, "a"), judged(right, 30.3, "a")
     elsewhere = judged(right, 33.0, "b")
     field.standings = {("tiny", "r64", "slow"): [before, after]}
-    assert counted(field) == {} and field.repeats().between_gpus() == []
+    assert counted(field) == {} and field.repeats().between_gpus() == {}
     field.standings = {("tiny", "r64", "slow"): [before, elsewhere]}
-    assert field.repeats().between_gpus() == []
+    assert field.repeats().between_gpus() == {}
     field.standings = {("tiny", "r64", "slow"): [before, after, later, elsewhere]}
     assert counted(field) == {"slow": (1, 1)}
-    assert field.repeats().between_gpus() == [pytest.approx(33.0 / 30.3 - 1)]
+    assert field.repeats().between_gpus() == {"slow": [pytest.approx(33.0 / 30.3 - 1)]}
 
 
 def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:

@@ -45,7 +45,8 @@ def test_what_earlier_judges_measured_is_told_apart() -> None:
     )
     assert own.told() == [
         "Judged twice on one GPU, over 10 us: device times within 2% of the one before: compile 1 of 1.",
-        "The same, by earlier versions of the judge: compile 1 of 2.",
+        "Judged twice by earlier versions of the judge on one GPU, over 10 us: device times within 2% of the one "
+        "before: compile 1 of 2.",
     ]
 
 
@@ -70,5 +71,10 @@ def test_of_several_gpus_the_newest_times_are_held_against_each_other() -> None:
         ("eager", "s", [*times(20.0), *times(20.0, gpu="b")]),
         ("eager", "one GPU", times(20.0, 40.0)),
     )
-    assert own.between_gpus() == [0.0, pytest.approx(0.1)]
-    assert "2 device times, 5.0% apart in the middle and 10.0% at most." in own.told()[-1]
+    assert own.between_gpus() == {"eager": [0.0, pytest.approx(0.1)]}
+    assert own.told()[-1].endswith("apart by eager 5.0% in the middle of 2 and 10.0% at most.")
+
+
+def test_where_only_earlier_judges_repeated_a_row_it_is_said_in_full() -> None:
+    (told,) = repeats(("eager", "r", times(20.0, 20.1, judge=OLD))).told()
+    assert told.startswith("Judged twice by earlier versions of the judge on one GPU, over 10 us: ")

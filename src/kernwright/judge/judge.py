@@ -269,7 +269,7 @@ class RowsTooLarge(EnvironmentProblem):
         super().__init__(
             f"row {rows[0].id} does not fit: judging it takes about {needed / 2**30:.1f} GiB, "
             f"{free / 2**30:.1f} GiB are free on {device.name}",
-            "choose smaller rows with --rows (the smoke rows are sized for a CPU)",
+            "choose smaller rows with --rows (the smoke rows are sized for a CPU), or fewer baselines at once",
         )
 
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from kernwright.judge.entry import RowCall
 
 Loop = Callable[[Sequence[int]], list[Any]]
-OUT_OF_MEMORY = "out of memory"  # as CUDA and torch say it
 
 
 class NoLoop(Exception):

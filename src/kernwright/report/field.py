@@ -184,10 +184,10 @@ class Field:
         return _judge_of(newest) if newest else ""
 
     def of_earlier_judges(self) -> dict[str, int]:
-        """Rows by task that stand as another judge than the newest record's judged them."""
-        latest = {(task, row): found[-1].run for (task, row, _), found in self.standings.items()}
+        """Rows by task on which any contender stands as another judge than the newest record's judged it."""
         newest = self._newest_judge
-        return dict(Counter(task for (task, _), run in latest.items() if _judge_of(run) != newest))
+        rows = {(task, row) for (task, row, _), found in self.standings.items() if _judge_of(found[-1].run) != newest}
+        return dict(Counter(task for task, _ in rows))
 
     def with_slots_in_their_times(self) -> dict[str, int]:
         """Rows by task of ops that work in place whose times have the copying of their slots in them."""
@@ -239,7 +239,8 @@ class Field:
         known = graph_replays()
         if {model_of(run) for run in self.runs()} != {known.gpu}:
             return []
-        return known.beside(self._device_time, max(self.repeats().between_gpus(), default=0.0))
+        apart = [own[-1] for own in self.repeats().between_gpus().values()]
+        return known.beside(self._device_time, max(apart, default=0.0))
 
     def _device_time(self, replay: Replay) -> Judged | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)

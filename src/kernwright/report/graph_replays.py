@@ -61,7 +61,7 @@ class GraphReplays(BaseModel):
             f"cache cold in either: of {len(cold)} such times {len(cold) - len(apart)} lie within {MOST_APART:.0%} of "
             "each other. Smaller ones are partly in the cache there, and never here. Times farther apart are in bold."
             + (
-                f" Two runs of this judge on two GPUs were up to {gpus_apart:.1%} apart."
+                f" Two runs on two GPUs, by whichever version of the judge, were up to {gpus_apart:.1%} apart."
                 if gpus_apart > MOST_APART
                 else ""
             ),

@@ -56,29 +56,34 @@ class Repeats:
                     found.setdefault(contender, []).append(Repeat(row, own[-2].us, own[-1].us))
         return found
 
-    def between_gpus(self) -> list[float]:
-        """How far apart the newest times of runs on two GPUs or more are, the slowest's over the fastest's, less one.
-        Whether it is the GPU or the run, nobody can tell by these."""
-        newest = [[own[-1].us for own in _grouped(times, lambda time: time.gpu)] for times in self.times.values()]
-        return sorted(max(each) / min(each) - 1 for each in newest if len(each) > 1)
+    def between_gpus(self) -> dict[str, list[float]]:
+        """By contender: how far apart the newest times of runs on two GPUs or more are, the slowest's over the
+        fastest's, less one. Whether it is the GPU, the run or the version of the judge, nobody can tell by these."""
+        found: dict[str, list[float]] = {}
+        for (contender, *_), times in sorted(self.times.items()):
+            newest = [own[-1].us for own in _grouped(times, lambda time: time.gpu)]
+            if len(newest) > 1:
+                found.setdefault(contender, []).append(max(newest) / min(newest) - 1)
+        return {contender: sorted(own) for contender, own in found.items()}
 
     def told(self) -> list[str]:
         """Paragraphs of a page."""
+        what = f"on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one before: "
         lines = []
         if found := self.judged_twice():
-            told = (
-                f"Judged twice on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one "
-                f"before: {_counted(found)}."
-            )
-            apart = [f"{name} on {own.row} {own.difference:+.1%}" for name, each in found.items() for own in each
-                     if not own.is_alike]  # fmt: skip
-            lines.append(f"{told} Further apart: {', '.join(apart)}." if apart else told)
+            lines.append(f"Judged twice {what}{_counted(found)}.")
+            if apart := [f"{name} on {own.row} {own.difference:+.1%}" for name, own in _unlike(found)]:
+                lines[-1] += f" Further apart: {', '.join(apart)}."
         if found := self.judged_twice(by_earlier=True):
-            lines.append(f"The same, by earlier versions of the judge: {_counted(found)}.")
+            lines.append(f"Judged twice by earlier versions of the judge {what}{_counted(found)}.")
         if between := self.between_gpus():
+            each = ", ".join(
+                f"{name} {statistics.median(own):.1%} in the middle of {len(own)} and {own[-1]:.1%} at most"
+                for name, own in between.items()
+            )
             lines.append(
-                f"Judged in runs on several GPUs of this model, over {LEAST_US:g} us: {len(between)} device times, "
-                f"{statistics.median(between):.1%} apart in the middle and {between[-1]:.1%} at most."
+                "Judged in runs on several GPUs of this model, by whichever version of the judge, over "
+                f"{LEAST_US:g} us: device times apart by {each}."
             )
         return lines
 
@@ -92,3 +97,7 @@ def _grouped(times: Iterable[DeviceTime], by: Callable[[DeviceTime], Hashable]) 
 
 def _counted(found: dict[str, list[Repeat]]) -> str:
     return ", ".join(f"{name} {sum(own.is_alike for own in each)} of {len(each)}" for name, each in found.items())
+
+
+def _unlike(found: dict[str, list[Repeat]]) -> list[tuple[str, Repeat]]:
+    return [(name, own) for name, each in found.items() for own in each if not own.is_alike]

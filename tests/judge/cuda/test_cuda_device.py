@@ -14,6 +14,7 @@ from kernwright.judge.device import DeviceFull
 
 GIB = 2**30
 H200 = 138 * GIB  # of its memory, what a judge finds free
+STEP = GIB // 256
 
 
 @pytest.fixture
@@ -32,31 +33,36 @@ def row(size: float) -> Any:
 
 
 def largest_accepted(gpu: CudaDevice) -> Any:
-    return row(max(size for size in range(GIB // 8, 16 * GIB, GIB // 8) if gpu.bytes_to_judge(row(size)) <= H200))
+    free = gpu.free_bytes()
+    return row(max(size for size in range(STEP, free // 8, STEP) if gpu.bytes_to_judge(row(size)) <= free))
 
 
-@pytest.mark.parametrize("sides", [3, 5, 9, 12])
+@pytest.mark.parametrize("sides", [3, 5, 7, 9, 12])
+@pytest.mark.parametrize("free", [H200, 22 * GIB])
 def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_between(
-    gpu: CudaDevice, tmp_path: Path, sides: int
+    gpu: CudaDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, sides: int
 ) -> None:
     """A row that is accepted must not fall over for want of memory: it would be said to have failed."""
+    monkeypatch.setattr(CudaDevice, "free_bytes", lambda self: free)
     gpu.make_room_for(sides)
     largest = largest_accepted(gpu)
     gpu.begin((largest,), tmp_path)
     assert gpu.keeper.pace.learnt  # type: ignore[attr-defined]
-    lent = sides * (gpu._region_bytes + gpu.arena_bytes) + (sides - 3) * 5 * GIB // 8  # and what workers' contexts take
-    assert lent < 0.76 * H200 + (sides - 3) * 5 * GIB // 8
-    assert H200 - lent > 16.4 * largest.bytes_min  # the judge's: a chain in float64 takes eight, and there is more
+    lent = sides * (gpu._region_bytes + gpu.arena_bytes)
+    left = free - (sides - 3) * 5 * GIB // 8  # without what workers' processes take
+    assert lent < 0.76 * left
+    assert left - lent > 16.4 * largest.bytes_min  # the judge's: a chain in float64 takes eight, and there is more
+    assert gpu.block_bytes(largest) > 0.98 * largest.bytes_min
     for judged in (largest, row(largest.bytes_min / 2), row(largest.bytes_min / 16)):
         outputs = max(gpu.block_bytes(judged), judged.bytes_min)  # of two calls at least, however little there is
         assert gpu._region_bytes - outputs > 4.4 * judged.bytes_min
         # What the judge holds for so many calls: their inputs, what they must give in float32, and both twice.
-        assert H200 - lent > 10.4 * judged.bytes_min + 6 * outputs
+        assert left - lent > 10.4 * judged.bytes_min + 6 * outputs
 
 
 def test_many_sides_take_no_memory_from_one_pair(gpu: CudaDevice, tmp_path: Path) -> None:
     gpu.make_room_for(3)
-    assert largest_accepted(gpu).bytes_min == 3.5 * GIB  # of those that people run the largest has 3.37
+    assert 3.5 <= largest_accepted(gpu).bytes_min / GIB < 3.6  # of those that people run the largest has 3.37
     gpu.begin((row(3.0 * GIB),), tmp_path)
     assert gpu.block_bytes(row(1.0 * GIB)) >= 5 * GIB  # ten calls of what writes as much as it reads
     gpu.begin((row(3.37 * GIB),), tmp_path)

@@ -1,7 +1,8 @@
-"""What a session does about an answer; the worker's end of it needs no GPU to be played."""
+"""What a session on a GPU sees to before it asks a worker; no GPU is needed for that."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,45 +12,27 @@ from kernwright.judge.cuda.place import is_short_of_memory
 from kernwright.judge.cuda.session import CudaSession
 from kernwright.judge.keepsakes import Keepsakes
 
-FULL = "its calls cannot be captured: AcceleratorError: CUDA error: out of memory"
-REFUSED = "its calls cannot be captured: RuntimeError: operation not permitted when stream is capturing"
+GIB = 2**30
 
 
 class Worker:
-    def __init__(self, *reasons: str | None) -> None:
-        self.reasons = list(reasons)
-
     def request(self, message: dict[str, Any], *_: Any) -> dict[str, Any]:
         assert message == {"do": "open_loop"}
-        reason = self.reasons.pop(0)
-        return {"unavailable": reason} if reason else {"ok": True}
+        return {"ok": True}
 
 
-def opened(*reasons: str | None) -> tuple[str | None, Worker]:
-    session = CudaSession.__new__(CudaSession)
-    session.worker = worker = Worker(*reasons)  # type: ignore[assignment]
-    session._keepsakes = Keepsakes(0, ())
-    return session.open_loop(), worker
-
-
-@pytest.mark.parametrize(
-    ("reasons", "left", "tries"),
-    [
-        ((None,), None, 1),
-        ((REFUSED, None), REFUSED, 1),
-        ((FULL, None), None, 2),
-        ((FULL, REFUSED, None), REFUSED, 2),
-        ((FULL, FULL, None), FULL, 2),
-    ],
-)
-def test_a_graph_that_finds_no_room_has_one_more_try(
-    reasons: tuple[str | None, ...], left: str | None, tries: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("free", "gives_back"), [(9 * GIB, 0), (1 * GIB, 1)])
+def test_a_graph_finds_room_that_the_judge_has_no_use_for(
+    free: int, gives_back: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[int] = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 139 * GIB))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(1))
-    found, worker = opened(*reasons)
-    assert found == left
-    assert (len(reasons) - len(worker.reasons), len(given_back)) == (tries, tries - 1)
+    session = CudaSession.__new__(CudaSession)
+    session.worker, session.keeper = Worker(), SimpleNamespace(device=0)  # type: ignore[assignment]
+    session._keepsakes = Keepsakes(0, ())
+    assert session.open_loop() is None
+    assert len(given_back) == gives_back
 
 
 @pytest.mark.parametrize(
@@ -57,6 +40,7 @@ def test_a_graph_that_finds_no_room_has_one_more_try(
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
         (RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in the manual"), True),
+        (RuntimeError("error code: CUDA_ERROR_OUT_OF_MEMORY"), True),
         (RuntimeError("CUDA error: operation not permitted when stream is capturing"), False),
     ],
 )

@@ -104,7 +104,7 @@ class CudaDevice:
 
     def make_room_for(self, sides: int) -> None:
         self._sides = sides
-        self.arena_bytes = min(MOST_BUDGET, self.free_bytes() // self._shares)
+        self.arena_bytes = min(MOST_BUDGET, max(0, self.free_bytes() - self._contexts_bytes) // self._shares)
 
     @property
     def _shares(self) -> int:
@@ -218,7 +218,8 @@ class CudaDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         self.keeper.pace.learn()
         largest = max(row.bytes_min for row in rows)
-        free = self.free_bytes() - self._contexts_bytes
+        found = self.free_bytes()
+        free = found - self._contexts_bytes
         for_sides = int(min(SIDES_SHARE * free, free - JUDGE_FACTOR * largest))
         self._region_bytes = driver.rounded(
             min(
@@ -229,8 +230,8 @@ class CudaDevice:
         self._judge_bytes = free - self._sides * (self._region_bytes + self.arena_bytes)
         if self._region_bytes < largest:
             raise DeviceFull(
-                f"{free / 2**30:.1f} GiB are free on {self.name}: too few for the outputs of {self._sides} sides",
-                "free the GPU's memory, or choose smaller rows with --rows",
+                f"{found / 2**30:.1f} GiB are free on {self.name}: too few for the outputs of {self._sides} sides",
+                "free the GPU's memory, choose smaller rows with --rows, or fewer baselines at once",
             )
         self._pool_library = build_pool(folder)
 

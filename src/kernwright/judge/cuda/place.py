@@ -16,9 +16,10 @@ from torch import Tensor
 
 from kernwright.judge.cuda.driver import LentMemory, wait_awake
 from kernwright.judge.entry import RowCall
-from kernwright.judge.loops import OUT_OF_MEMORY, Loop, NoLoop
+from kernwright.judge.loops import Loop, NoLoop
 
 MOST_KERNELS = 200
+MOST_LOST = 2  # pools of a worker's region, with the graphs that found no room
 
 
 class CudaPlace:
@@ -122,7 +123,7 @@ class CudaPlace:
         except Exception as error:
             why = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
             self._abandon(graph)
-            if not is_short_of_memory(error):  # another row, or another time, may need less
+            if not is_short_of_memory(error) or len(self._lost) > MOST_LOST:  # else another row may need less
                 self._no_graphs[op] = why
             raise NoLoop(why) from None
 
@@ -150,8 +151,8 @@ class CudaPlace:
     def _abandon(self, graph: Any) -> None:
         """After a capture that failed. Up to 2.11 torch takes it to go on for good, and aborts when the next pool ends;
         up to 2.13 it is still counted among its pool's users, and torch aborts when that pool ends. So the first is set
-        right here, and the pool and the graph never end. Where it was not for want of memory there is no other try of
-        that op, which would cost another pool."""
+        right here, and the pool and the graph never end. There is no other try of that op, which would cost
+        another pool, but for a few where it was for want of memory."""
         torch.cuda.synchronize()
         with contextlib.suppress(RuntimeError):  # torch has done it itself
             torch._C._cuda_endAllocateToPool(self.index, self._pool.id)
@@ -198,7 +199,7 @@ class CudaPlace:
 
 def is_short_of_memory(error: BaseException) -> bool:
     """torch's allocator says it by an error of its own, a graph that finds no room on the device by any other."""
-    return isinstance(error, torch.OutOfMemoryError) or OUT_OF_MEMORY in str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower().replace("_", " ")
 
 
 def _listed(kernels: Counter[tuple[str, int]]) -> dict[str, Any]:

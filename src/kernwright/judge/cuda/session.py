@@ -28,7 +28,6 @@ from kernwright.judge.cuda.window import Span
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
-from kernwright.judge.loops import OUT_OF_MEMORY
 from kernwright.judge.session import (
     DeviceBusy,
     Outputs,
@@ -48,6 +47,7 @@ MOST_ALONE = 21  # calls of a `wall` block, of which the middle one counts: the 
 LEAST_ALONE = 5
 MOST_IMAGES = 2**25  # bytes of the inputs of such a block's calls, which the host keeps
 MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
+GRAPH_BYTES = 2**31  # that are to be free when one is made
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
 
@@ -94,11 +94,10 @@ class CudaSession(Session):
         """Nothing to keep: after the block the slots are held against their contents."""
 
     def open_loop(self) -> str | None:
-        """A graph that finds no room has another try, without what torch keeps here of the judge's memory."""
-        reason = super().open_loop()
-        if reason is None or OUT_OF_MEMORY not in reason:
-            return reason
-        torch.cuda.empty_cache()
+        """A graph needs room on the device, and one that finds none is lost with all that its calls hold. What torch
+        keeps here of memory that the judge has given back is free for it."""
+        if torch.cuda.mem_get_info(self.keeper.device)[0] < GRAPH_BYTES:
+            torch.cuda.empty_cache()
         return super().open_loop()
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
