@@ -11,7 +11,8 @@ import torch
 from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES, made_equal
 from torch import Tensor
 
-from kernwright.judge.contract import Expected, compare
+from kernwright.judge.contract import ErrorFigures, Expected, Finding, compare
+from kernwright.judge.correctness import FEW_ELEMENTS, MOST_REDRAWS, NEAR
 from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.task import Tolerance
 
@@ -51,9 +52,9 @@ class Case:
         """What CUDA has kernels of norm_modulation for."""
         return self.residual == self.dtype and self.second is None and self.row_scale is None
 
-    def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
+    def tensors(self, device: str = "cpu", redraw: int = 0) -> dict[str, Tensor | None]:
         """Drawn on the CPU, so that every device sees the same numbers."""
-        generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
+        generator = torch.Generator().manual_seed(sum(map(ord, self.name)) + 100_000 * redraw)
 
         def draw(*sizes: int) -> Tensor:
             return torch.randn(sizes, generator=generator)
@@ -192,6 +193,22 @@ GENERAL_CASES = {name: case for name, case in CASES.items() if not case.is_sum_o
 EQUAL_CASES = {case.name: case for case in equal_cases()}
 
 
+def is_perhaps_luck(finding: Finding, elements: int) -> bool:
+    """As the judge has it: of few elements the chain's largest error in one draw says little, and it is another one on
+    every kind of processor."""
+    return elements <= FEW_ELEMENTS and finding.figures.max_error <= NEAR * finding.figures.eager_max
+
+
+def by_several_draws(case: Case, name: str, expected: Expected) -> Expected:
+    op = shipped_ops()[case.op]
+    for number in range(1, MOST_REDRAWS + 1):
+        own = case.tensors(redraw=number)
+        oracles, eagers = op.results(own, case.scalars, precision=torch.float64), op.results(own, case.scalars)
+        drawn = Expected.of(oracles[name], eagers[name])
+        expected = expected.at_least(ErrorFigures(0.0, 0.0, drawn.eager_max, drawn.eager_rms))
+    return expected
+
+
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     """Held to the contract `close`, as the judge holds a candidate to it, to x's layout, and to leaving all else alone.
 
@@ -220,9 +237,10 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
             limit = TOLERANCES[value.dtype] * (
                 1000 if case.offset > 100 else 1
             )  # the tolerance of a norm of such numbers
-            finding = compare(
-                value.cpu(), Expected.of(oracles[name], eager), "close", Tolerance(atol=limit, rtol=limit)
-            )
+            expected, tolerance = Expected.of(oracles[name], eager), Tolerance(atol=limit, rtol=limit)
+            finding = compare(value.cpu(), expected, "close", tolerance)
+            if finding.problem and is_perhaps_luck(finding, value.numel()):
+                finding = compare(value.cpu(), by_several_draws(case, name, expected), "close", tolerance)
             assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
     for name, whole in wholes.items():
         tensor, before = given[name], kept[name]
