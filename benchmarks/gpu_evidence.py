@@ -76,6 +76,7 @@ class Window:
     device: str
     rows: str
     baselines: tuple[str, ...]  # beside eager
+    rounds: int = ROUNDS
 
     @property
     def ledger(self) -> Path:
@@ -88,7 +89,7 @@ class Window:
     def sweep(self, step: Step, ledger: Path, *words: str, rows: str = "") -> Commands:
         own = [
             *kernwright("sweep", *step.tasks, *words), "--device", self.device, "--rows", rows or self.rows,
-            "--rounds", str(ROUNDS), "--minutes", f"{step.minutes:g}", "--ledger", str(ledger), "--wait", "30",
+            "--rounds", str(self.rounds), "--minutes", f"{step.minutes:g}", "--ledger", str(ledger), "--wait", "30",
         ]  # fmt: skip
         yield [own]
 
@@ -287,7 +288,7 @@ def collect(options: argparse.Namespace) -> int:
         (options.out / stale).unlink(missing_ok=True)
     rows = options.rows or ("smoke" if options.device == "cpu" else "production")
     baselines = tuple(options.baseline or CURRENT)
-    window = Window(options.out, options.work, options.device, rows, baselines)
+    window = Window(options.out, options.work, options.device, rows, baselines, options.rounds)
     outcomes: list[Outcome] = []
     problems: list[str] = []
     for number, step in enumerate(options.steps):
@@ -316,6 +317,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path(".kernwright/window"), help="ledgers, to go on from")
     parser.add_argument("--bundle", type=Path, default=ROOT / "bundle", help="what `kernwright bundle` made")
     parser.add_argument("--rows", help="globs over row ids, or sets; production, on a CPU smoke")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"that a row is given at most; {ROUNDS}")
     parser.add_argument("--baseline", action="append", help="beside eager; repeatable; compile and sglang by default")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try the procedure")
     options = parser.parse_args(words)

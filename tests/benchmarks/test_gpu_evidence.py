@@ -147,5 +147,9 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     peers = {task: baselines_of(own) for own in commands["peers"] for task in tasks_of(own)}
     assert peers["norm_infer"] == others["norm_infer"] and "group_norm_silu" in others.keys() - peers.keys()
     assert not list(script.peers(window, script.Step("peers", 1.0, ("ltx2_rms_adaln",))))
+    assert field[field.index("--rounds") + 1] == "2"
+    longer = script.Window(tmp_path, tmp_path, "cuda", "production", script.CURRENT, rounds=10)
+    ((command,),) = script.field(longer, script.Step("field", 1.0))
+    assert command[command.index("--rounds") + 1] == "10"
     swept = json.dumps(commands["ops"])
     assert all(name in swept for name in ("eager", "compile", "sglang@0.5.23", '"2.5"'))

@@ -78,3 +78,13 @@ def test_of_several_gpus_the_newest_times_are_held_against_each_other() -> None:
 def test_where_only_earlier_judges_repeated_a_row_it_is_said_in_full() -> None:
     (told,) = repeats(("eager", "r", times(20.0, 20.1, judge=OLD))).told()
     assert told.startswith("Judged twice by earlier versions of the judge on one GPU, over 10 us: ")
+
+
+def test_how_far_apart_a_contenders_times_of_one_row_are() -> None:
+    own = Repeats(NEW)
+    own.add("compile", "t", "r", [*times(20.0), *times(25.0, judge=OLD), *times(24.0, gpu="b")])
+    own.add("compile", "t", "s", times(60.0, 66.0))
+    own.add("compile", "other", "r", times(20.0, 60.0))
+    own.add("eager", "t", "r", times(20.0))
+    assert own.most_apart("compile", "t") == pytest.approx(0.25)
+    assert (own.most_apart("eager", "t"), own.most_apart("sglang", "t")) == (0.0, 0.0)

@@ -239,17 +239,18 @@ class Field:
         known = graph_replays()
         if {model_of(run) for run in self.runs()} != {known.gpu}:
             return []
-        apart = [own[-1] for own in self.repeats().between_gpus().values()]
-        return known.beside(self._device_time, max(apart, default=0.0))
+        repeats = self.repeats()
+        return known.beside(lambda replay: self._device_time(replay, repeats))
 
-    def _device_time(self, replay: Replay) -> Judged | None:
+    def _device_time(self, replay: Replay, repeats: Repeats) -> Judged | None:
         task = next((task for task in self.tasks if task.name == replay.task), None)
         standing = self.standing(task, replay.row, replay.contender) if task else None
         result = standing.result("device") if standing else None
         if standing is None or result is None:
             return None
         fault = "timed wrongly here, as said above" if self.has_slots_in_its_times(standing) else None
-        return Judged(result.candidate_us, standing.row.bytes_min, fault)
+        apart = repeats.most_apart(replay.contender, replay.task)
+        return Judged(result.candidate_us, standing.row.bytes_min, fault, apart)
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()

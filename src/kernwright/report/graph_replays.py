@@ -26,6 +26,7 @@ class Judged(NamedTuple):
     device_us: float
     bytes_min: int
     fault: str | None = None  # what is known to be wrong with it
+    runs_apart: float = 0.0  # the contender's own times of one row, of that family's where they differ most
 
 
 class Replay(BaseModel):
@@ -46,9 +47,8 @@ class GraphReplays(BaseModel):
     gpu: str
     rows: tuple[Replay, ...]
 
-    def beside(self, judged: Callable[[Replay], Judged | None], gpus_apart: float = 0.0) -> list[str]:
-        """A page's section. `judged`: our time of one. `gpus_apart`: by how much times of runs on two GPUs of this
-        model differ, as far as is known."""
+    def beside(self, judged: Callable[[Replay], Judged | None]) -> list[str]:
+        """A page's section. `judged`: our time of one."""
         found = [(replay, own) for replay in self.rows if (own := judged(replay)) is not None]
         if not found:
             return []
@@ -59,12 +59,7 @@ class GraphReplays(BaseModel):
             "",
             f"{self.origin[0].upper()}{self.origin[1:]}. Rows that move more than {COLD_BYTES / 1e6:.0f} MB find the "
             f"cache cold in either: of {len(cold)} such times {len(cold) - len(apart)} lie within {MOST_APART:.0%} of "
-            "each other. Smaller ones are partly in the cache there, and never here. Times farther apart are in bold."
-            + (
-                f" Two runs on two GPUs, by whichever version of the judge, were up to {gpus_apart:.1%} apart."
-                if gpus_apart > MOST_APART
-                else ""
-            ),
+            "each other. Smaller ones are partly in the cache there, and never here. Times farther apart are in bold.",
             "",
             *HEAD,
         ]
@@ -76,9 +71,17 @@ class GraphReplays(BaseModel):
         if apart:
             lines += ["", f"More than {MOST_APART:.0%} apart:", ""]
         for replay, own in apart:
-            why = own.fault or "not explained"
-            lines.append(f"- {replay.row}, {replay.contender}: {_ratio(replay, own) - 1:+.1%}; {why}")
+            lines.append(f"- {replay.row}, {replay.contender}: {_ratio(replay, own) - 1:+.1%}; {_why(replay, own)}")
         return lines
+
+
+def _why(replay: Replay, own: Judged) -> str:
+    if own.fault:
+        return own.fault
+    if own.runs_apart < abs(_ratio(replay, own) - 1):
+        return "not explained"
+    chooses = ", as it chooses what to run by time, in every process" if replay.contender == "compile" else ""
+    return f"two runs of its own on one row of this family were {own.runs_apart:.1%} apart{chooses}"
 
 
 def _ratio(replay: Replay, own: Judged) -> float:

@@ -66,6 +66,12 @@ class Repeats:
                 found.setdefault(contender, []).append(max(newest) / min(newest) - 1)
         return {contender: sorted(own) for contender, own in found.items()}
 
+    def most_apart(self, contender: str, task: str) -> float:
+        """Of all its times on one row of the task: the largest over the smallest, less one."""
+        of_rows = [times for (name, own, _), times in self.times.items() if (name, own) == (contender, task)]
+        each = [[time.us for time in times] for times in of_rows]
+        return max((max(times) / min(times) - 1 for times in each), default=0.0)
+
     def told(self) -> list[str]:
         """Paragraphs of a page."""
         what = f"on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one before: "
