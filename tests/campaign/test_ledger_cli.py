@@ -101,6 +101,19 @@ def test_verify_notes_an_unfinished_write(ledger: Ledger) -> None:
     assert result.exit_code == 0 and "note: heads.jsonl: an unfinished write" in result.output
 
 
+def test_runs_that_are_named_stay_behind(ledger: Ledger, tmp_path: Path) -> None:
+    """How a ledger is had without some of its runs: they go to an archive, the others to a new folder."""
+    first, last = ledger.runs()
+    new = Ledger(tmp_path / "new")
+    result = call("import", ledger.root, "--but", first, "--ledger", new.root)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [f"added {last}"] and new.runs() == [last]
+    assert call("verify", "--ledger", new.root).exit_code == 0
+    refused = call("import", ledger.root, "--but", "nosuch", "--ledger", tmp_path / "newer")
+    assert isinstance(refused.exception, LedgerError) and "holds no run nosuch" in str(refused.exception)
+    assert not (tmp_path / "newer" / "runs").exists() and ledger.runs() == [first, last]
+
+
 def test_export_and_import(ledger: Ledger, tmp_path: Path) -> None:
     archive, near = tmp_path / "a.tar.gz", tmp_path / "near"
     first, second = ledger.runs()

@@ -72,7 +72,7 @@ def bodies_in(swept: Path) -> list[dict[str, Any]]:
 
 def gathered_of(bodies: list[dict[str, Any]], task: Task, rows: str = "smoke") -> Field:
     """Of a ledger that holds these verdicts, in this order."""
-    records = [SimpleNamespace(kind="verdict", body=body) for body in bodies]
+    records = [SimpleNamespace(kind="verdict", body=body, run="a run") for body in bodies]
     ledger: Any = SimpleNamespace(all_records=lambda: records)
     return Field.gathered(ledger, [task], "eager", "cpu", rows)
 
@@ -200,7 +200,8 @@ def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_p
     changed = load_task(file.parent)
     field = gathered(swept, changed)
     assert field.standings == {}
-    assert len(field.stale) == sum(r.kind == "verdict" for r in Ledger(swept / "ledger").all_records())
+    runs = [record.run for record in Ledger(swept / "ledger").all_records() if record.kind == "verdict"]
+    assert sorted(told.rpartition(", run ")[2] for told in field.stale) == sorted(runs)
 
 
 def test_a_record_of_a_changed_contender_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:

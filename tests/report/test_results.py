@@ -95,6 +95,7 @@ def test_a_record_of_another_task_is_stale(swept_ops: Path, swept: Path) -> None
     file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
     results = Results.gathered(Ledger(swept_ops / "ledger"), [load_task(file.parent)], "cpu", "smoke")
     assert results.standings == {} and len(results.stale) == 3
+    assert {told.rpartition(", run ")[2] for told in results.stale} <= set(Ledger(swept_ops / "ledger").runs())
     assert call(swept_ops).exit_code == 0, "what there is to say can be written"
     assert call(swept_ops, "--check").exit_code == 1, "and still it is stale"
 
@@ -399,7 +400,7 @@ def test_a_foreign_folder_of_our_name_is_not_ours(swept_ops: Path, tmp_path: Pat
 
 
 def gathered(task: Task, bodies: list[dict[str, Any]], *more: Any) -> Results:
-    records = [SimpleNamespace(kind="verdict", body=body) for body in bodies]
+    records = [SimpleNamespace(kind="verdict", body=body, run="a run") for body in bodies]
     ledger: Any = SimpleNamespace(all_records=lambda: records)
     return Results.gathered(ledger, [task], "cpu", "smoke", *more)
 

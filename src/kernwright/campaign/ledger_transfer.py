@@ -14,7 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -97,39 +97,44 @@ def _refuse_damage(source: Path, problems: list[Problem], remedy: str) -> None:
         raise LedgerError(f"{source} is not what was written:{shown}{more}", remedy)
 
 
-def import_runs(root: Path | str, source: Path | str, limits: ArchiveLimits | None = None) -> ImportReport:
+def import_runs(
+    root: Path | str, source: Path | str, limits: ArchiveLimits | None = None, but: Collection[str] = ()
+) -> ImportReport:
     """Take in the runs of an archive or a ledger folder. All of it is verified before anything is written.
 
     A run that is here already stays as it is, or grows if the source has the same records and more. Doing it
-    twice changes nothing, and doing it again mends an import that was interrupted.
+    twice changes nothing, and doing it again mends an import that was interrupted. `but`: runs that stay behind.
     """
     ledger, source = Ledger(root), Path(source)
     try:
         if not source.exists():
             raise LedgerError(f"no archive or ledger folder at {source}", "check the path of what you import")
         if source.is_dir():
-            return _import_folder(ledger, source, source.resolve().name)
+            return _import_folder(ledger, source, source.resolve().name, but)
         with tempfile.TemporaryDirectory(prefix="kernwright-import-") as staging:
             _unpack(source, Path(staging), limits or ArchiveLimits())
-            return _import_folder(ledger, Path(staging), source.name)
+            return _import_folder(ledger, Path(staging), source.name, but)
     except OSError as error:
         raise ledger_failure("import into", ledger.root, error) from error
 
 
-def _import_folder(ledger: Ledger, source: Path, origin: str) -> ImportReport:
+def _import_folder(ledger: Ledger, source: Path, origin: str, but: Collection[str]) -> ImportReport:
     snapshot = Snapshot.take(source)
     result = examine(snapshot)
     _refuse_damage(Path(origin), result.problems, _ASK_AGAIN)
     if not result.runs:
         raise LedgerError(f"{origin} holds no runs", "name a ledger folder or an archive made by `ledger export`")
+    if unknown := sorted(set(but) - result.runs.keys()):
+        raise LedgerError(f"{origin} holds no run {unknown[0]}", "list the runs with `kernwright ledger show`")
+    wanted = {run: summary for run, summary in result.runs.items() if run not in but}
     make_folder(ledger.root / "runs")
     report = ImportReport()
     with ledger.locked() as heads:
         covered = heads.covered()
         # Every conflict is found here, before the first byte is written.
-        incoming = {run: _whole_lines(snapshot, run) for run in result.runs}
+        incoming = {run: _whole_lines(snapshot, run) for run in wanted}
         held = {run: _held_already(ledger, run, data) for run, data in incoming.items()}
-        for run, summary in result.runs.items():
+        for run, summary in wanted.items():
             for digest in summary.blobs:
                 ledger.blobs.write(BlobStore(source / "blobs").read(digest))
             if len(held[run]) < len(incoming[run]):

@@ -142,11 +142,12 @@ def verify(ledger: LedgerFolder = None) -> None:
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(help="An archive made by `ledger export`, or a ledger folder.")],
+    but: Annotated[list[str] | None, typer.Option("--but", help="A run to leave behind; may be given again.")] = None,
     ledger: LedgerFolder = None,
 ) -> None:
     """Take in runs that were recorded elsewhere, after verifying all of them."""
     root = ledger or default_ledger_root()
-    report = import_runs(root, source)
+    report = import_runs(root, source, but=but or ())
     for outcome, runs in (
         ("added", report.added),
         ("extended", report.extended),

@@ -46,6 +46,7 @@ class Standing:
 
     row: RowVerdict
     run: Verdict
+    recorded_in: str = ""  # the ledger's run
 
     def result(self, metric: Metric) -> MetricResult | None:
         """None where the row is wrong in any way: a time of work that was not done is no time."""
@@ -101,12 +102,13 @@ class Field:
             if model is not None and model_of(verdict) != model:
                 continue
             standings = {
-                (verdict.task, row.id, verdict.candidate): Standing(row, verdict)
+                (verdict.task, row.id, verdict.candidate): Standing(row, verdict, record.run)
                 for row in verdict.rows
                 if row.id in wanted[verdict.task]
             }
             if cause := found._outdated_by(verdict, today):
-                told = f"{cause}: {verdict.task}: {verdict.candidate}, {verdict.provenance['finished']}"
+                finished = verdict.provenance["finished"]
+                told = f"{cause}: {verdict.task}: {verdict.candidate}, {finished}, run {record.run}"
                 outdated.append((told, set(standings)))
                 continue
             for key, standing in standings.items():

@@ -65,22 +65,22 @@ class Results:
                 continue
             wanted, frozen = ({row.id for row in rows} for rows in (found.wanted(task), task.rows))
             standings = {
-                (task.name, row.id, verdict.baseline): Standing(row, verdict)
+                (task.name, row.id, verdict.baseline): Standing(row, verdict, record.run)
                 for row in verdict.rows
                 if row.id in wanted or row.id not in frozen
             }
             if verdict.task_digest != task.digest:
-                outdated |= dict.fromkeys(standings, verdict.provenance["finished"])
+                outdated |= dict.fromkeys(standings, f"{verdict.provenance['finished']}, run {record.run}")
                 continue
             for key, standing in standings.items():
                 found._keep(found.standings if standing.row.id in wanted else found.grid, key, standing)
-        for key, finished in outdated.items():
+        for key, when in outdated.items():
             if key not in found.standings and key not in found.grid:  # no later record has taken its place
-                found.stale.append("of another task digest: {}: {} against {}, {}".format(*key, finished))
+                found.stale.append("of another task digest: {}: {} against {}, {}".format(*key, when))
         for key, standing in {**found.standings, **found.grid}.items():
             if not found.baselines_today.hold(standing.run):
-                finished = standing.run.provenance["finished"]
-                found.stale.append("of another baseline than today's: {}: {} against {}, {}".format(*key, finished))
+                when = f"{standing.run.provenance['finished']}, run {standing.recorded_in}"
+                found.stale.append("of another baseline than today's: {}: {} against {}, {}".format(*key, when))
         refuse_mixed_models(found.runs())
         own_model = model or next(map(model_of, found.runs()), None)
         for body in sanitized:
