@@ -391,8 +391,10 @@ def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
     old.provenance.update(judge="of yesterday", finished="2026-01-01T00:00:00Z")
     for key, found in field.standings.items():
         if key[1] == "r64":
-            field.standings[key] = [replace(found[-1], run=old)]
-    assert field.of_earlier_judges() == {"tiny": 1}
+            field.standings[key] = [replace(found[-1], run=old), found[-1]]
+    assert field.of_earlier_judges() == {}, "they were judged again since"
+    field.standings["tiny", "r64", "never"].pop()
+    assert field.of_earlier_judges() == {"tiny": 1}, "one contender is enough"
     assert "an earlier version of the judge judged: 1 of tiny." in field.page("x")
 
 

@@ -483,6 +483,8 @@ def test_a_changed_baseline_makes_its_records_old_and_the_check_fails(swept_ops:
     assert "† 1 of 3 records" in (swept / "docs" / "results.md").read_text()
     found = call(swept_ops, "--check")
     assert found.exit_code == 1 and "stale, of another baseline than today's: ours: normed against slow" in found.output
+    stale = [line for line in found.output.splitlines() if line.startswith("stale, ")]
+    assert {line.rpartition(", run ")[2] for line in stale} <= set(Ledger(swept_ops / "ledger").runs())
 
 
 def test_torch_of_another_machine_is_no_changed_baseline(swept_ops: Path) -> None:

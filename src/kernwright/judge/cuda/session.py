@@ -28,13 +28,7 @@ from kernwright.judge.cuda.window import Span
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.keepsakes import Keepsake, Keepsakes
 from kernwright.judge.layout import Layout
-from kernwright.judge.session import (
-    DeviceBusy,
-    Outputs,
-    OutputsMoved,
-    Session,
-    as_integers,
-)
+from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, as_integers
 from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_process import WorkerProcess
 from kernwright.ops.definition import Op
@@ -47,7 +41,7 @@ MOST_ALONE = 21  # calls of a `wall` block, of which the middle one counts: the 
 LEAST_ALONE = 5
 MOST_IMAGES = 2**25  # bytes of the inputs of such a block's calls, which the host keeps
 MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
-GRAPH_BYTES = 2**31  # that are to be free when one is made
+GRAPH_BYTES = 2**31  # that are to be free when one is made: far more than its nodes take
 FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
 
 
