@@ -270,8 +270,10 @@ def test_tasks_without_such_rows_are_left_out_and_rows_of_no_task_are_an_error(
 
 
 def counted(field: Field) -> dict[str, tuple[int, int]]:
-    found = field.repeats().judged_twice()
-    return {name: (len(own), sum(each.is_alike for each in own)) for name, own in found.items()}
+    """By contender: rows that one judge judged twice, and how many of them are alike."""
+    by_judge = field.repeats().judged_twice().values()
+    found = [(name, own) for each in by_judge for name, own in each.items()]
+    return {name: (len(own), sum(each.is_alike for each in own)) for name, own in found}
 
 
 def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task: Task) -> None:

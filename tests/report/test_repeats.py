@@ -6,18 +6,19 @@ import pytest
 
 from kernwright.report.repeats import DeviceTime, Repeats
 
-NEW, OLD = "judge of today", "judge of yesterday"
+NEW, OLD = "b" * 64, "a" * 64
+DAYS = {NEW: "2026-11-17T08:00:00Z", OLD: "2026-11-16T08:00:00Z"}
 
 
 def repeats(*rows: tuple[str, str, list[DeviceTime]]) -> Repeats:
-    own = Repeats(NEW)
+    own = Repeats()
     for number, (contender, row, times) in enumerate(rows):
         own.add(contender, f"task {number}", row, times)
     return own
 
 
 def times(*each: float, gpu: str = "a", judge: str = NEW) -> list[DeviceTime]:
-    return [DeviceTime(us, gpu, judge) for us in each]
+    return [DeviceTime(us, gpu, judge, DAYS[judge]) for us in each]
 
 
 def test_the_newest_two_times_of_one_judge_on_one_gpu_are_a_repeat() -> None:
@@ -29,24 +30,24 @@ def test_the_newest_two_times_of_one_judge_on_one_gpu_are_a_repeat() -> None:
         ("eager", "elsewhere", [*times(20.0), *times(20.1, gpu="b")]),
         ("eager", "by another judge", [*times(20.0, judge=OLD), *times(20.1)]),
     )
-    found = own.judged_twice()
+    (found,) = own.judged_twice().values()
     assert {name: [(each.row, each.is_alike) for each in each_of] for name, each_of in found.items()} == {
         "compile": [("r", True), ("s", False)],
         "eager": [("r", True)],
     }
     assert [each.difference for each in found["compile"]] == [pytest.approx(0.015), pytest.approx(0.025)]
-    assert own.judged_twice(by_earlier=True) == {}
 
 
-def test_what_earlier_judges_measured_is_told_apart() -> None:
+def test_each_version_of_the_judge_is_told_by_itself_the_newest_first() -> None:
     own = repeats(
         ("compile", "r", [*times(20.0, 30.0, judge=OLD), *times(20.0, 20.1)]),
         ("compile", "s", times(20.0, 20.1, judge=OLD)),
     )
     assert own.told() == [
-        "Judged twice on one GPU, over 10 us: device times within 2% of the one before: compile 1 of 1.",
-        "Judged twice by earlier versions of the judge on one GPU, over 10 us: device times within 2% of the one "
-        "before: compile 1 of 2.",
+        "Judged twice on one GPU by the judge of 2026-11-17 (bbbbbbbb), over 10 us: device times within 2% of the one "
+        "before: compile 1 of 1.",
+        "Judged twice on one GPU by the judge of 2026-11-16 (aaaaaaaa), over 10 us: device times within 2% of the one "
+        "before: compile 1 of 2. Further apart: compile on r +50.0%.",
     ]
 
 
@@ -57,7 +58,7 @@ def test_who_is_further_apart_is_named() -> None:
 
 def test_rows_of_one_name_in_two_tasks_are_two() -> None:
     own = repeats(("eager", "r", times(20.0, 20.0)), ("eager", "r", times(30.0, 40.0)))
-    assert [each.is_alike for each in own.judged_twice()["eager"]] == [True, False]
+    assert [each.is_alike for each in own.judged_twice()[NEW]["eager"]] == [True, False]
 
 
 def test_short_rows_say_nothing() -> None:
@@ -75,13 +76,8 @@ def test_of_several_gpus_the_newest_times_are_held_against_each_other() -> None:
     assert own.told()[-1].endswith("apart by eager 5.0% in the middle of 2 and 10.0% at most.")
 
 
-def test_where_only_earlier_judges_repeated_a_row_it_is_said_in_full() -> None:
-    (told,) = repeats(("eager", "r", times(20.0, 20.1, judge=OLD))).told()
-    assert told.startswith("Judged twice by earlier versions of the judge on one GPU, over 10 us: ")
-
-
 def test_how_far_apart_a_contenders_times_of_one_row_are() -> None:
-    own = Repeats(NEW)
+    own = Repeats()
     own.add("compile", "t", "r", [*times(20.0), *times(25.0, judge=OLD), *times(24.0, gpu="b")])
     own.add("compile", "t", "s", times(60.0, 66.0))
     own.add("compile", "other", "r", times(20.0, 60.0))

@@ -15,7 +15,8 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 PEER = "sglang@0.5.23"
-PEERS = (PEER, "liger@0.8.5", "compile", "eager")  # a row's best peer is known when each that has its op was met
+# A row's best peer is known when each of these that has its op was met.
+PEERS = (PEER, "sglang@0.5.12.post1", "liger@0.8.5", "compile", "eager")
 ASKED_OF = (
     "norm_infer", "norm_scale_shift", "fuse_scale_shift", "residual_gate_add", "norm_tanh_mul_add", "ltx2_rms_adaln",
     "ltx2_dual_modulate", "ernie_adaln_residual_gate",

@@ -169,11 +169,12 @@ class Field:
 
     def repeats(self) -> Repeats:
         """Without times that are known to be wrong: they say nothing of how well others repeat."""
-        found = Repeats(self._newest_judge)
+        found = Repeats()
         for (task, row, contender), standings in self.standings.items():
             times = [
-                DeviceTime(result.candidate_us, gpu_of(standing.run), _judge_of(standing.run))
+                DeviceTime(result.candidate_us, gpu_of(run), _judge_of(run), str(run.provenance["finished"]))
                 for standing in standings
+                for run in [standing.run]
                 if (result := standing.result("device")) and not self.has_slots_in_its_times(standing)
             ]
             found.add(contender, task, row, times)

@@ -12,11 +12,12 @@ LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Of one contender on one row: what was measured, where, and by which version of the judge."""
+    """Of one contender on one row: what was measured, where, by which version of the judge, and when."""
 
     us: float
     gpu: str
     judge: str
+    finished: str  # as ISO 8601 has it
 
 
 @dataclass(frozen=True)
@@ -40,21 +41,24 @@ class Repeat:
 class Repeats:
     """Times by contender, task and row, older ones first; where all are over the least."""
 
-    newest_judge: str  # of the newest record
     times: dict[tuple[str, str, str], list[DeviceTime]] = field(default_factory=dict)
 
     def add(self, contender: str, task: str, row: str, times: list[DeviceTime]) -> None:
         if times and min(time.us for time in times) > LEAST_US:
             self.times[contender, task, row] = times
 
-    def judged_twice(self, by_earlier: bool = False) -> dict[str, list[Repeat]]:
-        """By contender: as the newest judge measured them, or as earlier ones did."""
-        found: dict[str, list[Repeat]] = {}
+    def judged_twice(self) -> dict[str, dict[str, list[Repeat]]]:
+        """By version of the judge, the newest first, and by contender: what changes in the judge may change times."""
+        found: dict[str, dict[str, list[Repeat]]] = {}
         for (contender, _, row), times in sorted(self.times.items()):
             for own in _grouped(times, lambda time: (time.gpu, time.judge)):
-                if len(own) > 1 and (own[-1].judge != self.newest_judge) is by_earlier:
-                    found.setdefault(contender, []).append(Repeat(row, own[-2].us, own[-1].us))
-        return found
+                if len(own) > 1:
+                    of_judge = found.setdefault(own[-1].judge, {})
+                    of_judge.setdefault(contender, []).append(Repeat(row, own[-2].us, own[-1].us))
+        return {judge: found[judge] for judge in sorted(found, key=self._last_seen, reverse=True)}
+
+    def _last_seen(self, judge: str) -> str:
+        return max(time.finished for times in self.times.values() for time in times if time.judge == judge)
 
     def between_gpus(self) -> dict[str, list[float]]:
         """By contender: how far apart the newest times of runs on two GPUs or more are, the slowest's over the
@@ -74,14 +78,14 @@ class Repeats:
 
     def told(self) -> list[str]:
         """Paragraphs of a page."""
-        what = f"on one GPU, over {LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one before: "
         lines = []
-        if found := self.judged_twice():
-            lines.append(f"Judged twice {what}{_counted(found)}.")
+        for judge, found in self.judged_twice().items():
+            lines.append(
+                f"Judged twice on one GPU by the judge of {self._last_seen(judge)[:10]} ({judge[:8]}), over "
+                f"{LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one before: {_counted(found)}."
+            )
             if apart := [f"{name} on {own.row} {own.difference:+.1%}" for name, own in _unlike(found)]:
                 lines[-1] += f" Further apart: {', '.join(apart)}."
-        if found := self.judged_twice(by_earlier=True):
-            lines.append(f"Judged twice by earlier versions of the judge {what}{_counted(found)}.")
         if between := self.between_gpus():
             each = ", ".join(
                 f"{name} {statistics.median(own):.1%} in the middle of {len(own)} and {own[-1]:.1%} at most"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernwright.judge.verdict import Kernel, MetricResult
-from kernwright.report.bars import bars_of, loses_clearly
+from kernwright.report.bars import ASKED_OF, bars_of, loses_clearly
 from kernwright.report.field import TIMED, Standing
 from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
 from kernwright.report.results import Results, declines, geomean, tokens_of
@@ -31,12 +31,13 @@ measured in the same run. A row's contract is what it was held to: `exact` the b
 accurate than it. The best peer of a row is the baseline that ours gains least on; tokens are rows of channels, so of a
 norm over heads every head counts. A baseline that declines a row has no time there, and is named. What is lost stays
 here, in bold. `kernwright results --check` finds a page that says something else than the ledger."""
-NOT_THE_JUDGES = """\
+NOT_THE_JUDGES = f"""\
 Two more figures have a bar, and no judgement measures them, so that no ledger has them: the host's time of a call, and
 how long the first call takes, what it imports included. Both come from `python benchmarks/bench_ops.py`, on the GPU.
 
-A bar counts every production row of its tasks, judged with the sources and the baselines of today: until all are, it
-says how many, and is not met."""
+A bar counts every production row of the families that were captured from models, judged with the sources and the
+baselines of today: until all are, it says how many, and is not met. These families are {", ".join(ASKED_OF)}.
+Others, whose rows are derived from models' sizes, are below, and count in none."""
 WATCHED = """\
 Each tensor an allocation of its own, on the smoke rows and at the odd sizes beside them: `kernwright sanitize TASK
 --candidate kernwright`. Of the sources as they are now; what was watched before their last change counts as not run."""
