@@ -3,9 +3,9 @@
     python tests/side_by_side.py [options for pytest, but -m and paths]
 
 Tests of the judge, and others that judge by the clock (marked `slow`), run one after the other and have the machine to
-themselves. The others do so before, side by side: the ops', most of which compile, those of the judge that no clock
-matters to, with sweeps and what nvcc compiles, and all else. Each process's output is printed as a whole when it has
-ended, and in between how far they are. Exit status: 0 where every test passed.
+themselves. The others do so before, side by side: the ops', most of which compile, with sweeps and captures, those of
+the judge that no clock matters to, with what nvcc compiles, and all else. Each process's output is printed as a whole
+when it has ended, and in between how far they are. Exit status: 0 where every test passed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ class Part:
 
 
 OPS, JUDGE = TESTS / "ops", TESTS / "judge"
-CLOCKLESS = tuple(str(JUDGE / f"test_{name}.py") for name in ("entry", "interpreted", "verifiers", "worker"))
+CLOCKLESS = tuple(
+    str(JUDGE / name)
+    for name in (
+        "cuda", "test_compiled.py", "test_copying.py", "test_correctness.py", "test_entry.py", "test_interpreted.py",
+        "test_sanitizer.py", "test_shipped.py", "test_verifiers.py", "test_walls.py", "test_worker.py",
+    )
+)  # fmt: skip
 WITH_NVCC = tuple(sorted(map(str, OPS.glob("test_*_cuda.py"))))  # which is most of their time
-SWEEPS = str(TESTS / "campaign" / "test_sweep.py")  # so that all three take about as long
-BUT_THESE = (str(TESTS), *(f"--ignore={path}" for path in (OPS, JUDGE, SWEEPS)))
+ELSEWHERE = tuple(str(TESTS / name) for name in ("capture", "campaign/test_sweep.py"))  # so that all three take as long
+BUT_THESE = (str(TESTS), *(f"--ignore={path}" for path in (OPS, JUDGE, *ELSEWHERE)))
 
 TOGETHER = (
-    Part("ops", (str(OPS), *(f"--ignore={path}" for path in WITH_NVCC))),
-    Part("judge, without a clock, sweeps and nvcc", (*CLOCKLESS, SWEEPS, *WITH_NVCC)),
+    Part("ops, sweeps, captures", (str(OPS), *ELSEWHERE, *(f"--ignore={path}" for path in WITH_NVCC))),
+    Part("judge, without a clock, and nvcc", (*CLOCKLESS, *WITH_NVCC)),
     Part("all else", (*BUT_THESE, "-m", "not slow")),
 )
 ALONE = (

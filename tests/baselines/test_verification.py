@@ -25,8 +25,6 @@ from kernwright.judge.verification import Finding, RowFinding, verify
 from kernwright.report.table import findings_table
 from kernwright.tasks.catalog import find_task, list_tasks
 
-pytestmark = pytest.mark.slow
-
 OPS = '''
 import torch
 from torch import Tensor

@@ -70,7 +70,6 @@ def test_scalars_are_those_that_were_captured() -> None:
 QUICK = [name for name in TASKS if name != "norm_scale_shift"]  # whose smallest rows test_admission.py admits
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_task_is_admitted(name: str, quiet: Any) -> None:
     admission = admit(TASKS[name], TASKS[name].select("smoke"), quiet)

@@ -126,7 +126,7 @@ def rounds_given(asked: int | None, policy: TimingPolicy) -> int | None:
     if asked < policy.first_look:
         raise KernwrightError(
             f"rows are first looked at after {policy.first_look} rounds, and there would be {asked}",
-            f"give it --rounds {policy.first_look} or more, or --quick for a coarse time",
+            f"give it --rounds {policy.first_look} or more; a coarse time is what `kernwright judge --quick` is for",
         )
     return asked
 

@@ -48,9 +48,6 @@ namespace emulated {
 
 inline dim3 thread_index, block_index, block_size, grid_size;
 
-// Noted where it happens and thrown by the loop: a thread's own stack ends where no handler is.
-inline bool found_misaligned = false;
-
 template <typename T>
 T load(const T* from) {
   return *from;
@@ -65,8 +62,16 @@ class Block {
       block.go(body);
     } catch (...) {
       threads_.clear();  // some stand in the middle of a kernel
+      current_ = nullptr;
       throw;
     }
+  }
+
+  // The running thread goes no further, and nothing is thrown here: its own stack ends where no handler is.
+  [[noreturn]] static void stop_misaligned() {
+    if (current_ == nullptr) std::abort();  // of a host's code, which has no loop to go back to
+    current_->is_misaligned_ = true;
+    _longjmp(current_->loop_, 1);
   }
 
   // A place where all threads meet.
@@ -108,10 +113,7 @@ class Block {
         thread_index = dim3(number_ % block_size.x, number_ / block_size.x);
         if (_setjmp(loop_) == 0) resume(threads_[number_]);
       }
-      if (found_misaligned) {
-        found_misaligned = false;
-        throw std::runtime_error("an access is not aligned");
-      }
+      if (is_misaligned_) throw std::runtime_error("an access is not aligned");
       for (int place : places_)
         if (place != places_[0]) throw std::runtime_error("threads of a block meet at different places");
     }
@@ -149,15 +151,16 @@ class Block {
   std::vector<float> values_;
   jmp_buf loop_;
   unsigned number_ = 0;
+  bool is_misaligned_ = false;
   void (*body_)(const void*) = nullptr;
   const void* argument_ = nullptr;
 };
 
 }  // namespace emulated
 
-// What the sanitizer calls instead of its own library, which would only print.
-extern "C" __attribute__((used)) inline void __ubsan_handle_type_mismatch_v1(void*, void*) {
-  emulated::found_misaligned = true;
+// What the sanitizer calls instead of its own library, which would print and end the process.
+extern "C" __attribute__((used)) inline void __ubsan_handle_type_mismatch_v1_abort(void*, void*) {
+  emulated::Block::stop_misaligned();
 }
 
 #define threadIdx emulated::thread_index
