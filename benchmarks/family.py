@@ -34,11 +34,14 @@ def benchmark(task: str, *contenders: str) -> None:
         rows: Annotated[str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU")] = None,
         contender: Annotated[list[str] | None, typer.Option(help="a baseline; may be given several times")] = None,
         device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-        metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "device",
+        metric: Annotated[
+            str | None, typer.Option(help=f"{', '.join(METRICS)}; device, on a CPU, which has none, stream")
+        ] = None,
         ledger: Annotated[Path, typer.Option(help="the ledger's folder")] = Path(".kernwright/bench") / task,
         minutes: Annotated[float, typer.Option(help="start nothing that would end later; 0: no limit")] = 0.0,
     ) -> None:
-        shown = _metric(metric)  # before anything is judged: that takes minutes
+        # Before anything is judged: that takes minutes.
+        shown = _metric(metric or ("stream" if device == "cpu" else "device"))
         wanted = rows or ("smoke" if device == "cpu" else "production")
         found_device, loaded = find_device(device), find_task(task)
         loaded.select(wanted)

@@ -11,7 +11,8 @@ import pytest
 from kernwright.baselines import lock
 from kernwright.baselines.lock import CUTEDSL, Lock, Machine, read_lock
 from kernwright.bundle.target import make_target
-from kernwright.errors import BadFile, KernwrightError
+from kernwright.cli.baseline import trees_for
+from kernwright.errors import BadFile, EnvironmentProblem, KernwrightError
 
 GPU_HOST = Machine(architecture="x86_64", python="3.12")
 
@@ -44,6 +45,13 @@ def test_a_native_tree_is_chosen_by_machine() -> None:
 def test_a_bundle_s_target_names_its_machine() -> None:
     assert Machine.of(make_target("3.12", ["manylinux_2_28_x86_64"])) == GPU_HOST
     assert Machine.of(make_target("3.11", ["manylinux_2_28_aarch64"])).architecture == "aarch64"
+
+
+def test_who_is_on_another_machine_is_told_which_it_is_for() -> None:
+    riscv = Machine(architecture="riscv64", python="3.12")
+    with pytest.raises(EnvironmentProblem, match=r"it is for Python 3\.12 on x86_64") as told:
+        trees_for(read_lock(), ["liger@0.8.5"], riscv, cutedsl=True)
+    assert "is not locked for Python 3.12 on riscv64" in str(told.value)
 
 
 def test_an_unknown_name_is_told_the_known_ones() -> None:

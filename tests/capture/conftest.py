@@ -17,6 +17,8 @@ from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, read
 LIBRARY = '''
 """Functions to be watched. They take anything, so most tests need no torch."""
 
+import functools
+
 
 def scale(x, factor=2.0, *, label=None):
     return x
@@ -32,6 +34,11 @@ def down(n):
 
 def several(*items):
     return items
+
+
+@functools.lru_cache
+def cached(x):
+    return 2 * x
 
 
 async def later(x):

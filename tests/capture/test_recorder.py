@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernwright.tasks.capture import CapturedList, CapturedOther, CapturedScalar
+from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedList, CapturedOther, CapturedScalar
 
 Capturing = Callable[..., Any]
 
@@ -78,7 +78,7 @@ def test_lists_are_kept_and_long_values_are_not(capture: Capturing) -> None:
     run = capture(
         "from library import scale\n"
         "scale([1, (2.5, None)]); scale('secret ' * 20); scale(list(range(1000)))\n"
-        "scale({'secret': 1}); scale(b'secret')\n"
+        "scale({'a secret': 1}); scale({('secret',): 1}); scale({1: 0, 'secret' * 20: 1}); scale(b'secret')\n"
         "scale(float('nan')); scale(float('nan')); scale(float('inf')); scale(0.0); scale(-0.0)\n",
         "library:scale",
     )
@@ -91,6 +91,39 @@ def test_lists_are_kept_and_long_values_are_not(capture: Capturing) -> None:
     assert "secret" not in run.file.read_text()
     floats = [(str(v.value), c.count) for v, c in zip(values, run.capture.calls, strict=True) if v.kind == "scalar"]
     assert set(floats) == {("nan", 2), ("inf", 1), ("0.0", 1), ("-0.0", 1)}
+
+
+def test_dicts_are_kept_by_their_names_in_any_order(capture: Capturing) -> None:
+    run = capture(
+        "from library import scale\n"
+        "scale({'gain': 2.5, 'shift.first': [1]}); scale({'shift.first': [1], 'gain': 2.5})\n"
+        "scale({1: True}); scale({1: 1, '1': 2}); scale({n: n for n in range(1000)})\n"
+        "scale({'a': {'b': {'c': {'d': 1}}}})\n",
+        "library:scale",
+    )
+    kept = {str({**call.values()}): call.count for call in run.capture.calls if isinstance(first(call), CapturedDict)}
+    (both,) = (call for call in run.capture.calls if call.count == 2)
+    assert {name: own.value for name, own in both.values().items() if isinstance(own, CapturedScalar)} == {
+        "x[gain]": 2.5, "x[shift.first][0]": 1,
+    }  # fmt: skip
+    assert sorted(kept.values()) == [1, 1, 2]
+    assert sum("builtins.dict" in call.model_dump_json() for call in run.capture.calls) == 3, "unclear, long, too deep"
+    (numbered,) = (call for call in run.capture.calls if "x[1]" in call.values())
+    assert numbered.values()["x[1]"] == CapturedScalar(type="bool", value=True)
+
+
+def first(call: CapturedCall) -> object:
+    return call.arguments[0].value
+
+
+def test_a_cached_function_is_recorded_and_keeps_its_cache(capture: Capturing) -> None:
+    run = capture(
+        "import library\nprint(library.cached(2), library.cached(2), library.cached.cache_info().hits)\n"
+        "library.cached.cache_clear()\nprint(library.cached.cache_info().hits)\n",
+        "library:cached",
+    )
+    assert run.done.stdout == "4 4 1\n0\n"
+    assert run.counts() == {"cached(2)": 2}
 
 
 def test_what_a_call_computed_is_not_recorded(capture: Capturing) -> None:
@@ -186,6 +219,7 @@ def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
         "elsewhere.module:function",
     )
     assert run.done.stdout == "1\n"
+    assert "library:Layer: was never met" not in run.done.stderr, "it was, and what it is is said"
     for said in (
         "library:Layer: is a type, not a function",
         "library:constant: is a int, not a function",

@@ -96,6 +96,19 @@ def test_a_program_with_torch(capture: Capturing) -> None:
     assert [a.name for a in run.capture.of("torch.nn.functional:gelu")[0].arguments] == ["0"]
 
 
+def test_a_scripted_function_is_told_apart(capture: Capturing) -> None:
+    run = capture(
+        "import torch\nimport scripts\nprint(scripts.twice(torch.ones(2)).sum().item())\n",
+        "scripts:twice",
+        prepare={
+            "scripts.py": "import torch\n@torch.jit.script\ndef twice(x: torch.Tensor) -> torch.Tensor:\n"
+            "    return x * 2\n"
+        },
+    )
+    assert run.done.stdout == "4.0\n"
+    assert "scripts:twice: is compiled by torch.jit: name the function that calls it" in run.done.stderr
+
+
 def test_a_custom_op_is_met_under_its_python_name_too(capture: Capturing) -> None:
     run = capture(
         "import torch\nimport ops\nops.twice(torch.ones(2)); torch.ops.own.twice(torch.ones(2))\n"

@@ -42,8 +42,9 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
         (["scale_shift", "--shape", "1x3", "--scalar", "scale_constant=two"], "is no float"),
         (["scale_shift", "--shape", "1x3", "--backend", "cudaa"], "--backend: there is no backend 'cudaa'"),
         (["scale_shift", "--shape", "1x3", "--shape", "scale=4"], "scale: is [4], which does not broadcast over x"),
-        (["scale_shift", "--shape", "1x3", "--device", "foo"], "--device foo: is no device"),
-        (["scale_shift", "--shape", "1x3", "--device", "cuda:x"], "name cpu, cuda or cuda:1"),
+        (["scale_shift", "--shape", "1x3", "--device", "foo"], "--device foo: is none that can be asked"),
+        (["scale_shift", "--shape", "1x3", "--device", "cuda:x"], "name cpu, cuda, cuda:1, mps or xpu"),
+        (["add_norm", "--shape", "4x8", "--scalar", "wide=1"], "it has: norm_type, eps, residual_in_fp32"),
     ],
 )
 def test_what_cannot_be_asked_is_named(arguments: list[str], complaint: str) -> None:
@@ -65,6 +66,23 @@ def test_one_shape_is_enough_for_every_op_wherever_it_would_be(
     if device == "cuda" and len(told) > 2:
         assert f"  cuda ({shipped_ops()[op].contract}): " in done.output
         assert "torch sees no CUDA device" in done.output or "is close, where exact" in done.output
+    asks_no_more = "What else a kernel needs is asked where there is a GPU." in done.output
+    assert asks_no_more is ("torch sees no CUDA device" in done.output)
+
+
+def test_what_only_the_public_call_takes_can_be_asked_about() -> None:
+    done = call("add_norm", "--shape", "4x8:bf16", "--scalar", "residual_in_fp32=true", "--device", "cpu")
+    assert done.exit_code == 0 and "add_norm: torch (exact)" in done.output, done.exception
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu", "xpu:1"])
+def test_elsewhere_the_reference_is_all_there_is(device: str) -> None:
+    done = call("norm_scale_shift", "--shape", "1x16x64:bf16", "--device", device)
+    assert done.exit_code == 0, done.exception
+    assert done.output.splitlines()[0] == "norm_scale_shift: torch (exact)"
+    *kernels, reference = done.output.splitlines()[1:]
+    assert len(kernels) > 2 and all(f"): x is on {device.partition(':')[0]}" in line for line in kernels)
+    assert reference == "  torch (exact): takes it"
 
 
 def test_where_there_is_a_device_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,15 @@ def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) ->
         torch.testing.assert_close(y, normed(wanted, shape[1:], eps=1e-6), atol=0.03, rtol=0.01)
 
 
+@pytest.mark.parametrize("shape", [(1003, 128), (3, 3072), (3, 3073), (2, 4104), (2, 20000), (1, 65535)])
+def test_one_tensor_as_both_holds_the_norm_in_the_end(shape: tuple[int, int], emulated: Any) -> None:
+    """As in the chain, where the sum is written over; its threads may not come upon each other's norms as sums."""
+    x = torch.randn(shape, dtype=BF16)
+    wanted = torch.nn.functional.rms_norm(x + x, shape[1:], eps=1e-6)
+    assert emulated.sum_and_norm(x, x, None, None, "rms", 1e-6, x, x)
+    torch.testing.assert_close(x, wanted, atol=0.03, rtol=0.01)
+
+
 def test_a_sum_of_two_dtypes_is_not_for_these_kernels(emulated: Any) -> None:
     x, residual = torch.randn(4, 64, dtype=BF16), torch.randn(4, 64)
     before = x.clone()

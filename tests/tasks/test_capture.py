@@ -13,6 +13,7 @@ from kernwright.tasks.capture import (
     Capture,
     CapturedArgument,
     CapturedCall,
+    CapturedDict,
     CapturedList,
     CapturedScalar,
     CapturedTensor,
@@ -32,6 +33,7 @@ def example() -> Capture:
     ]  # fmt: skip
     arguments = (
         CapturedArgument(name="x", value=TENSOR),
+        CapturedArgument(name="mods", value=CapturedDict(items={"scale": TENSOR, "0": scalars[0]})),
         CapturedArgument(name="more", value=CapturedList(items=(*scalars, CapturedList(items=(TENSOR,))))),
     )
     call = CapturedCall(call="m:f", arguments=arguments, returns=CapturedList(items=(TENSOR, TENSOR)), count=3)
@@ -50,7 +52,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_values_are_found_by_name() -> None:
     values = example().calls[0].values()
-    assert list(values) == ["x", *(f"more[{n}]" for n in range(6)), "more[6][0]", "return[0]", "return[1]"]
+    dicts = ["mods[scale]", "mods[0]"]
+    assert list(values) == ["x", *dicts, *(f"more[{n}]" for n in range(6)), "more[6][0]", "return[0]", "return[1]"]
     assert values["more[6][0]"] == TENSOR
 
 

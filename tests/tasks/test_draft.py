@@ -11,11 +11,13 @@ from torch import Tensor
 
 from kernwright.errors import BadFile
 from kernwright.ops.definition import Op, define
+from kernwright.ops.public_arguments import public_settings
 from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.capture import (
     Capture,
     CapturedArgument,
     CapturedCall,
+    CapturedDict,
     CapturedOther,
     CapturedScalar,
     CapturedTensor,
@@ -36,6 +38,8 @@ def value(of: Any) -> Any:
         name = str(of.dtype).removeprefix("torch.")
         begins = of.storage_offset()
         return CapturedTensor(shape=tuple(of.shape), dtype=name, strides=of.stride(), offset=begins, device="cuda")
+    if isinstance(of, dict):
+        return CapturedDict(items={name: value(item) for name, item in of.items()})
     if isinstance(of, bool | int | float | str | None):
         return CapturedScalar(type="none" if of is None else type(of).__name__, value=of)  # type: ignore[arg-type]
     return CapturedOther(type=type(of).__name__)
@@ -46,10 +50,13 @@ def called(returns: Any = None, raised: str | None = None, **arguments: Any) -> 
     return CapturedCall(call="m:f", arguments=named, returns=value(returns), raised=raised, count=2)
 
 
-def draft(*calls: CapturedCall, op: str | Op = "norm_scale_shift", **mapping: str) -> Draft:
+def draft(
+    *calls: CapturedCall, op: str | Op = "norm_scale_shift", settings: dict[str, Any] | None = None, **mapping: str
+) -> Draft:
     capture = Capture(header=CaptureHeader(program="x.py", targets=("m:f",)), calls=calls)
     chosen = shipped_ops()[op] if isinstance(op, str) else op
-    return draft_task(capture, Request("t", Path("c.jsonl"), "m:f", chosen, mapping, models=("some",)))
+    request = Request("t", Path("c.jsonl"), "m:f", chosen, mapping, models=("some",), settings=settings or {})
+    return draft_task(capture, request)
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -154,6 +161,36 @@ def test_arguments_under_other_names_and_outputs_that_are_written_to() -> None:
     made = draft(call, x="hidden", scale="s", shift="t", eps="epsilon", y="out")
     assert made.rows[0].scalars == {"eps": 1.0}
     assert list(made.rows[0].outputs) == ["y"]
+
+
+def test_tensors_in_dicts() -> None:
+    x = meta(1, 4, 8)
+    call = called({"y": x, "steps": 3}, x=x, mods={"scale": meta(1, 8), "shift": meta(1, 8)}, eps=1e-6)
+    made = draft(call, scale="mods[scale]", shift="mods[shift]")
+    assert list(made.rows[0].inputs) == ["x", "scale", "shift"]
+    with pytest.raises(BadFile, match=r"the call has: x, mods\[scale\], mods\[shift\], eps, return\[y\]"):
+        draft(call)
+
+
+def added(residual: Tensor | None, in_fp32: bool, wide: bool) -> CapturedCall:
+    x = meta(1, 4, 8)
+    both = {"y": x, "residual_out": meta(1, 4, 8, dtype=torch.float32 if wide else torch.bfloat16)}
+    return called(both, x=x, residual=residual, weight=meta(8), norm_type="rms", residual_in_fp32=in_fp32, eps=1e-6)
+
+
+def test_what_only_the_public_call_can_be_told_costs_no_other_row() -> None:
+    """residual_in_fp32 stands for a residual of zeros, which no row has."""
+    settings = public_settings(shipped_ops()["add_norm"])
+    assert settings == {"residual_in_fp32": False}
+    told = "left out: 2 call(s) with residual_in_fp32=True, of which add_norm's rows have none"
+    plain, wide = added(meta(1, 4, 8), False, wide=False), added(meta(1, 4, 8, dtype=torch.float32), True, wide=True)
+    made = draft(added(None, True, wide=True), plain, wide, op="add_norm", settings=settings)
+    assert len(ids(made, "production")) == 2, "one that it changes nothing about is a row"
+    assert [note for note in made.notes if "residual_in_fp32" in note] == [told]
+    with pytest.raises(BadFile, match="has no call that a row could be made from; left out: 2"):
+        draft(added(None, True, wide=True), op="add_norm", settings=settings)
+    with pytest.raises(BadFile, match="is not what was captured"):
+        draft(added(None, False, wide=True), op="add_norm", settings=settings)
 
 
 def test_ops_that_work_in_place() -> None:

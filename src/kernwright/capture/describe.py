@@ -12,7 +12,7 @@ from typing import Any
 Described = tuple[Any, ...]
 
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
-LONGEST_LIST = 64
+LONGEST_LIST = 64  # or dict
 DEEPEST_LIST = 3
 ALIGNED = 256  # bytes: behind so many of them an address serves every vector and every cache line as it did before
 CONSTANTS = ("dtype", "layout", "memory_format")  # torch's own: settings, as a number is
@@ -43,6 +43,13 @@ def describe(value: Any, depth: int = 0) -> Described:
         if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST:
             return ("other", f"long {kind.__name__}")
         return ("list", tuple(describe(item, depth + 1) for item in value))
+    if isinstance(value, dict):
+        is_plain = all(map(_is_name, value)) and len({str(key) for key in value}) == len(value)
+        if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST or not is_plain:
+            return ("other", f"{kind.__module__}.{kind.__qualname__}")
+        # By name, in whatever order they were put in. `items` may be a subclass's own: a program's class is not run.
+        items = ((str(name), describe(item, depth + 1)) for name, item in dict.items(value))
+        return ("dict", tuple(sorted(items, key=lambda pair: pair[0])))
     if kind.__module__ == "torch" and kind.__name__ in CONSTANTS:
         return ("scalar", kind.__name__, str(value).replace("torch.", "", 1))
     if kind.__module__ == "torch" and kind.__name__ in ("SymInt", "SymFloat", "SymBool"):
@@ -55,7 +62,16 @@ def result_of(described: Described) -> Described:
     kind = described[0]
     if kind == "scalar":
         return described if described[1] == "none" else ("other", described[1])
+    if kind == "dict":
+        return ("dict", tuple((name, result_of(item)) for name, item in described[1]))
     return ("list", tuple(result_of(item) for item in described[1])) if kind == "list" else described
+
+
+def _is_name(key: Any) -> bool:
+    """What an item of a dict can be found again by; a text of several words, or a long one, is content."""
+    if type(key) is int:
+        return True
+    return type(key) is str and len(key) <= LONGEST_TEXT and key.replace(".", "_").isidentifier()
 
 
 def _is_tensor(value: Any) -> bool:
@@ -102,4 +118,6 @@ def as_json(described: Described) -> dict[str, Any]:
         return {"kind": "scalar", "type": name, "value": value}
     if kind == "list":
         return {"kind": "list", "items": [as_json(item) for item in described[1]]}
+    if kind == "dict":
+        return {"kind": "dict", "items": {name: as_json(item) for name, item in described[1]}}
     return {"kind": "other", "type": described[1]}

@@ -21,7 +21,9 @@ FUNCTIONS = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     functools.partial,
+    functools._lru_cache_wrapper,
 )
+OF_A_CACHE = ("cache_info", "cache_clear", "cache_parameters")
 
 
 def _never() -> bool:
@@ -109,6 +111,9 @@ def _twin_of(value: Any, target: Target, recorder: Recorder) -> Any:
     if isinstance(value, (staticmethod, classmethod)):
         inner = _twin_of(value.__func__, target, recorder)
         return None if inner is None else type(value)(inner)
+    if type(value).__name__ == "ScriptFunction":  # torch.jit.script's: other scripts call it without Python
+        recorder.problem(target, "is compiled by torch.jit: name the function that calls it")
+        return None
     if not isinstance(value, FUNCTIONS):
         recorder.problem(target, f"is a {type(value).__name__}, not a function: name one of its class's methods")
         return None
@@ -162,6 +167,9 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Targ
 
     whole = _outermost(twin, function) if target.is_own_op else twin
     functools.update_wrapper(whole, function)
+    for name in OF_A_CACHE:  # methods of its type, which no wrapper takes along
+        if isinstance(function, functools._lru_cache_wrapper) and hasattr(function, name):
+            setattr(whole, name, getattr(function, name))
     setattr(whole, MARK, (*getattr(function, MARK, ()), target.name))
     return whole
 

@@ -77,8 +77,10 @@ def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl
     for name in [*(t for b in wanted for t in (b.tree, *b.needs)), *([CUTEDSL] if cutedsl else [])]:
         tree = lock.tree_for(name, machine)
         if tree is None:
+            others = ", ".join(str(tree.machine) for tree in lock.tree if tree.name == name)
             raise EnvironmentProblem(
-                f"{name} is not locked for {machine}", "use another machine, or add it to the lock"
+                f"{name} is not locked for {machine}",
+                f"it is for {others}: if it is to run there, say so (--help has how); or add it to the lock",
             )
         found[name] = tree
     return list(found.values())

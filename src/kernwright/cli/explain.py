@@ -27,7 +27,7 @@ def explain(
     ] = None,
     scalar: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a scalar; repeatable")] = None,
     device: Annotated[
-        str, typer.Option(help="where the tensors would be: cpu, cuda, cuda:1; it need not be here")
+        str, typer.Option(help="where the tensors would be: cpu, cuda, cuda:1, mps, xpu; it need not be here")
     ] = "",
     exact: Annotated[bool, typer.Option("--exact", help='as contract="exact"')] = False,
     backend: Annotated[str | None, typer.Option(help="as kernwright.prefer: cuda, cpu, triton or torch")] = None,
@@ -41,6 +41,7 @@ def explain(
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernwright.cli.console import out
+    from kernwright.ops.public_arguments import public_settings
     from kernwright.runtime.catalog import dispatcher
     from kernwright.runtime.preference import known
 
@@ -50,19 +51,22 @@ def explain(
     # A fake tensor has a shape, a dtype and a device, and no memory: a device that is not here can be asked about too.
     with FakeTensorMode():
         arguments: dict[str, Any] = _tensors(dispatch.op, shape or [], place)
-        arguments |= _scalars(dispatch.op, scalar or [])
+        arguments |= _scalars(dispatch.op, scalar or [], public_settings(dispatch.op))
         explanation = dispatch.explain(**arguments, backend=wanted, contract="exact" if exact else None)
     out.print(str(explanation), highlight=False, markup=False, soft_wrap=True)
+    if "sees no CUDA device" in str(explanation):
+        out.print("What else a kernel needs is asked where there is a GPU.", highlight=False)
 
 
 def _device(name: str) -> torch.device:
-    """Kernels are for these two kinds; torch knows twenty names, and for all others the reference is all there is."""
+    """Kernels are for the first two kinds; torch knows twenty names, of which it makes no tensor without the device's
+    own package but of these. For all others the reference is all there is, as it is for mps."""
     import torch
 
     from kernwright.errors import KernwrightError
 
-    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?", name):
-        raise KernwrightError(f"--device {name}: is no device that an op has kernels for", "name cpu, cuda or cuda:1")
+    if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:\d{1,2})?", name):
+        raise KernwrightError(f"--device {name}: is none that can be asked about", "name cpu, cuda, cuda:1, mps or xpu")
     return torch.device(name)
 
 
@@ -114,16 +118,17 @@ def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype
     return found[1] or found[3] or first, (sizes, dtypes[found[4]] if found[4] else None)
 
 
-def _scalars(op: Op, pairs: list[str]) -> dict[str, Any]:
+def _scalars(op: Op, pairs: list[str], own: dict[str, Any]) -> dict[str, Any]:
     from kernwright.errors import KernwrightError
 
+    defaults = {**op.scalar_defaults, **own}
     scalars: dict[str, Any] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if name not in op.scalar_defaults:
-            known = ", ".join(op.scalar_defaults) or "none"
+        if name not in defaults:
+            known = ", ".join(defaults) or "none"
             raise KernwrightError(f"--scalar {pair}: {op.name} has no scalar {name!r}", f"it has: {known}")
-        default = op.scalar_defaults[name]
+        default = defaults[name]
         try:
             scalars[name] = value in ("1", "true", "True") if isinstance(default, bool) else type(default)(value)
         except ValueError:

@@ -48,6 +48,13 @@ class CapturedList(BaseModel):
     items: tuple[CapturedValue, ...]
 
 
+class CapturedDict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["dict"] = "dict"
+    items: dict[str, CapturedValue] = Field(description="by key; a number's is its text")
+
+
 class CapturedOther(BaseModel):
     """Anything else: only its type is known."""
 
@@ -57,7 +64,8 @@ class CapturedOther(BaseModel):
     type: str
 
 
-CapturedValue = Annotated[CapturedTensor | CapturedScalar | CapturedList | CapturedOther, Field(discriminator="kind")]
+CapturedPlain = CapturedTensor | CapturedScalar | CapturedOther
+CapturedValue = Annotated[CapturedPlain | CapturedList | CapturedDict, Field(discriminator="kind")]
 
 
 class CapturedArgument(BaseModel):
@@ -78,20 +86,21 @@ class CapturedCall(BaseModel):
     raised: str | None = Field(default=None, description="the exception that ended it instead")
     count: Annotated[int, Field(ge=1)]
 
-    def values(self) -> dict[str, CapturedTensor | CapturedScalar | CapturedOther]:
-        """Every value by name: items of lists as `name[0]`, what came back as `return` or `return[0]`."""
+    def values(self) -> dict[str, CapturedPlain]:
+        """Every value by name: items of lists and dicts as `name[0]` and `name[key]`, what came back as `return`."""
         found = dict(pair for argument in self.arguments for pair in _flat(argument.name, argument.value))
         return found | (dict(_flat("return", self.returns)) if self.returns is not None else {})
 
 
-def _flat(
-    name: str, value: CapturedTensor | CapturedScalar | CapturedList | CapturedOther
-) -> Iterator[tuple[str, CapturedTensor | CapturedScalar | CapturedOther]]:
-    if not isinstance(value, CapturedList):
+def _flat(name: str, value: CapturedPlain | CapturedList | CapturedDict) -> Iterator[tuple[str, CapturedPlain]]:
+    if isinstance(value, CapturedList):
+        for place, item in enumerate(value.items):
+            yield from _flat(f"{name}[{place}]", item)
+    elif isinstance(value, CapturedDict):
+        for key, item in value.items.items():
+            yield from _flat(f"{name}[{key}]", item)
+    else:
         yield name, value
-        return
-    for place, item in enumerate(value.items):
-        yield from _flat(f"{name}[{place}]", item)
 
 
 class CaptureHeader(BaseModel):

@@ -29,6 +29,7 @@ class Request:
     mapping: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     title: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict)  # of the public call, which the op has not; defaults
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ class _Reading:
         unused = [
             name
             for name, value in self.values.items()
-            if name not in self.used and not _is_return(name) and not _is_none(value)  # None: nothing was given
+            if name not in {*self.used, *self.request.settings}
+            and not _is_return(name)
+            and not _is_none(value)  # nothing was given
         ]
         if unused:
             self.notes[f"not used: {', '.join(unused)} of {self.request.call}"] = None

@@ -11,13 +11,14 @@ from kernwright.errors import BadFile
 from kernwright.judge.cases import neighbour_sizes
 from kernwright.ops.definition import Op
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
-from kernwright.tasks.capture import Capture, CapturedCall, CapturedTensor
+from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.tasks.captured_row import CapturedRow, Request, give, read_row
 from kernwright.tasks.task import TaskFile, Tolerance
 from kernwright.tasks.tensor import ConcreteTensor, TensorSpec
 from kernwright.tasks.workload import Workload
 
 SMOKE_BYTES = 5_000_000  # a smoke row's call takes milliseconds on a CPU
+NO_ROW = "has no call that a row could be made from"
 EXACT = Tolerance(atol=0.0, rtol=0.0)
 TOLERANCES: dict[str, Tolerance] = {
     "bf16": Tolerance(atol=0.05, rtol=0.05),
@@ -42,11 +43,19 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
     calls = capture.of(request.call)
     for number, call in enumerate(capture.calls, 2):
         if call.call == request.call and _usable(call, notes):
-            row = read_row(f"{request.source}:{number}", call, request, notes)
+            try:
+                row = read_row(f"{request.source}:{number}", call, request, notes)
+            except BadFile:
+                if not (given := _settings_given(call, request)):
+                    raise
+                notes[f"left out: {call.count} call(s) with {given}, of which {request.op.name}'s rows have none"] = (
+                    None
+                )
+                continue
             rows.setdefault(row.key, row)
     if not rows:
         raise BadFile(
-            request.source, request.call, "has no call that a row could be made from",
+            request.source, request.call, "; ".join([NO_ROW, *(note for note in notes if note.startswith("left out"))]),
             f"it holds: {', '.join(sorted({c.call for c in capture.calls})) or 'no calls'}",
         )  # fmt: skip
     production = _production(list(rows.values()), request, notes)
@@ -65,6 +74,13 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
         tolerance={dtype: TOLERANCES.get(dtype, EXACT) for dtype in sorted(dtypes)},
     )
     return Draft(file, (*production, *smoke), tuple(notes))
+
+
+def _settings_given(call: CapturedCall, request: Request) -> str:
+    """What the public call was told beyond what the op itself can be."""
+    values = call.values()
+    told = {name: value.value for name in request.settings if isinstance(value := values.get(name), CapturedScalar)}
+    return ", ".join(f"{name}={value}" for name, value in told.items() if value != request.settings[name])
 
 
 def _usable(call: CapturedCall, notes: dict[str, None]) -> bool:

@@ -79,7 +79,8 @@ def residual_norm_scale_shift(
 ) -> tuple[Tensor, Tensor]:
     """r = residual + gate * x (no gate: residual + x); returns norm(r) * (1 + scale) + shift, and r.
 
-    The gate has the layouts of scale and shift; all else as in norm_scale_shift. out: both tensors.
+    r has x's dtype, whatever the residual's (add_norm keeps the residual's). The gate has the layouts of scale and
+    shift; all else as in norm_scale_shift. out: both tensors.
     """
     return _behind_residual((x, residual, scale, shift, gate, weight, bias, norm_type, eps), backend, contract, out)
 

@@ -67,7 +67,8 @@ def fused_add_rms_norm_(
 ) -> None:
     """residual += x; then x = rms(residual) * weight, both in place, over the last axis.
 
-    x and residual must not overlap each other, or the weight. What trains runs the reference, whose gradient is
-    torch's, with torch's own rules for what is changed in place. All else as in add_norm.
+    x and residual must not overlap each other in part, or the weight; one tensor as both holds the norm in the end.
+    What trains runs the reference, whose gradient is torch's, with torch's own rules for what is changed in place. All
+    else as in add_norm.
     """
     return _fused_add_rms_norm_((x, residual, weight, eps), backend, contract, None)
