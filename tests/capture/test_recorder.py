@@ -101,15 +101,37 @@ def test_dicts_are_kept_by_their_names_in_any_order(capture: Capturing) -> None:
         "scale({'a': {'b': {'c': {'d': 1}}}})\n",
         "library:scale",
     )
-    kept = {str({**call.values()}): call.count for call in run.capture.calls if isinstance(first(call), CapturedDict)}
-    (both,) = (call for call in run.capture.calls if call.count == 2)
-    assert {name: own.value for name, own in both.values().items() if isinstance(own, CapturedScalar)} == {
-        "x[gain]": 2.5, "x[shift.first][0]": 1,
-    }  # fmt: skip
-    assert sorted(kept.values()) == [1, 1, 2]
-    assert sum("builtins.dict" in call.model_dump_json() for call in run.capture.calls) == 3, "unclear, long, too deep"
+    calls = run.capture.calls
+    (both,) = (call for call in calls if "x[gain]" in call.values())
+    assert both.values()["x[gain]"] == CapturedScalar(type="float", value=2.5)
+    assert both.values()["x[shift.first][0]"] == CapturedScalar(type="int", value=1)
+    assert both.count == 2, "in either order"
+    (other,) = (call for call in calls if first(call) == CapturedOther(type="builtins.dict"))
+    assert other.count == 2, "one with a name twice, one that is long"
+    (deep,) = (call for call in calls if "x[a][b][c]" in call.values())
+    assert deep.values()["x[a][b][c]"] == CapturedOther(type="builtins.dict")
     (numbered,) = (call for call in run.capture.calls if "x[1]" in call.values())
     assert numbered.values()["x[1]"] == CapturedScalar(type="bool", value=True)
+
+
+def test_no_value_ends_the_program(capture: Capturing) -> None:
+    """Classes that lie about what they are, numbers that no text holds: a program goes on, and so does the capture."""
+    run = capture(
+        "from library import guarded, scale, Locked\nfrom unittest.mock import MagicMock\n"
+        "guarded(1); scale(Locked(a=1)); scale(MagicMock(spec=dict)); scale(MagicMock(spec=list))\n"
+        "scale(10**5000); scale({'n': 10**5000}); scale({10**5000: 1}); scale(2**63 - 1)\n"
+        "scale({n: n for n in range(10**6)})\n"
+        "own = {}\nown.update((f'k{n}', own) for n in range(16))\nscale(own)\nprint('done')\n",
+        "library:scale",
+        "library:guarded",
+    )
+    assert run.done.stdout == "done\n" and run.done.returncode == 0, run.done.stderr
+    kept = [first(call) for call in run.capture.of("library:scale")]
+    assert CapturedScalar(type="int", value=2**63 - 1) in kept and CapturedOther(type="long int") in kept
+    assert CapturedDict(items={"n": CapturedOther(type="long int")}) in kept
+    assert CapturedDict(items={"a": CapturedScalar(type="int", value=1)}) in kept, "as dict itself has it"
+    (guarded,) = run.capture.of("library:guarded")
+    assert guarded.values()["options[rate]"] == CapturedScalar(type="int", value=1)
 
 
 def first(call: CapturedCall) -> object:
@@ -119,10 +141,11 @@ def first(call: CapturedCall) -> object:
 def test_a_cached_function_is_recorded_and_keeps_its_cache(capture: Capturing) -> None:
     run = capture(
         "import library\nprint(library.cached(2), library.cached(2), library.cached.cache_info().hits)\n"
+        "print(library.cached.__wrapped__(3), library.cached.cache_info().misses)\n"
         "library.cached.cache_clear()\nprint(library.cached.cache_info().hits)\n",
         "library:cached",
     )
-    assert run.done.stdout == "4 4 1\n0\n"
+    assert run.done.stdout == "4 4 1\n6 1\n0\n", "what it wraps goes past the cache"
     assert run.counts() == {"cached(2)": 2}
 
 

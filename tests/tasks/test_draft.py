@@ -39,7 +39,7 @@ def value(of: Any) -> Any:
         begins = of.storage_offset()
         return CapturedTensor(shape=tuple(of.shape), dtype=name, strides=of.stride(), offset=begins, device="cuda")
     if isinstance(of, dict):
-        return CapturedDict(items={name: value(item) for name, item in of.items()})
+        return CapturedDict(items={name: value(of[name]) for name in sorted(of)})
     if isinstance(of, bool | int | float | str | None):
         return CapturedScalar(type="none" if of is None else type(of).__name__, value=of)  # type: ignore[arg-type]
     return CapturedOther(type=type(of).__name__)
@@ -168,8 +168,23 @@ def test_tensors_in_dicts() -> None:
     call = called({"y": x, "steps": 3}, x=x, mods={"scale": meta(1, 8), "shift": meta(1, 8)}, eps=1e-6)
     made = draft(call, scale="mods[scale]", shift="mods[shift]")
     assert list(made.rows[0].inputs) == ["x", "scale", "shift"]
-    with pytest.raises(BadFile, match=r"the call has: x, mods\[scale\], mods\[shift\], eps, return\[y\]"):
+    assert list(draft(norm(1, 4, 8, eps=1e-6)).rows[0].outputs) == list(made.rows[0].outputs) == ["y"]
+    with pytest.raises(
+        BadFile, match=r"the call has: x, mods\[scale\], mods\[shift\], eps, return\[steps\], return\[y\]"
+    ):
         draft(call)
+
+
+def test_a_dict_s_results_are_told_apart_by_their_names() -> None:
+    """Its order says nothing: `residual_out` comes before `y` there."""
+    x, wide = meta(1, 4, 8), meta(1, 4, 8, dtype=torch.float32)
+    arguments = {"x": x, "residual": wide, "norm_type": "rms", "eps": 1e-6}
+    made = draft(called({"y": x, "residual_out": wide}, **arguments), op="add_norm")
+    assert {name: own.dtype for name, own in made.rows[0].outputs.items()} == {"y": "bf16", "residual_out": "fp32"}
+    unclear = called({"normed": x, "total": wide}, **arguments)
+    with pytest.raises(BadFile, match=r"say where each is found, as in --map y=return"):
+        draft(unclear, op="add_norm")
+    assert draft(unclear, op="add_norm", y="return[normed]", residual_out="return[total]").rows
 
 
 def added(residual: Tensor | None, in_fp32: bool, wide: bool) -> CapturedCall:
@@ -189,6 +204,8 @@ def test_what_only_the_public_call_can_be_told_costs_no_other_row() -> None:
     assert [note for note in made.notes if "residual_in_fp32" in note] == [told]
     with pytest.raises(BadFile, match="has no call that a row could be made from; left out: 2"):
         draft(added(None, True, wide=True), op="add_norm", settings=settings)
+    with pytest.raises(BadFile, match="wieght: is not there"):
+        draft(wide, op="add_norm", settings=settings, weight="wieght")
     with pytest.raises(BadFile, match="is not what was captured"):
         draft(added(None, False, wide=True), op="add_norm", settings=settings)
 

@@ -12,8 +12,10 @@ from typing import Any
 Described = tuple[Any, ...]
 
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
-LONGEST_LIST = 64  # or dict
-DEEPEST_LIST = 3
+LONGEST_LIST = 64
+LONGEST_INNER_DICT = 16  # inside of another
+DEEPEST_LIST = 3  # or dict
+LARGEST_INT = 2**63  # a larger one is content
 ALIGNED = 256  # bytes: behind so many of them an address serves every vector and every cache line as it did before
 CONSTANTS = ("dtype", "layout", "memory_format")  # torch's own: settings, as a number is
 
@@ -26,8 +28,10 @@ def describe(value: Any, depth: int = 0) -> Described:
     kind = type(value)
     if value is None:
         return ("scalar", "none", None)
-    if kind is bool or kind is int:
-        return ("scalar", kind.__name__, value)
+    if kind is bool:
+        return ("scalar", "bool", value)
+    if kind is int:
+        return _describe_int(value)
     if kind is float:
         return ("scalar", "float", value.hex())  # unlike the float itself, equal for two NaNs, unequal for -0.0 and 0.0
     if isinstance(value, str):
@@ -36,20 +40,15 @@ def describe(value: Any, depth: int = 0) -> Described:
     if _is_tensor(value):
         return _describe_tensor(value)
     if isinstance(value, int):
-        return ("scalar", "int", int(value))
+        return _describe_int(int(value))
     if isinstance(value, float):
         return ("scalar", "float", float(value).hex())
     if isinstance(value, (list, tuple)):
         if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST:
             return ("other", f"long {kind.__name__}")
         return ("list", tuple(describe(item, depth + 1) for item in value))
-    if isinstance(value, dict):
-        is_plain = all(map(_is_name, value)) and len({str(key) for key in value}) == len(value)
-        if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST or not is_plain:
-            return ("other", f"{kind.__module__}.{kind.__qualname__}")
-        # By name, in whatever order they were put in. `items` may be a subclass's own: a program's class is not run.
-        items = ((str(name), describe(item, depth + 1)) for name, item in dict.items(value))
-        return ("dict", tuple(sorted(items, key=lambda pair: pair[0])))
+    if issubclass(kind, dict) and (items := _items(value, depth)) is not None:
+        return ("dict", tuple((name, describe(item, depth + 1)) for name, item in items))
     if kind.__module__ == "torch" and kind.__name__ in CONSTANTS:
         return ("scalar", kind.__name__, str(value).replace("torch.", "", 1))
     if kind.__module__ == "torch" and kind.__name__ in ("SymInt", "SymFloat", "SymBool"):
@@ -67,11 +66,30 @@ def result_of(described: Described) -> Described:
     return ("list", tuple(result_of(item) for item in described[1])) if kind == "list" else described
 
 
+def _describe_int(value: int) -> Described:
+    return ("scalar", "int", value) if -LARGEST_INT <= value < LARGEST_INT else ("other", "long int")
+
+
+def _items(value: Any, depth: int) -> list[tuple[str, Any]] | None:
+    """Of a dict whose keys are names or numbers, by name, in whatever order they were put in. By dict's own methods: a
+    subclass may have others, and none of a program's code is to run."""
+    longest = LONGEST_INNER_DICT if depth else LONGEST_LIST
+    if dict.__len__(value) > longest or depth >= DEEPEST_LIST:
+        return None
+    items = list(dict.items(value))
+    if not all(_is_name(key) for key, _ in items):
+        return None
+    named = {str(key): item for key, item in items}
+    return sorted(named.items(), key=lambda pair: pair[0]) if len(named) == len(items) else None
+
+
 def _is_name(key: Any) -> bool:
     """What an item of a dict can be found again by; a text of several words, or a long one, is content."""
     if type(key) is int:
-        return True
-    return type(key) is str and len(key) <= LONGEST_TEXT and key.replace(".", "_").isidentifier()
+        return -LARGEST_INT <= key < LARGEST_INT
+    if type(key) is not str or not 0 < len(key) <= LONGEST_TEXT:
+        return False
+    return f"_{key}".replace(".", "_").isidentifier()
 
 
 def _is_tensor(value: Any) -> bool:

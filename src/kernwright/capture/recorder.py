@@ -61,7 +61,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Described]:
     for name, value in values.items():
         try:
             described[name] = describe(value)
-        except Traced:
+        except Exception:  # Traced, or of whatever kind a default is: the module's import must go on
             continue
     return described
 
@@ -154,6 +154,8 @@ class Recorder:
                     if len(self._slots) < MOST_SIGNATURES:
                         self._slots[key] = slot
                 self._count(slot)
+        except Exception as error:  # whatever it is, the program must go on
+            self.problem(target, f"a call could not be recorded: {type(error).__name__}: {error}"[:300])
         finally:
             self._busy.now = False
 

@@ -14,6 +14,7 @@ from .recorder import Parameters, Recorder
 from .target import Target
 
 MARK = "__kernwright_capture__"
+CACHED = type(functools.lru_cache(len))  # of which functools has no public name
 FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -21,7 +22,7 @@ FUNCTIONS = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     functools.partial,
-    functools._lru_cache_wrapper,
+    CACHED,
 )
 OF_A_CACHE = ("cache_info", "cache_clear", "cache_parameters")
 
@@ -167,9 +168,11 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Targ
 
     whole = _outermost(twin, function) if target.is_own_op else twin
     functools.update_wrapper(whole, function)
-    for name in OF_A_CACHE:  # methods of its type, which no wrapper takes along
-        if isinstance(function, functools._lru_cache_wrapper) and hasattr(function, name):
-            setattr(whole, name, getattr(function, name))
+    if isinstance(function, CACHED):
+        whole.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined] # which goes past the cache
+        for name in OF_A_CACHE:  # methods of its type, which no wrapper takes along
+            if hasattr(function, name):
+                setattr(whole, name, getattr(function, name))
     setattr(whole, MARK, (*getattr(function, MARK, ()), target.name))
     return whole
 

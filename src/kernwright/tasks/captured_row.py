@@ -11,7 +11,7 @@ import torch
 
 from kernwright.errors import BadFile
 from kernwright.ops.definition import Op
-from kernwright.tasks.capture import CapturedCall, CapturedScalar, CapturedTensor
+from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedScalar, CapturedTensor
 from kernwright.tasks.tensor import TORCH_NAMES, ConcreteTensor, DType, contiguous_strides
 from kernwright.tasks.workload import Scalar
 
@@ -52,6 +52,10 @@ class CapturedRow:
         return json.dumps([tensors, self.scalars], sort_keys=True)
 
 
+class OtherResults(BadFile):
+    """The op can be called so, and gives something else than the program got."""
+
+
 def read_row(where: str, call: CapturedCall, request: Request, notes: dict[str, None]) -> CapturedRow:
     return _Reading(where, call, request, notes).row()
 
@@ -62,6 +66,7 @@ class _Reading:
     def __init__(self, where: str, call: CapturedCall, request: Request, notes: dict[str, None]) -> None:
         self.where = where
         self.values = call.values()
+        self.gives_dict = isinstance(call.returns, CapturedDict)
         self.request = request
         self.op = request.op
         self.notes = notes
@@ -145,8 +150,12 @@ class _Reading:
     def _outputs(self) -> dict[str, ConcreteTensor]:
         returned = [n for n, v in self.values.items() if _is_return(n) and isinstance(v, CapturedTensor)]
         mapped = {name: self.request.mapping[name] for name in self.op.outputs if name in self.request.mapping}
+        named = {name: f"return[{name}]" for name in self.op.outputs if f"return[{name}]" in returned}
+        if not mapped and len(named) == len(self.op.outputs):  # a dict's, whose order says nothing
+            mapped = named
         sources = mapped or dict(zip(self.op.outputs, returned, strict=False))
-        if set(sources) != set(self.op.outputs) or (not mapped and len(returned) != len(self.op.outputs)):
+        is_unclear = not mapped and (len(returned) != len(self.op.outputs) or (self.gives_dict and len(returned) > 1))
+        if set(sources) != set(self.op.outputs) or is_unclear:
             raise BadFile(
                 self.where, "returns", f"holds {len(returned)} tensor(s), {self.op.name} gives {list(self.op.outputs)}",
                 f"say where each is found, as in --map {self.op.outputs[0] if self.op.outputs else 'y'}=return[0], "
@@ -177,7 +186,7 @@ class _Reading:
         for name, tensor in given.items():
             seen = row.outputs[name]
             if (tensor.shape, tensor.dtype) != (seen.shape, seen.dtype):
-                raise BadFile(
+                raise OtherResults(
                     self.where, "returns",
                     f"{name} was {seen.dtype}{list(seen.shape)}; {self.op.name} gives {tensor.dtype}{[*tensor.shape]}",
                     "this op is not what was captured: choose another --op, or map other arguments with --map",

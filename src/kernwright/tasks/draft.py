@@ -12,7 +12,7 @@ from kernwright.judge.cases import neighbour_sizes
 from kernwright.ops.definition import Op
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
 from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
-from kernwright.tasks.captured_row import CapturedRow, Request, give, read_row
+from kernwright.tasks.captured_row import CapturedRow, OtherResults, Request, give, read_row
 from kernwright.tasks.task import TaskFile, Tolerance
 from kernwright.tasks.tensor import ConcreteTensor, TensorSpec
 from kernwright.tasks.workload import Workload
@@ -45,7 +45,7 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
         if call.call == request.call and _usable(call, notes):
             try:
                 row = read_row(f"{request.source}:{number}", call, request, notes)
-            except BadFile:
+            except OtherResults:
                 if not (given := _settings_given(call, request)):
                     raise
                 notes[f"left out: {call.count} call(s) with {given}, of which {request.op.name}'s rows have none"] = (
