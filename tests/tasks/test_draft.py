@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernwright.capture.own_ops import settings_of
 from kernwright.errors import BadFile
 from kernwright.ops.definition import Op, define
-from kernwright.ops.public_arguments import public_settings
 from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.capture import (
     Capture,
@@ -195,7 +195,7 @@ def added(residual: Tensor | None, in_fp32: bool, wide: bool) -> CapturedCall:
 
 def test_what_only_the_public_call_can_be_told_costs_no_other_row() -> None:
     """residual_in_fp32 stands for a residual of zeros, which no row has."""
-    settings = public_settings(shipped_ops()["add_norm"])
+    settings = settings_of(shipped_ops()["add_norm"])
     assert settings == {"residual_in_fp32": False}
     told = "left out: 2 call(s) with residual_in_fp32=True, of which add_norm's rows have none"
     plain, wide = added(meta(1, 4, 8), False, wide=False), added(meta(1, 4, 8, dtype=torch.float32), True, wide=True)

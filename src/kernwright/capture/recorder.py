@@ -61,7 +61,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Described]:
     for name, value in values.items():
         try:
             described[name] = describe(value)
-        except Exception:  # Traced, or of whatever kind a default is: the module's import must go on
+        except Exception:  # Traced, or a class's own: left out, as what is no setting is; the import must go on
             continue
     return described
 

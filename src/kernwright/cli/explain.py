@@ -40,8 +40,8 @@ def explain(
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    from kernwright.capture.own_ops import settings_of
     from kernwright.cli.console import out
-    from kernwright.ops.public_arguments import public_settings
     from kernwright.runtime.catalog import dispatcher
     from kernwright.runtime.preference import known
 
@@ -51,7 +51,7 @@ def explain(
     # A fake tensor has a shape, a dtype and a device, and no memory: a device that is not here can be asked about too.
     with FakeTensorMode():
         arguments: dict[str, Any] = _tensors(dispatch.op, shape or [], place)
-        arguments |= _scalars(dispatch.op, scalar or [], public_settings(dispatch.op))
+        arguments |= _scalars(dispatch.op, scalar or [], settings_of(dispatch.op))
         explanation = dispatch.explain(**arguments, backend=wanted, contract="exact" if exact else None)
     out.print(str(explanation), highlight=False, markup=False, soft_wrap=True)
     if "sees no CUDA device" in str(explanation):

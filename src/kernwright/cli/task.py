@@ -118,11 +118,10 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="write over a task that exists")] = False,
 ) -> None:
     """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
-    from kernwright.capture.own_ops import op_of
+    from kernwright.capture.own_ops import op_of, settings_of
     from kernwright.cli.console import out
     from kernwright.cli.task_strangers import refuse_another_op, refuse_strangers
     from kernwright.errors import KernwrightError
-    from kernwright.ops.public_arguments import public_settings
     from kernwright.ops.registry import ops_from_file, shipped_ops
     from kernwright.tasks.capture import read_capture
     from kernwright.tasks.captured_row import Request
@@ -140,7 +139,7 @@ def new(
     called = _captured(capture, source, call, op)
     request = Request(
         name=name, source=source, call=called, op=ops[op], mapping=_pairs(mapping or [], ops[op]),
-        models=tuple(model or ()), title=title, settings=public_settings(ops[op]) if op_of(called) == op else {},
+        models=tuple(model or ()), title=title, settings=settings_of(ops[op]) if op_of(called) == op else {},
     )  # fmt: skip
     draft = draft_task(capture, request, definitions.name if definitions else None)
     refuse_strangers(capture, request, ignore or [])

@@ -37,7 +37,7 @@ how long the first call takes, what it imports included. Both come from `python 
 
 A bar counts every production row of the families here that were captured from models, judged with the sources and the
 baselines of today: until all are, it says how many, and is not met. They are {", ".join(ASKED_OF)}.
-The others below, whose rows are derived from models' sizes, count in none."""
+Other families below count in none."""
 WATCHED = """\
 Each tensor an allocation of its own, on the smoke rows and at the odd sizes beside them: `kernwright sanitize TASK
 --candidate kernwright`. Of the sources as they are now; what was watched before their last change counts as not run."""

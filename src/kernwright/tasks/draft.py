@@ -48,9 +48,8 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
             except OtherResults:
                 if not (given := _settings_given(call, request)):
                     raise
-                notes[f"left out: {call.count} call(s) with {given}, of which {request.op.name}'s rows have none"] = (
-                    None
-                )
+                told = f"left out: {call.count} call(s) with {given}, of which {request.op.name}'s rows have none"
+                notes[told] = None
                 continue
             rows.setdefault(row.key, row)
     if not rows:
