@@ -48,7 +48,12 @@ class Locked(dict):
     __len__ = items = keys = __iter__
 
 
-def guarded(x, options=Locked(rate=1)):
+class Shut(list):
+    def __len__(self):
+        raise RuntimeError("nobody may count")
+
+
+def guarded(x, options=Locked(rate=1), places=Shut()):
     return x
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from kernwright.capture.recorder import Parameters, Recorder
+from kernwright.capture.target import Target
 from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedList, CapturedOther, CapturedScalar
 
 Capturing = Callable[..., Any]
@@ -106,6 +109,8 @@ def test_dicts_are_kept_by_their_names_in_any_order(capture: Capturing) -> None:
     assert both.values()["x[gain]"] == CapturedScalar(type="float", value=2.5)
     assert both.values()["x[shift.first][0]"] == CapturedScalar(type="int", value=1)
     assert both.count == 2, "in either order"
+    computed = {"gain": CapturedOther(type="float"), "shift.first": CapturedList(items=(CapturedOther(type="int"),))}
+    assert both.returns == CapturedDict(items=computed), "what came back may be computed"
     (other,) = (call for call in calls if first(call) == CapturedOther(type="builtins.dict"))
     assert other.count == 2, "one with a name twice, one that is long"
     (deep,) = (call for call in calls if "x[a][b][c]" in call.values())
@@ -130,8 +135,20 @@ def test_no_value_ends_the_program(capture: Capturing) -> None:
     assert CapturedScalar(type="int", value=2**63 - 1) in kept and CapturedOther(type="long int") in kept
     assert CapturedDict(items={"n": CapturedOther(type="long int")}) in kept
     assert CapturedDict(items={"a": CapturedScalar(type="int", value=1)}) in kept, "as dict itself has it"
+    assert CapturedOther(type="unittest.mock.MagicMock") in kept, "whatever it says of itself"
     (guarded,) = run.capture.of("library:guarded")
+    assert "places" not in guarded.values(), "a default that cannot be looked at"
     assert guarded.values()["options[rate]"] == CapturedScalar(type="int", value=1)
+
+
+def test_what_cannot_be_recorded_is_told_and_no_more(tmp_path: Path) -> None:
+    target = Target("library:scale", 0)
+    recorder = Recorder(str(tmp_path), [target.name])
+    recorder.record(target, Parameters(["x"]), [("scalar", "int", [])], {}, None, None)  # a list: no key of a dict
+    recorder.record(target, Parameters(["x"]), [("scalar", "int", 1)], {}, None, None)
+    (lines,) = tmp_path.glob("*.lines")
+    assert "library:scale: a call could not be recorded: TypeError: unhashable" in lines.read_text()
+    assert '"slot"' in lines.read_text(), "the next one is"
 
 
 def first(call: CapturedCall) -> object:
