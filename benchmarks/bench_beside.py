@@ -27,7 +27,7 @@ from gpu_evidence import tasks_with_kernels
 
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.copying import ways_on, whole_pages
 from kernwright.judge.entry import RowCall, load
 from kernwright.runtime.catalog import dispatcher

@@ -48,7 +48,7 @@ TASK = "norm_scale_shift"
 SLOWED = '''"""The op's own reference, made slower: a call spins until it has taken `factor` times as long."""
 import time
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 
 def _stretched(op, factor):

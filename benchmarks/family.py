@@ -19,7 +19,7 @@ from rich.table import Table
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.console import Bar, err, out
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import find_device
 from kernwright.judge.verdict import Unavailable
 from kernwright.report.field import DECLINES, TIMED, Field, Standing

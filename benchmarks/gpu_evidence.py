@@ -249,9 +249,10 @@ def locks_of(folder: str, number: int) -> str:
 
 def pack(window: Window) -> list[str]:
     """Every run of the window's ledgers as one archive; returns what could not be packed."""
+    from kernwright.errors import LedgerError
+
     from kernwright.campaign.ledger import Ledger
     from kernwright.campaign.ledger_transfer import export_runs, import_runs
-    from kernwright.errors import LedgerError
 
     problems = []
     with tempfile.TemporaryDirectory() as folder:

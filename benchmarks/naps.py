@@ -16,7 +16,7 @@ DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's a
 
 from torch import Tensor
 
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 
 @define(outputs=["y"], activations=["x"])

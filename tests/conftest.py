@@ -88,7 +88,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 DOUBLING_OPS = """
 from torch import Tensor
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 @define(outputs=["y"], activations=["x"])
 def twice(x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ TINY_OPS = '''
 
 from torch import Tensor
 
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 
 @define(outputs=["y"], activations=["x"])
@@ -286,7 +286,7 @@ def quiet() -> Quiet:
 
 SHIPPED_ADAPTERS = """
 def slow(op):
-    from kernwright.ops.registry import shipped_ops
+    from kernwright.core.registry import shipped_ops
     reference = shipped_ops()[op].reference
 
     def run(*tensors, **scalars):

@@ -11,7 +11,7 @@ import pytest
 from kernwright.baselines import liger, sglang_jit_kernel, sglang_kernels
 from kernwright.baselines.adapter import Adapter, Signature
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.tensor import ConcreteTensor, contiguous_strides
 

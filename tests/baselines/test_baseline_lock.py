@@ -12,7 +12,7 @@ from kernwright.baselines import lock
 from kernwright.baselines.lock import CUTEDSL, Lock, Machine, read_lock
 from kernwright.bundle.target import make_target
 from kernwright.cli.baseline import trees_for
-from kernwright.errors import BadFile, EnvironmentProblem, KernwrightError
+from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
 
 GPU_HOST = Machine(architecture="x86_64", python="3.12")
 

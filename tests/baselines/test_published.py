@@ -12,11 +12,11 @@ from fake_package import Shelf
 from kernwright.baselines.lock import Machine
 from kernwright.baselines.published import IN_EVERY_WORKER, PublishedBaseline
 from kernwright.baselines.store import Store
-from kernwright.errors import EnvironmentProblem
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.digest import digest_of
+from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.registry import shipped_ops
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.digest import digest_of
 from kernwright.tasks.workload import Workload
 
 GPU_HOST = Machine(architecture="x86_64", python="3.12")

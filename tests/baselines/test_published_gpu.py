@@ -11,7 +11,7 @@ from fake_package import RIGHT, Shelf, sglang_files
 
 from kernwright.baselines.lock import read_lock
 from kernwright.baselines.store import Store
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.device import find_device
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verification import Verification, verify
@@ -40,8 +40,8 @@ OPS = '''
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rounding import wide
+from kernwright.core.op import define
+from kernwright.core.rounding import wide
 
 
 @define(outputs=["y"], activations=["x"])

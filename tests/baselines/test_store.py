@@ -14,7 +14,7 @@ from kernwright.baselines.archive import cut, pack
 from kernwright.baselines.lock import Tree
 from kernwright.baselines.store import CARRIED, Store, carried_pieces, piece_name
 from kernwright.bundle.download import Source
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 
 FILES = {"pkg/__init__.py": "v = 1\n", "pkg/kernel.py": "k = 2\n", "pkg/big.bin": "x" * 1000}
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from kernwright.baselines.store import Store
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
@@ -29,8 +29,8 @@ OPS = '''
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rounding import wide
+from kernwright.core.op import define
+from kernwright.core.rounding import wide
 
 
 @define(outputs=["y"], activations=["x"])

@@ -16,7 +16,7 @@ import pytest
 from kernwright.baselines.lock import read_lock
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]

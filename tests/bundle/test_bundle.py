@@ -20,7 +20,7 @@ from kernwright.bundle.files import folder_bytes, sha256
 from kernwright.bundle.manifest import check_bundle, read_manifest
 from kernwright.bundle.pin import Pin
 from kernwright.bundle.target import make_target
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 
 A, B, C = Pin("tiny-a", "1.0"), Pin("tiny-b", "2.0"), Pin("tiny-c", "1.0")
 

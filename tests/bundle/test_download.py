@@ -13,7 +13,7 @@ from kernwright.bundle.files import sha256
 from kernwright.bundle.pin import Pin, known_pins
 from kernwright.bundle.target import make_target
 from kernwright.bundle.wheel import unpack
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 TARGET = make_target("3.12", [])
 A, B = Pin("tiny-a", "1.0"), Pin("tiny-b", "2.0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernwright.bundle.parts import Load, pack, parse_size
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 
 def load(name: str, size: int, *regular: str) -> Load:

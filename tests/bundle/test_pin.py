@@ -20,7 +20,7 @@ from kernwright.bundle.pin import (
     read_constraints,
     resolve_pins,
 )
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 

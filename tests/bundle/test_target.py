@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kernwright.bundle.target import make_target
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 
 def test_a_machine_takes_wheels_for_every_older_glibc() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kernwright.bundle.pin import Pin
 from kernwright.bundle.wheel import unpack
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 PIN = Pin("tiny", "1.0")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.campaign.blobs import BlobStore, blob_reference, blob_references, make_folder, replacing
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from kernwright.campaign.ledger import (
     read_chain,
 )
 from kernwright.campaign.ledger_check import verify
-from kernwright.errors import KernwrightError, LedgerError
+from kernwright.core.errors import KernwrightError, LedgerError
 
 BODY = {
     "task": "norm",

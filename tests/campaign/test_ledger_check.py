@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernwright.campaign.blobs import blob_reference
 from kernwright.campaign.ledger import Ledger, Record, parse_record
 from kernwright.campaign.ledger_check import Damage, Problem, Snapshot, examine, verify
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 
 class Scene(NamedTuple):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.ledger import app
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 
 def call(*arguments: object) -> Result:

@@ -29,7 +29,7 @@ with Ledger(root).open_run({"writer": True}) as writer:
 FULL_DISK = """
 import resource, sys
 from kernwright.campaign.ledger import Ledger
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 root, limit, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 writer = Ledger(root).open_run({})
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]

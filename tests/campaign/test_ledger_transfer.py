@@ -14,7 +14,7 @@ from kernwright.campaign.blobs import blob_reference
 from kernwright.campaign.ledger import HEADS, Ledger, Record, RunWriter, read_chain
 from kernwright.campaign.ledger_check import verify
 from kernwright.campaign.ledger_transfer import ArchiveLimits, export_runs, import_runs
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 
 def contents(root: Path) -> dict[str, bytes]:

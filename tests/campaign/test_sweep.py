@@ -18,7 +18,7 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import refuse_rows_too_large
 from kernwright.tasks.catalog import find_task

@@ -14,7 +14,7 @@ from kernwright.campaign import trial, tuner
 from kernwright.campaign.trial import Outcome, Trial, Work
 from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.ops.configurations import Configuration, Situation
 from kernwright.runtime import tuning
 from kernwright.runtime.tuning import Entry, Place, Table

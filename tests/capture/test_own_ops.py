@@ -10,7 +10,7 @@ import pytest
 
 import kernwright.ops
 from kernwright.capture.own_ops import op_of, places_of, target_of
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.target import compiler
 

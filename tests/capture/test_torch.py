@@ -52,7 +52,7 @@ OP = "kernwright.ops.norm_modulation.definition:norm_scale_shift.reference"
 
 
 def test_a_program_with_torch(capture: Capturing) -> None:
-    from kernwright.ops.registry import shipped_ops
+    from kernwright.core.registry import shipped_ops
 
     run = capture(
         SCRIPT, "library:scale", "torch.nn.functional:gelu", "torch.nn.functional:layer_norm", "own::twice", OP

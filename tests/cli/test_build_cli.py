@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.runtime import ahead
 from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library
 from kernwright.runtime.target import Target, compiler, nvcc

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
+from kernwright.core.registry import shipped_ops
 from kernwright.ops import FAMILIES
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.library import Library
 from kernwright.runtime.preference import BACKENDS
 from kernwright.runtime.target import Target

@@ -19,7 +19,7 @@ from kernwright.tasks.task import load_task
 
 WEAK_OPS = """
 from torch import Tensor
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 @define(outputs=["z"], activations=["x"])
 def careless(x: Tensor, y: Tensor) -> Tensor:

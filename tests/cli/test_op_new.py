@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.scaffold.checkout import Index
 from kernwright.scaffold.family import LONGEST, Family
 
@@ -135,7 +135,7 @@ def test_the_first_and_the_last_op_find_their_places(op: str) -> None:
         ("gain_channels", "scale_shift", "there is an op scale_shift, which a family of that name would hide"),
         ("gain_channels", "modulation", "there is a family modulation already"),
         ("gain_channels", "native", "src/kernwright/ops/native exists already"),
-        ("rounding", "gains", "src/kernwright/ops/rounding.py exists already"),
+        ("rounding", "gains", "src/kernwright/core/rounding.py exists already"),
         ("gain_channels", "interpreted", "tests/ops/interpreted_cases.py exists already"),
         ("gain_channels", "elsewhere", "tests/judge/test_elsewhere.py exists already"),
     ],

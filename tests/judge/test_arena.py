@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.arena import CANARY, POISON, Arena
 from kernwright.judge.layout import lay_out
 from kernwright.tasks.tensor import ConcreteTensor

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kernwright.core.op import Op, define
 from kernwright.judge.cases import cases_for, neighbour_sizes, secret_case
 from kernwright.judge.inputs import DISTRIBUTIONS
-from kernwright.ops.definition import Op, define
 from kernwright.tasks.workload import Workload
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from kernwright.core.op import Op, define
 from kernwright.judge.content_pool import ContentPool
 from kernwright.judge.inputs import DISTRIBUTIONS
-from kernwright.ops.definition import Op, define
 from kernwright.tasks.workload import Workload
 
 

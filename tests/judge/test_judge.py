@@ -18,7 +18,7 @@ import pytest
 from kernwright.campaign.blobs import BlobStore
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.provenance import judge_digest
 from kernwright.judge.request import JudgeRequest, judge

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.lock import device_lock
 
 HOLDER = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge import sanitized, sanitizer
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch

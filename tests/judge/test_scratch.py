@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.scratch import PREFIX, scratch_folder
 from kernwright.judge.worker_user import FIRST_USER, USERS_PER_JUDGE, why_no_other_user
 

@@ -15,7 +15,7 @@ import pytest
 import kernwright
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.party import Party
 from kernwright.judge.provision import Provision
 from kernwright.judge.request import JudgeRequest, judge

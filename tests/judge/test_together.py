@@ -11,7 +11,7 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger, Record
 from kernwright.campaign.ledger_check import verify
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import Judgement
 from kernwright.judge.quad import Quad

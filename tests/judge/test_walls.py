@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.landlock import LandlockUnavailable, landlock_version, rights_of
 from kernwright.judge.linux import held_capabilities
 from kernwright.judge.walls import OFF_VARIABLE, Walls, import_folders, walls_off

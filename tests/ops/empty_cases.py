@@ -12,8 +12,8 @@ import torch
 from token_cases import BF16
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.ltx2_modulate.arguments import TABLES
-from kernwright.ops.registry import shipped_ops
 
 OVER_TOKENS = (
     "scale_shift", "residual_gate", "norm_scale_shift", "residual_norm_scale_shift", "norm_tanh_mul_add",

@@ -11,9 +11,9 @@ import torch
 from token_cases import BF16, FP32, hold
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.judge.contract import same_bits
 from kernwright.ops.ltx2_modulate.arguments import TABLES
-from kernwright.ops.registry import shipped_ops
 
 ALIKE = ("x", "residual", "update")
 AFFINE = ("weight", "bias", "weight2", "bias2")

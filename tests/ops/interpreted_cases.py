@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kernwright.ops.registry import ops_of_family
+from kernwright.core.registry import ops_of_family
 
 
 def round_to_bfloat16() -> None:

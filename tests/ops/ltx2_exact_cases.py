@@ -17,7 +17,7 @@ from same_bits import hold_bits
 from token_cases import BF16, FP16, FP32, arguments
 from torch import Tensor
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 FAMILY = "ltx2_modulate"
 WANTED = (

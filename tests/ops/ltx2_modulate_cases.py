@@ -10,7 +10,7 @@ import torch
 from token_cases import BF16, FP16, FP32, Drawing, How, hold
 from torch import Tensor
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.registry import shipped_ops
-from kernwright.ops.rounding import over_tokens
+from kernwright.core.registry import shipped_ops
+from kernwright.core.rounding import over_tokens
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 How = tuple[str, torch.dtype]

@@ -17,8 +17,8 @@ from same_bits import hold_bits
 from token_cases import arguments
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.judge.inputs import draw_inputs
-from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.workload import Workload
 

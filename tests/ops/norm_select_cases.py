@@ -11,7 +11,7 @@ import torch
 from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, Drawing, How, hold, made_equal
 from torch import Tensor
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 FAMILY = "norm_modulation"
 

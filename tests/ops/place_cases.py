@@ -18,8 +18,8 @@ from token_cases import BF16, FP16, FP32
 from torch import Tensor
 
 from kernwright import ops
-from kernwright.ops.definition import Op
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.op import Op
+from kernwright.core.registry import shipped_ops
 from kernwright.runtime.catalog import dispatcher
 
 NAMES = [name for name, op in shipped_ops().items() if len(dispatcher(name).backends) > 1 and op.outputs]

@@ -11,9 +11,9 @@ import torch
 from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES, made_equal
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.judge.contract import ErrorFigures, Expected, Finding, compare
 from kernwright.judge.correctness import FEW_ELEMENTS, MOST_REDRAWS, NEAR
-from kernwright.ops.registry import shipped_ops
 from kernwright.tasks.task import Tolerance
 
 Dtype = torch.dtype

@@ -9,11 +9,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from kernwright.errors import BadFile
+from kernwright.core.errors import BadFile
+from kernwright.core.op import Op, define, ops_in
+from kernwright.core.registry import ops_from_file, shipped_ops
+from kernwright.core.rounding import wide
 from kernwright.judge.content_pool import ContentPool
-from kernwright.ops.definition import Op, define, ops_in
-from kernwright.ops.registry import ops_from_file, shipped_ops
-from kernwright.ops.rounding import wide
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.workload import Workload
 
@@ -142,7 +142,7 @@ def test_shipped_references_give_what_their_rows_say(name: str) -> None:
 
 OPS_FILE = '''
 from torch import Tensor
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 @define(outputs=["y"], activations=["x"])
 def twice(x: Tensor) -> Tensor:

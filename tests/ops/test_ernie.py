@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 S, D = 4, 6
 RANDOM = np.random.default_rng(7)

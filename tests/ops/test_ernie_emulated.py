@@ -18,10 +18,10 @@ from place_cases import WIDTHS, listed, tensors_of
 from token_cases import arguments
 
 from kernwright import ops
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.ernie import native
 from kernwright.ops.ernie.implementations import DISPATCHERS
 from kernwright.ops.native_sources import TOKEN_HEADERS
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -12,8 +12,8 @@ from residual_norm_cases import BF16, FP16, FP32, GENERAL_CASES, WIDE_EQUAL_CASE
 from token_cases import arguments, hold_to_oracle
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.native_sources import TOKEN_HEADERS
-from kernwright.ops.registry import shipped_ops
 from kernwright.ops.residual_norm import native
 from kernwright.ops.residual_norm.arguments import promise
 from kernwright.runtime.target import compiler

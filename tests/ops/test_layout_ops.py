@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 
 def holding_everything(*shape: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 B, S, D = 2, 4, 6
 RANDOM = np.random.default_rng(6)

@@ -19,9 +19,9 @@ from place_cases import listed, tensors_of
 from token_cases import arguments
 
 from kernwright import ops
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.ltx2_modulate import native
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

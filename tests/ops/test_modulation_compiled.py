@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Fallback
 
 CALLS = ["frame and channel", "fp16 by fp32", "row gate", "gate fp32 residual", "add 4d", "add promoted"]

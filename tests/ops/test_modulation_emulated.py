@@ -18,10 +18,10 @@ from emulation import built
 from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, differing, verify
 
 from kernwright import ops
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.modulation import native
 from kernwright.ops.modulation.arguments import result_like
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.target import compiler

@@ -12,7 +12,7 @@ import torch
 from interpreted_cases import interpreted
 from modulation_cases import CASES
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 pytest.importorskip("triton")
 

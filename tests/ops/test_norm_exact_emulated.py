@@ -18,9 +18,9 @@ from norm_modulation_cases import BF16, FP32, Case
 from place_cases import listed, tensors_of
 from token_cases import arguments
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.norm_modulation import exact_native, exactness
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 B, S, D, FRAMES = 2, 6, 10, 3
 LAYOUTS = {

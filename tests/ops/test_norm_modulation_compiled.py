@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 CALLS = ["batch modulation", "frame modulation", "residual token modulation", "residual torch.float16 mixed"]
 

@@ -208,7 +208,7 @@ for wish in (kernwright.prefer("cpu"), kernwright.strict()):
     try:
         with wish:
             ops.norm_scale_shift(x, row, row)
-    except kernwright.errors.EnvironmentProblem as problem:
+    except kernwright.core.errors.EnvironmentProblem as problem:
         print(problem.remedy)
 """
 

@@ -19,8 +19,8 @@ from norm_modulation_cases import BF16, CUDA_CASES, EQUAL_CASES, FP16, FP32, Cas
 from place_cases import listed
 from token_cases import hold_to_oracle
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.norm_modulation import native
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -13,7 +13,7 @@ from interpreted_cases import interpreted
 from norm_modulation_cases import BF16, CASES, Case
 from token_cases import arguments
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 pytest.importorskip("triton")
 INTERPRETED = [name for name in CASES if not name.endswith("many tokens")]  # a program costs milliseconds there

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 B, S, D, F = 2, 6, 5, 3
 RANDOM = np.random.default_rng(5)

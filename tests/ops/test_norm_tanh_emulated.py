@@ -19,9 +19,9 @@ from norm_tanh_cases import CUDA_CASES, EQUAL_CASES, Case, verify
 from place_cases import WIDTHS, listed, tensors_of
 from token_cases import BF16, FP16, arguments, hold_to_oracle
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_tanh import native
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 from kernwright.runtime.catalog import dispatcher
 from kernwright.runtime.target import compiler
 

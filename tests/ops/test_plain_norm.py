@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 X = np.random.default_rng(1).normal(size=(5, 12)) + 2
 W, B = np.random.default_rng(2).normal(size=(2, 12))

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 CALLS = ["weight alone", "layer torch.float32 affine", "rms torch.float16 affine", "turned heads", "packed heads"]

@@ -13,8 +13,8 @@ import torch
 
 import kernwright
 from kernwright import ops
-from kernwright.errors import KernwrightError
-from kernwright.ops.registry import ops_of_family, shipped_ops
+from kernwright.core.errors import KernwrightError
+from kernwright.core.registry import ops_of_family, shipped_ops
 from kernwright.runtime.catalog import dispatcher
 
 
@@ -26,7 +26,7 @@ def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:
 def test_an_op_that_came_later_has_a_definition_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the family's first one, whose digests cover all of its file; without kernels it runs its reference."""
     text = (
-        "from torch import Tensor\nfrom kernwright.ops.definition import define\n\n"
+        "from torch import Tensor\nfrom kernwright.core.op import define\n\n"
         "@define(outputs=['y'], activations=['x'])\ndef {name}(x: Tensor) -> Tensor:\n    return x * 2\n"
     )
     family = tmp_path / "doubling"

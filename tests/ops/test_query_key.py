@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 TOKENS, H, D, CACHE = 5, 2, 8, 7
 RANDOM = np.random.default_rng(4)

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.residual_norm.implementations import DISPATCHERS
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.dispatch import CannotRun, Fallback

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 B, S, H, D = 2, 5, 3, 8
 RANDOM = np.random.default_rng(3)

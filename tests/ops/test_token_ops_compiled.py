@@ -13,8 +13,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernwright import ops
-from kernwright.errors import KernwrightError
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.errors import KernwrightError
+from kernwright.core.registry import shipped_ops
 
 TABLE = "table torch.bfloat16 torch.float32"
 RMS_TABLE = f"rms {TABLE}"

@@ -16,7 +16,7 @@ from token_cases import FAMILIES, arguments, every_case
 
 import kernwright
 from kernwright import ops
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 pytest.importorskip("triton")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernwright.ops.definition import Op
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.op import Op
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.usual_shapes import UsualShapes, usual_shape
 from kernwright.runtime.call import Call
 from kernwright.runtime.catalog import dispatcher

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.registry import shipped_ops
 
 C, T, H, W = 8, 2, 3, 5
 RANDOM = np.random.default_rng(8)

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from kernwright.core.registry import shipped_ops
 from kernwright.judge.contract import ErrorFigures, Expected, compare
 from kernwright.judge.correctness import NEAR, REDRAWS
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.catalog import dispatcher
 from kernwright.tasks.task import Tolerance
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
-from kernwright.ops.definition import define
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.op import define
+from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Dispatcher, reference_function
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.long_way import LongWay

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import kernwright
-from kernwright.errors import KernwrightError
-from kernwright.ops.definition import define
+from kernwright.core.errors import KernwrightError
+from kernwright.core.op import define
 from kernwright.runtime import dispatch as dispatch_module
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument, Call

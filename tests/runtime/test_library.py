@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.library import (
     BUILDS_VARIABLE,
     CACHE_VARIABLE,

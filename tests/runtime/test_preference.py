@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kernwright
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.runtime import preference
 from kernwright.runtime.preference import is_strict, preferred
 

@@ -16,7 +16,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import kernwright
 from kernwright import ops
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
 from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM

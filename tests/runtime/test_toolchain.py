@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.runtime.ahead import libraries
 from kernwright.runtime.target import Target, compiler_for, nvcc
 from kernwright.runtime.toolchain import ARCHITECTURE_VARIABLE, environment_for

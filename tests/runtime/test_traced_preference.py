@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import kernwright
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 from kernwright.runtime import preference
 from kernwright.runtime.dispatch import CannotRun, Dispatcher
 from kernwright.runtime.implementation import Implementation

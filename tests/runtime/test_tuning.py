@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.ops.configurations import FEW, Configuration
 from kernwright.runtime import tuning
 from kernwright.runtime.tuning import Entry, Found, IgnoredTable, Place, Table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.tasks.baseline import adapter_names, find_baseline
 from kernwright.tasks.task import Task, load_task
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import BadFile
+from kernwright.core.errors import BadFile
 from kernwright.tasks.candidate import Candidate, load_candidate
 
 SOURCE = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.errors import BadFile
+from kernwright.core.errors import BadFile
 from kernwright.tasks.capture import (
     Capture,
     CapturedArgument,

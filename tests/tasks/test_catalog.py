@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.errors import BadFile, KernwrightError
+from kernwright.core.errors import BadFile, KernwrightError
 from kernwright.tasks.catalog import find_task, list_tasks
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from kernwright.capture.own_ops import settings_of
-from kernwright.errors import BadFile
-from kernwright.ops.definition import Op, define
-from kernwright.ops.registry import shipped_ops
+from kernwright.core.errors import BadFile
+from kernwright.core.op import Op, define
+from kernwright.core.registry import shipped_ops
 from kernwright.tasks.capture import (
     Capture,
     CapturedArgument,

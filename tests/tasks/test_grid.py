@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from kernwright.errors import BadFile
+from kernwright.core.errors import BadFile
 from kernwright.tasks.grid import Grid
 from kernwright.tasks.task import Task, load_task
 
@@ -92,7 +92,7 @@ def test_a_grid_that_makes_no_rows_is_refused(broken: dict[str, Any]) -> None:
 
 OPS = """
 from torch import Tensor
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 @define(outputs=["y"], activations=["x"])
 def twice(x: Tensor, *, by: float = 2.0) -> Tensor:

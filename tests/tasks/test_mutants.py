@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kernwright.core.op import Op
 from kernwright.judge.content_pool import ContentPool
-from kernwright.ops.definition import Op
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.mutants import Mutant, mutants_of
 from kernwright.tasks.workload import Workload

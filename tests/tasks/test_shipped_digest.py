@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kernwright.core.digest import code_text
 from kernwright.runtime.tuning import Entry, Place, Table
 from kernwright.tasks import shipped
-from kernwright.tasks.digest import code_text
 from kernwright.tasks.shipped import Shipped
 
 

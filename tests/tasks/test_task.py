@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.errors import BadFile, KernwrightError
+from kernwright.core.errors import BadFile, KernwrightError
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task, load_task, tasks_with_rows
 

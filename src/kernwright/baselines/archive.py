@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kernwright.bundle.files import named_files
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 
 PRESET = 3  # within a tenth of the best preset's size, in a fraction of its time
 CHUNK = 1 << 20

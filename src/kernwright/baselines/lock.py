@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kernwright.bundle.pin import Pin
 from kernwright.bundle.target import Target, make_target
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.tasks.files import read_toml
 
 LOCK = Path(__file__).with_name("lock.toml")

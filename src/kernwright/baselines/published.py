@@ -16,8 +16,8 @@ from typing import Any
 from kernwright.baselines.adapter import Adapter, Capability, Signature, Table
 from kernwright.baselines.lock import Lock, Machine, Tree, read_lock
 from kernwright.baselines.store import Store
-from kernwright.errors import EnvironmentProblem
-from kernwright.ops.definition import Op
+from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.op import Op
 from kernwright.tasks.workload import Workload
 
 PACKAGE = "kernwright.baselines"

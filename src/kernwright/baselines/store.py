@@ -21,7 +21,7 @@ from kernwright.baselines.lock import Tree
 from kernwright.bundle.download import Source, fetch
 from kernwright.bundle.files import digest_of, folder_bytes, folder_files, named_files
 from kernwright.bundle.wheel import unpack
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 
 VARIABLE = "KERNWRIGHT_BASELINES"
 CARRIED = "kernwright_baselines"  # a bundle's folder of archives

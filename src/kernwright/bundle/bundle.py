@@ -31,7 +31,7 @@ from kernwright.bundle.parts import Load, pack
 from kernwright.bundle.pin import Pin
 from kernwright.bundle.target import Target
 from kernwright.bundle.wheel import unpack
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 
 OWN = "kernwright"
 PIECES_A_PART = 4  # baselines are cut finer than the parts, so that these fill up

@@ -14,7 +14,7 @@ from pathlib import Path
 from kernwright.bundle.files import sha256
 from kernwright.bundle.pin import Pin, canonical
 from kernwright.bundle.target import Target
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 
 _UNREACHABLE = re.compile(
     r"NewConnectionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|NameResolutionError|Connection refused"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.bundle.files import digest_of, named_files
 from kernwright.bundle.target import Target
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 MANIFEST = "bundle.json"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernwright.bundle.origin import constraints
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 # The closure of Kernwright's dependencies, less what every GPU machine has (EXPECTED).
 CORE = (

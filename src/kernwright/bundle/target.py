@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 PYTHONS = ("3.11", "3.12")
 DEFAULT_PLATFORM = "manylinux_2_28_x86_64"

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 from kernwright.bundle.pin import Pin, canonical
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 # Left out because nothing that Kernwright runs reads it. The headers and libraries that a native candidate is built
 # with stay: tvm-ffi's copies of dlpack and of its own headers are below include/, and its Python core is linked with

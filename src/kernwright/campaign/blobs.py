@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")

@@ -31,7 +31,7 @@ from typing import Any, NoReturn, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernwright.campaign.blobs import BlobStore, ledger_failure, make_folder, sync_folder
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 HEADS = "heads"
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{12}Z-[0-9a-f]{8}")

@@ -30,7 +30,7 @@ from kernwright.campaign.ledger import (
     is_run_id,
     parse_record,
 )
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 HEADS_FILE = "heads.jsonl"
 # An archive holds only the heads of its own runs: true records, but no unbroken chain.

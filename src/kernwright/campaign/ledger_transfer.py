@@ -22,7 +22,7 @@ from typing import IO
 from kernwright.campaign.blobs import BlobStore, ledger_failure, make_folder, replacing
 from kernwright.campaign.ledger import Ledger, complete_lines, is_run_id
 from kernwright.campaign.ledger_check import HEADS_EXCERPT, Problem, RunSummary, Snapshot, examine
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 _CHUNK = 1 << 20
 _BLOB_MEMBER = re.compile(r"blobs/([0-9a-f]{2})/\1[0-9a-f]{62}")

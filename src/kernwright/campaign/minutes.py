@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 
 def minutes_given(minutes: float) -> float:

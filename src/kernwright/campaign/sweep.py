@@ -12,7 +12,7 @@ from kernwright.baselines.adapter import Capability
 from kernwright.baselines.store import Store
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.minutes import minutes_given
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.judge import Progress, RowsTooLarge
 from kernwright.judge.party import Party
 from kernwright.judge.provision import provision

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
+from kernwright.core.op import Op
 from kernwright.judge.contract import Expected, compare
 from kernwright.judge.copying import Way, ways_on, whole_pages
 from kernwright.judge.inputs import draw_inputs
 from kernwright.ops.configurations import Configuration, Situation
-from kernwright.ops.definition import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.catalog import dispatcher
 from kernwright.runtime.implementation import Implementation

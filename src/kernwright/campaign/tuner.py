@@ -25,7 +25,7 @@ import torch
 from kernwright import __version__
 from kernwright.campaign.minutes import minutes_given
 from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cuda.nvml import Nvml
 from kernwright.ops.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
 from kernwright.runtime.catalog import dispatcher

@@ -14,7 +14,7 @@ import kernwright.ops
 from kernwright.ops import FAMILIES
 
 if TYPE_CHECKING:
-    from kernwright.ops.definition import Op
+    from kernwright.core.op import Op
 
 PUBLIC = "kernwright.ops:"
 WISHES = ("backend", "contract", "strict")  # arguments that say who is to run a call, not what it computes

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernwright.capture.hook import PLAN
 from kernwright.capture.recorder import COUNTERS, LINES
-from kernwright.errors import BadFile, EnvironmentProblem
+from kernwright.core.errors import BadFile, EnvironmentProblem
 from kernwright.tasks.capture import Capture, CapturedCall, CaptureHeader
 from kernwright.tasks.files import parse_line, read_text, validate
 

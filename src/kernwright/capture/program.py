@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernwright.capture.hook import FOLDER
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 
 INJECTED = Path(__file__).resolve().parent / "inject"
 FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -70,7 +70,7 @@ def fetch(
 def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl: bool) -> list[Tree]:
     """What some baselines, or all, are made of on a machine."""
     from kernwright.baselines.lock import CUTEDSL
-    from kernwright.errors import EnvironmentProblem
+    from kernwright.core.errors import EnvironmentProblem
 
     wanted = [lock.find(name) for name in names or lock.names()]
     found: dict[str, Tree] = {}

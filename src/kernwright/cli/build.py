@@ -23,7 +23,7 @@ def build(
     must be a compiler here: Debian's g++-x86-64-linux-gnu or g++-aarch64-linux-gnu."""
     from kernwright.cli.console import err
     from kernwright.cli.console import out as console
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
     from kernwright.runtime.ahead import build_ahead
     from kernwright.runtime.library import BUILDS_VARIABLE
     from kernwright.runtime.target import Target

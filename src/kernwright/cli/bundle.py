@@ -53,7 +53,7 @@ def bundle(
     from kernwright.bundle.parts import parse_size
     from kernwright.bundle.pin import choose_pins
     from kernwright.bundle.target import make_target
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     if check:
         _show(check_bundle(folder), folder)

@@ -37,7 +37,7 @@ def capture(
     from kernwright.capture.parts import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
     from kernwright.cli.output import refuse_unwritable
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     refuse_unwritable(out)
     if recover is not None:
@@ -64,7 +64,7 @@ def capture(
 
 def _targets(calls: list[str], ops: list[str]) -> list[str]:
     from kernwright.capture.target import problem_with
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)])) or _every_op()
     for target in targets:
@@ -75,7 +75,7 @@ def _targets(calls: list[str], ops: list[str]) -> list[str]:
 
 def _op_target(op: str) -> str:
     from kernwright.capture.own_ops import target_of
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
     from kernwright.ops import FAMILIES
 
     namespace, colons, name = op.partition("::")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kernwright.campaign.minutes import minutes_given
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 
 def seconds_given(seconds: float) -> float:

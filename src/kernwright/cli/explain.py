@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from kernwright.ops.definition import Op
+    from kernwright.core.op import Op
 
 
 def explain(
@@ -63,7 +63,7 @@ def _device(name: str) -> torch.device:
     own package but of these. For all others the reference is all there is, as it is for mps."""
     import torch
 
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:\d{1,2})?", name):
         raise KernwrightError(f"--device {name}: is none that can be asked about", "name cpu, cuda, cuda:1, mps or xpu")
@@ -73,7 +73,7 @@ def _device(name: str) -> torch.device:
 def _tensors(op: Op, shapes: list[str], device: torch.device) -> dict[str, Tensor]:
     import torch
 
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
     from kernwright.ops.usual_shapes import usual_shape
 
     first = op.activations[0]
@@ -103,7 +103,7 @@ def _dtypes() -> dict[str, torch.dtype]:
 
 
 def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype | None]]:
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     found = re.fullmatch(r"(?:(?:(\w+)=)?(\d+(?:x\d+)*)|(\w+)=)(?::(\w+))?", text)
     dtypes = _dtypes()
@@ -119,7 +119,7 @@ def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype
 
 
 def _scalars(op: Op, pairs: list[str], own: dict[str, Any]) -> dict[str, Any]:
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     defaults = {**op.scalar_defaults, **own}
     scalars: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from rich.text import Text
 from kernwright.campaign.ledger import Ledger, Record, default_ledger_root
 from kernwright.campaign.ledger_check import Snapshot, examine
 from kernwright.campaign.ledger_transfer import export_runs, import_runs
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
 

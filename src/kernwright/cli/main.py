@@ -20,7 +20,7 @@ from kernwright.cli.results import results
 from kernwright.cli.sanitize import sanitize
 from kernwright.cli.sweep import sweep
 from kernwright.cli.tune import tune
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 # The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
 # when torch is imported.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernwright.cli.ledger import LedgerFolder, _resolve
-from kernwright.errors import LedgerError
+from kernwright.core.errors import LedgerError
 
 if TYPE_CHECKING:
     from kernwright.campaign.ledger import Ledger

@@ -12,7 +12,7 @@ import typer
 
 from kernwright.cli.ledger import LedgerFolder
 from kernwright.cli.output import write_whole
-from kernwright.errors import KernwrightError, LedgerError
+from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
     from kernwright.report.field import Field

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from kernwright.ops.definition import Op
+    from kernwright.core.op import Op
     from kernwright.tasks.capture import Capture
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ def list_tasks() -> None:
     from rich.text import Text
 
     from kernwright.cli.console import out
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
     from kernwright.tasks.catalog import list_tasks
     from kernwright.tasks.task import load_task
 
@@ -121,8 +121,8 @@ def new(
     from kernwright.capture.own_ops import op_of, settings_of
     from kernwright.cli.console import out
     from kernwright.cli.task_strangers import refuse_another_op, refuse_strangers
-    from kernwright.errors import KernwrightError
-    from kernwright.ops.registry import ops_from_file, shipped_ops
+    from kernwright.core.errors import KernwrightError
+    from kernwright.core.registry import ops_from_file, shipped_ops
     from kernwright.tasks.capture import read_capture
     from kernwright.tasks.captured_row import Request
     from kernwright.tasks.draft import draft_task
@@ -158,7 +158,7 @@ def new(
 def _captured(capture: Capture, source: Path, call: str | None, op: str) -> str:
     """The function to make rows of: the one that was named, the only one, or the op's own public call."""
     from kernwright.capture.own_ops import target_of
-    from kernwright.errors import BadFile
+    from kernwright.core.errors import BadFile
 
     known = sorted({captured.call for captured in capture.calls})
     if call is None and len(known) == 1:
@@ -174,7 +174,7 @@ def _captured(capture: Capture, source: Path, call: str | None, op: str) -> str:
 
 
 def _pairs(mapping: list[str], op: Op) -> dict[str, str]:
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     known = [*(parameter.name for parameter in op.tensor_parameters), *op.scalar_defaults, *op.outputs]
     pairs = {}

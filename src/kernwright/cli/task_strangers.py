@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kernwright.capture.own_ops import WISHES, op_of
-from kernwright.errors import BadFile, KernwrightError
+from kernwright.core.errors import BadFile, KernwrightError
 from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.tasks.captured_row import Request
 

@@ -39,7 +39,7 @@ def tune(
     from kernwright.campaign.tuner import Tuner, find_device, works_of
     from kernwright.cli.console import Bar, err
     from kernwright.cli.console import out as console
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
     from kernwright.judge.lock import device_lock
     from kernwright.ops import FAMILIES
     from kernwright.tasks.catalog import find_task, list_tasks
@@ -89,7 +89,7 @@ def tune(
 
 
 def _numbers(text: str) -> list[int]:
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     words = [word.strip() for word in text.split(",") if word.strip()]
     if wrong := [word for word in words if not word.isdigit() or not 0 < int(word) <= 2**20]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from kernwright.core.op import Op
 from kernwright.judge.cases import Case
 from kernwright.judge.device import Device
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.session import Outputs, Session, WrongBehaviour
 from kernwright.judge.worker_faults import WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
-from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 
 CALL_DEADLINE_S = 120.0

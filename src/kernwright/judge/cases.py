@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernwright.core.op import Op
 from kernwright.judge.inputs import DISTRIBUTIONS
-from kernwright.ops.definition import Op
 from kernwright.tasks.workload import Workload
 
 MOST_LARGER = 64  # than the row's own, a secret size is along an axis

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.device import Device
 from kernwright.judge.pair import Pair, SideName, pairs_of

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernwright.core.digest import digest_of
 from kernwright.judge.compiled_store import CompiledStore, Files
 from kernwright.judge.party import Party
-from kernwright.tasks.digest import digest_of
 
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.contents import EagerErrors, ListedContents
 from kernwright.judge.inputs import Inputs, draw_inputs
 from kernwright.judge.watch import BlockExpectation
-from kernwright.ops.definition import Op
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernwright.core.op import Op
 from kernwright.judge.contract import ErrorFigures
 from kernwright.judge.inputs import Inputs
 from kernwright.judge.watch import BlockExpectation, Tolerances
-from kernwright.ops.definition import Op
 from kernwright.tasks.workload import Workload
 
 EagerErrors = dict[str, ErrorFigures]

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.tasks.task import Tolerance
 
 # What an output is held to. A candidate: its op's contract. A baseline, which is trusted and may round in its own way:

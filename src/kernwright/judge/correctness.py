@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.cases import Case, cases_for
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import EAGER_FACTOR, ErrorFigures, Expected, Finding, Standard, compare
 from kernwright.judge.inputs import HARSH, SELDOM, Inputs
 from kernwright.judge.watch import MAX_SLACK, RMS_SLACK
-from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 
 if TYPE_CHECKING:  # sessions and pools know the device, not the other way round
+    from kernwright.core.op import Op
     from kernwright.judge.contents import Pool
     from kernwright.judge.session import Session
     from kernwright.judge.vigil import Vigil
     from kernwright.judge.worker_process import WorkerProcess
-    from kernwright.ops.definition import Op
     from kernwright.tasks.candidate import Style
     from kernwright.tasks.policy import TimingPolicy
     from kernwright.tasks.workload import Workload

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Op
-from kernwright.ops.registry import ops_from_file, shipped_ops
+from kernwright.core.op import Op
+from kernwright.core.registry import ops_from_file, shipped_ops
 from kernwright.tasks.tensor import ConcreteTensor
 
 Arguments = Sequence[Any]

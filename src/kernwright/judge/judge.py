@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.census import refuse_other_kernels, take_census
 from kernwright.judge.chance import Chance
 from kernwright.judge.device import Device

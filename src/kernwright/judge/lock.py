@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 
 
 @contextlib.contextmanager

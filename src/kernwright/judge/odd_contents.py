@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kernwright.core.op import Op
 from kernwright.judge.cases import Case
 from kernwright.judge.contents import Pool
 from kernwright.judge.contract import Standard
 from kernwright.judge.correctness import case_problems
 from kernwright.judge.session import Session
-from kernwright.ops.definition import Op
 from kernwright.tasks.task import Task
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import kernwright
 from kernwright.baselines.adapter import Capability
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.walls import import_folders
 from kernwright.runtime.library import checksum_file
 from kernwright.tasks.workload import Workload

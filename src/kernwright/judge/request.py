@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cast import Cast, Match
 from kernwright.judge.confine import hide_judge
 from kernwright.judge.device import find_device

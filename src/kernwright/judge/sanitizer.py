@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress
 from kernwright.judge.lock import device_lock

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.arena import Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Placed
@@ -21,7 +22,6 @@ from kernwright.judge.layout import Layout, lay_out, slot_bytes
 from kernwright.judge.verdict import Kernel, Ran
 from kernwright.judge.worker_faults import WorkerCheated, printable
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
-from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload

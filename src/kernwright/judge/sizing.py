@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kernwright.core.op import Op
 from kernwright.judge.case_runner import CALL_DEADLINE_S
 from kernwright.judge.contents import EagerErrors, Pool
 from kernwright.judge.device import Device
@@ -16,7 +17,6 @@ from kernwright.judge.sides import Crew
 from kernwright.judge.statistics import spread
 from kernwright.judge.timing import WANDERING, SideFault, WrongOutput, verify, warm_up
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
-from kernwright.ops.definition import Op
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernwright.core.op import Op
 from kernwright.judge.block import Block
 from kernwright.judge.cases import Case, distributions_of
 from kernwright.judge.contents import Contents, EagerErrors, Pool
@@ -25,7 +26,6 @@ from kernwright.judge.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.judge.watch import Tolerances
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import WorkerProcess
-from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task

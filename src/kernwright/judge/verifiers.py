@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.judge import Progress
 from kernwright.judge.verification import RowFinding
 from kernwright.tasks.task import Task

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.judge.landlock import Opened, device_nodes
 from kernwright.judge.linux import held_capabilities
 from kernwright.judge.worker_user import barred_folders, outermost, unreadable, user_for, why_no_other_user

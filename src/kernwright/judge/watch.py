@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.contract import EAGER_FACTOR, ULP_FACTOR, ErrorFigures, Expected, same_bits
 from kernwright.judge.inputs import Inputs
-from kernwright.ops.definition import Op
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.workload import Workload
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Implementation, Launch, Requirement

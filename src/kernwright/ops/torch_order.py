@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import reference_function
 from kernwright.runtime.implementation import Requirement

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 
 _SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 _PICKED = {**dict.fromkeys(_SETS, "B D"), "index": "B S :i32"}

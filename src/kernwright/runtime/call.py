@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.parameter import is_lazy
 
-from kernwright.errors import KernwrightError
-from kernwright.ops.definition import Op
+from kernwright.core.errors import KernwrightError
+from kernwright.core.op import Op
 
 is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
 transforms = torch._C._functorch.peek_interpreter_stack

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
+from kernwright.core.registry import ops_of_family
 from kernwright.ops import FAMILIES
-from kernwright.ops.registry import ops_of_family
 from kernwright.runtime.dispatch import Dispatcher, Explanation
 
 

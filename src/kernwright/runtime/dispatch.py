@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.errors import KernwrightError
-from kernwright.ops.definition import Contract, Op
+from kernwright.core.errors import KernwrightError
+from kernwright.core.op import Contract, Op
 from kernwright.runtime.call import (
     BadArgument,
     Call,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.runtime.call import Call
 from kernwright.runtime.preference import Backend
 

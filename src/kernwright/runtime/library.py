@@ -19,10 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.digest import digest_of
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.target import Target
 from kernwright.runtime.toolchain import crossing_flags, environment_for, runtime_flags, stand_ins
-from kernwright.tasks.digest import digest_of
 
 BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")

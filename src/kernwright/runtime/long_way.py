@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.runtime.call import (
     BadArgument,
     any_trains,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from kernwright.errors import KernwrightError
-from kernwright.ops.definition import Op
+from kernwright.core.errors import KernwrightError
+from kernwright.core.op import Op
 from kernwright.runtime.call import BadArgument, is_compiling, transforms
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.overlaps import overlaps_itself, share_bytes

@@ -27,7 +27,7 @@ from threading import RLock, get_ident
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 Backend = Literal["cuda", "cpu", "triton", "torch"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried

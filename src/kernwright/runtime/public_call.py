@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, empty_like
 from torch.autograd import forward_ad
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.runtime.dispatch import Out
 from kernwright.runtime.long_way import MISFITS, LongWay, modes
 from kernwright.runtime.outputs import has_memory, may_overlap, written

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.ops import FAMILIES
 from kernwright.runtime.ahead import libraries, side_by_side
 from kernwright.runtime.catalog import dispatcher

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 CUDA_HOME = Path("/usr/local/cuda")
 

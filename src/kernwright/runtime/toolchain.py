@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.target import Target, compiler_for, nvcc
 
 ARCHITECTURE_VARIABLE = "TVM_FFI_CUDA_ARCH_LIST"

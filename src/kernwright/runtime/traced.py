@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Contract, Op
+from kernwright.core.op import Contract, Op
 from kernwright.runtime.call import Call, run_reference
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.outputs import Promise, given_back

@@ -25,7 +25,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import kernwright.ops
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.ops.configurations import FEW, SHARED, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.call import Call
 from kernwright.runtime.library import CACHE_VARIABLE, cache_folder

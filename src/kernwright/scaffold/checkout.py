@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernwright.errors import BadFile, EnvironmentProblem, KernwrightError
+from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
 from kernwright.scaffold.family import OPS, TESTS, Family, in_import_order
 
 INDEX = OPS / "__init__.py"

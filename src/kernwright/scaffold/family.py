@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from string import Template
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 
 TEMPLATES = Path(__file__).parent / "templates"
 OPS, TESTS = PurePosixPath("src/kernwright/ops"), PurePosixPath("tests/ops")

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.baselines.lock import Machine, read_lock
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.errors import KernwrightError
-from kernwright.tasks.digest import digest_of
+from kernwright.core.digest import digest_of
+from kernwright.core.errors import KernwrightError
 from kernwright.tasks.task import Task
 
 BUILT_IN = ("eager", "compile")

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.errors import BadFile
-from kernwright.tasks.digest import folder_digest
+from kernwright.core.digest import folder_digest
+from kernwright.core.errors import BadFile
 from kernwright.tasks.files import read_toml
 from kernwright.tasks.shipped import SHIPPED
 

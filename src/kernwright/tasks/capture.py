@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.errors import BadFile, EnvironmentProblem
+from kernwright.core.errors import BadFile, EnvironmentProblem
 from kernwright.tasks.files import parse_line, read_text, validate
 
 REMEDY = "name a file that kernwright capture wrote"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from kernwright.errors import BadFile
-from kernwright.ops.definition import Op
+from kernwright.core.errors import BadFile
+from kernwright.core.op import Op
 from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedScalar, CapturedTensor
 from kernwright.tasks.tensor import TORCH_NAMES, ConcreteTensor, DType, contiguous_strides
 from kernwright.tasks.workload import Scalar

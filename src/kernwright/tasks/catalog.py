@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kernwright.errors import KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.tasks.task import TASK_FILE, Task, load_task
 
 

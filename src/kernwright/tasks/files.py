@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from kernwright.errors import BadFile
+from kernwright.core.errors import BadFile
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernwright.core.op import Op
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import Inputs
-from kernwright.ops.definition import Op
 from kernwright.tasks.tensor import ITEM_BYTES, TensorSpec
 from kernwright.tasks.workload import Workload
 

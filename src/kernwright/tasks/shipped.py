@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import kernwright
+from kernwright.core.digest import code_digest
+from kernwright.core.registry import shipped_ops
 from kernwright.ops import FAMILIES
-from kernwright.ops.registry import shipped_ops
 from kernwright.runtime.tuning import shipped_configurations
 from kernwright.tasks.baseline import Baseline, find_baseline
-from kernwright.tasks.digest import code_digest
 from kernwright.tasks.task import Task
 
 SHIPPED = "kernwright"

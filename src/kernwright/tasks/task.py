@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.errors import BadFile, KernwrightError
-from kernwright.ops.definition import Op
-from kernwright.ops.registry import ops_from_file, shipped_ops
-from kernwright.tasks.digest import digest_of
+from kernwright.core.digest import digest_of
+from kernwright.core.errors import BadFile, KernwrightError
+from kernwright.core.op import Op
+from kernwright.core.registry import ops_from_file, shipped_ops
 from kernwright.tasks.files import read_jsonl, read_toml
 from kernwright.tasks.grid import Grid
 from kernwright.tasks.policy import TimingOverrides, TimingPolicy

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from kernwright.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.tasks.draft import Draft
 from kernwright.tasks.task import ROWS_FILE, TASK_FILE, TaskFile, load_task
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.contents import EagerErrors
 from kernwright.judge.contract import same_bits
 from kernwright.judge.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
@@ -20,7 +21,6 @@ from kernwright.judge.watch import (
     rounding_of_largest,
     watching_precision,
 )
-from kernwright.ops.definition import Op
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload

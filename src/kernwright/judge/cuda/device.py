@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.op import Op
 from kernwright.judge.copying import Way, ways_on, whole_pages
 from kernwright.judge.cuda import driver
 from kernwright.judge.cuda.contents import CudaContentPool
@@ -22,7 +23,6 @@ from kernwright.judge.cuda.session import CudaSession
 from kernwright.judge.device import DeviceFull
 from kernwright.judge.vigil import Vigil
 from kernwright.judge.worker_process import WorkerProcess
-from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from kernwright.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.cuda.driver import CudaDriverError, LentMemory
 from kernwright.judge.cuda.lane import Lane
 from kernwright.judge.cuda.pace import Pace, pace_of

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.judge.arena import Arena
 from kernwright.judge.block import Block
 from kernwright.judge.contents import Placed
@@ -31,7 +32,6 @@ from kernwright.judge.layout import Layout
 from kernwright.judge.session import DeviceBusy, Outputs, OutputsMoved, Session, as_integers
 from kernwright.judge.verdict import Kernel
 from kernwright.judge.worker_process import WorkerProcess
-from kernwright.ops.definition import Op
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload

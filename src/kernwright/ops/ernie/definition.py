@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rounding import wide
+from kernwright.core.op import define
+from kernwright.core.rounding import wide
 
 
 def _modulated(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.ernie import definition, native
 from kernwright.ops.ernie.arguments import check, promise_of, result_shapes
 from kernwright.ops.token_requirements import MOST_AXES, rounds_to_nearest, tokens_fit

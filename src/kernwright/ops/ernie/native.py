@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.modulation import native as modulation
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import TOKEN_HEADERS

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 
 @define(outputs=["out"], activations=["a", "b"], contract="exact")

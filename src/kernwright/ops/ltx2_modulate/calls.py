@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, empty_like
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.long_way import long_ways
 from kernwright.runtime.preference import Backend

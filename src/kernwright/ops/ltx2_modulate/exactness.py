@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.ltx2_modulate import native
 from kernwright.ops.torch_order import keeps_order, starts_off_group
 from kernwright.runtime.call import Call

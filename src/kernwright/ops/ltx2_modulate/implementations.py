@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.ltx2_modulate import definition, native, table_definition
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
 from kernwright.ops.ltx2_modulate.exactness import is_chains, sums_as_torch

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.ops.argument_checks import broadcast_shape, check_floating, joint_shape
-from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.outputs import Promise, rows_like, shaped_like, taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, empty_like
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.ops.modulation.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.long_way import long_ways
 from kernwright.runtime.preference import Backend

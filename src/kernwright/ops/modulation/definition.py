@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rounding import over_tokens
+from kernwright.core.op import define
+from kernwright.core.rounding import over_tokens
 
 
 @define(outputs=["y"], activations=["x", "shift"], contract="exact")

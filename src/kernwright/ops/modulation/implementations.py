@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.modulation import definition, native
 from kernwright.ops.modulation.arguments import WIDEST, check, folded_sum, promise_of, taken_in_order
 from kernwright.ops.token_requirements import DTYPES, axes_fit, rounds_to_nearest

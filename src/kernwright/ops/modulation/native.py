@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.modulation.arguments import taken_in_order
 from kernwright.ops.native_op import TYPES, WORDS
 from kernwright.ops.native_sources import CUDA_HEADERS

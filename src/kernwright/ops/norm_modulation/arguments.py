@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kernwright.core.op import Op
 from kernwright.ops.argument_checks import (
     broadcast_shape,
     check_affine,
@@ -19,7 +20,6 @@ from kernwright.ops.argument_checks import (
     check_same_shape,
     check_width,
 )
-from kernwright.ops.definition import Op
 from kernwright.ops.modulation_layout import aligned, check_modulation
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.outputs import Promise, rows_like, shaped_like

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, empty_like
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.ops.norm_modulation.arguments import chosen_gate_like
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.long_way import long_ways

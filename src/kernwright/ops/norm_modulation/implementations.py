@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
 from kernwright.ops.norm_modulation.exactness import exact_shortcut, is_chains, is_plain_layer_norm, norms_as_torch

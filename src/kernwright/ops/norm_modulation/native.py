@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.native_op import NativeOp
 from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
 from kernwright.ops.norm_modulation import exact_native, select_native

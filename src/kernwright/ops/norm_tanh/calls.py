@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from kernwright.ops.definition import Contract
+from kernwright.core.op import Contract
 from kernwright.ops.norm_tanh.implementations import DISPATCHERS, PROMISES
 from kernwright.runtime.long_way import long_ways
 from kernwright.runtime.preference import Backend

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.norms import norm
-from kernwright.ops.rounding import over_tokens
+from kernwright.core.norms import norm
+from kernwright.core.op import define
+from kernwright.core.rounding import over_tokens
 
 
 def _gated(x: Tensor, scale: Tensor, shift: Tensor, normed: Tensor) -> Tensor:

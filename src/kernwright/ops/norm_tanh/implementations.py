@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.norm_tanh import definition, native
 from kernwright.ops.norm_tanh.arguments import MODULATIONS, check
 from kernwright.ops.token_requirements import MOST_AXES, tokens_fit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rounding import wide
+from kernwright.core.op import define
+from kernwright.core.rounding import wide
 
 
 @define(outputs=["y"], activations=["x"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.plain_norm import definition, native
 from kernwright.ops.plain_norm.arguments import check
 from kernwright.ops.token_requirements import DTYPES, WIDEST

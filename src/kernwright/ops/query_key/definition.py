@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.norms import norm
-from kernwright.ops.rotations import rotated_halves, rotated_pairs, rotated_split_heads
+from kernwright.core.norms import norm
+from kernwright.core.op import define
+from kernwright.core.rotations import rotated_halves, rotated_pairs, rotated_split_heads
 
 
 @define(outputs=[], activations=["q", "k"], inplace=["q", "k"], indices={"positions": "cos_sin_cache"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernwright.ops.definition import Op
+from kernwright.core.op import Op
 from kernwright.ops.plain_norm.implementations import rows_fit
 from kernwright.ops.residual_norm import definition, native
 from kernwright.ops.residual_norm.arguments import check, promise, spelled

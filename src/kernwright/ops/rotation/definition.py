@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from kernwright.ops.definition import define
-from kernwright.ops.rotations import rotated_pairs, rotated_split_heads
+from kernwright.core.op import define
+from kernwright.core.rotations import rotated_pairs, rotated_split_heads
 
 
 @define(outputs=["y"], activations=["x"])

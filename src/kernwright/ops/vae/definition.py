@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.definition import define
+from kernwright.core.op import define
 
 
 @define(outputs=["y"], activations=["x"])

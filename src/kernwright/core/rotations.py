@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernwright.ops.rounding import wide
+from kernwright.core.rounding import wide
 
 
 def rotated_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

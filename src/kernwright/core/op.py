@@ -17,8 +17,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from kernwright.ops import norms, rotations, rounding
-from kernwright.tasks.digest import digest_of, source_text
+from kernwright.core import norms, rotations, rounding
+from kernwright.core.digest import digest_of, source_text
 
 Reference = Callable[..., Tensor | tuple[Tensor, ...] | None]
 Contract = Literal["exact", "close"]

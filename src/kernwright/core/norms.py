@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernwright.ops.rounding import wide
+from kernwright.core.rounding import wide
 
 
 def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, eps: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Finding an op by name: among the ones that ship, or in a file that a task brings along."""
+"""Registry: find an op by name, among the ones that ship or in a file that a task brings along."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
-import kernwright.ops
-from kernwright.errors import BadFile
-from kernwright.ops.definition import Op, ops_in
+from kernwright.core.errors import BadFile
+from kernwright.core.op import Op, ops_in
+
+SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and core imports nothing of ours
 
 
 @cache
 def shipped_ops() -> dict[str, Op]:
+    """Return every op that ships, by name."""
     found: dict[str, Op] = {}
-    for family in pkgutil.iter_modules(kernwright.ops.__path__):
+    for family in pkgutil.iter_modules(importlib.import_module(SHIPPED).__path__):
         if family.ispkg:
             found |= ops_of_family(family.name)
     return found
@@ -25,7 +27,7 @@ def shipped_ops() -> dict[str, Op]:
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
     """Of its `definition.py`, and of each `*_definition.py` beside it: ops that came later have a file of their own."""
-    package = importlib.import_module(f"kernwright.ops.{family}")
+    package = importlib.import_module(f"{SHIPPED}.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
         if module.name == "definition" or module.name.endswith("_definition"):
