@@ -192,6 +192,7 @@ def sanitize(window: Window, step: Step) -> Commands:
 
 def tasks_with_kernels() -> list[str]:
     from kernwright.runtime.catalog import dispatcher
+
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.shipped import Shipped
 
