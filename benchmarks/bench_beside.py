@@ -30,7 +30,7 @@ from kernwright.baselines.store import Store
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.copying import ways_on, whole_pages
 from kernwright.judge.entry import RowCall, load
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.tensor import ConcreteTensor
