@@ -29,8 +29,8 @@ from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.copying import ways_on, whole_pages
 from kernwright.judge.entry import RowCall, load
+from kernwright.ops.catalog import dispatcher
 from kernwright.packages.store import Store
-from kernwright.runtime.catalog import dispatcher
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.tensor import ConcreteTensor

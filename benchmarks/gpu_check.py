@@ -44,9 +44,9 @@ def read_figures(work: Path) -> Any:
 
 def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
     """Every ledger that the steps made, and the summary, as one ledger in one archive; returns what was left out."""
-    from kernwright.campaign.ledger import Ledger
-    from kernwright.campaign.ledger_transfer import export_runs, import_runs
     from kernwright.core.errors import LedgerError
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs, import_runs
 
     problems = []
     evidence = work / "evidence"

@@ -31,15 +31,15 @@ def digests() -> tuple[str, str, str]:
     ("file", "added", "changes"),
     [
         ("ops/norm_modulation/cuda_kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
-        ("ops/norm_modulation/triton_kernel.py", "more = 1", (True, True, False)),
+        ("ops/norm_modulation/triton.py", "more = 1", (True, True, False)),
         ("ops/norm_modulation/cpu_kernel.cc", "// measured later", (False, False, False)),
         ("ops/plain_norm/calls.py", "more = 1", (False, True, False)),
         ("ops/modulation/variant.h", "int more;", (False, False, True)),
-        ("ops/modulation/triton_kernel.py", "# measured later", (False, False, False)),
-        ("ops/native/elements.cuh", "int more;", (True, True, True)),
+        ("ops/modulation/triton.py", "# measured later", (False, False, False)),
+        ("ops/_shared/native/elements.cuh", "int more;", (True, True, True)),
         ("runtime/dispatch.py", "more = 1", (True, True, True)),
         ("runtime/library.py", "more = 1", (True, True, True)),
-        ("runtime/ahead.py", "more = 1", (False, False, False)),
+        ("ops/builds.py", "more = 1", (False, False, False)),
         ("ops/__init__.py", "more = 1", (False, False, False)),
     ],
 )

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.judge.verdict import MetricResult, Ran, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.report.sanitized import Sanitized

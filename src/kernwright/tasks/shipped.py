@@ -20,7 +20,7 @@ from kernwright.tasks.task import Task
 SHIPPED = "kernwright"
 PACKAGE = Path(kernwright.__file__).resolve().parent
 # What a call runs through before it meets its family: the public lookup, and headers that no import names.
-ON_EVERY_WAY = ("runtime/catalog.py", "ops/native")
+ON_EVERY_WAY = ("ops/catalog.py", "ops/_shared")
 TABLES = "ops/tuned"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from kernwright.ops.folding import AXES
-from kernwright.ops.folding import MOST_AXES as MOST_AXES
+from kernwright.ops._shared.folding import AXES
+from kernwright.ops._shared.folding import MOST_AXES as MOST_AXES
 from kernwright.runtime.call import Call
 
 WIDEST = 65536

@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.ops.modulation.triton_kernel import modulated
-from kernwright.ops.modulation_layout import aligned
-from kernwright.ops.norm_modulation.triton_kernel import launch
+from kernwright.ops._shared.modulation_layout import aligned
+from kernwright.ops.modulation.triton import modulated
+from kernwright.ops.norm_modulation.triton import launch
 from kernwright.runtime.outputs import rows_like
 
 

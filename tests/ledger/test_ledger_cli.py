@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.cli.ledger import app
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.ledger import Ledger
 
 
 def call(*arguments: object) -> Result:

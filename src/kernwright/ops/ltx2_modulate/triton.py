@@ -20,10 +20,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.folding import folded
-from kernwright.ops.ltx2_modulate.arguments import results_like, sum_dtype, table_rows
-from kernwright.ops.modulation_layout import aligned
-from kernwright.ops.triton_tokens import (
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.modulation_layout import aligned
+from kernwright.ops._shared.triton_tokens import (
     held_statistics,
     places,
     read,
@@ -36,6 +35,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.ops.ltx2_modulate.arguments import results_like, sum_dtype, table_rows
 
 EXACT_OPTIONS = {"BLOCK": 2048, "num_warps": 4, "enable_fp_fusion": False}
 SUMS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.campaign.blobs import BlobStore, blob_reference, blob_references, make_folder, replacing
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.blobs import BlobStore, blob_reference, blob_references
+from kernwright.ledger.files import make_folder, replacing
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_a_damaged_compressed_blob_is_found_and_repaired(store: BlobStore, damag
 
 
 def test_what_unpacks_without_end_is_no_blob(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernwright.campaign.blobs._MOST", 2 << 20)
+    monkeypatch.setattr("kernwright.ledger.blobs._MOST", 2 << 20)
     bomb = gzip.compress(bytes(64 << 20))
     digest = hashlib.sha256(bytes(64 << 20)).hexdigest()
     store.path(digest).parent.mkdir(parents=True)

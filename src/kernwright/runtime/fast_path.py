@@ -18,9 +18,9 @@ from torch.autograd import forward_ad
 
 from kernwright.core.op import Contract
 from kernwright.runtime.dispatch import Out
-from kernwright.runtime.long_way import MISFITS, LongWay, modes
 from kernwright.runtime.outputs import has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, left_by_traces, preferences, preferred
+from kernwright.runtime.slow_path import MISFITS, SlowPath, modes
 
 Result = TypeVar("Result")
 # The op's arguments by position, tensors and then scalars; and what every public call takes besides.
@@ -30,7 +30,7 @@ is_traced = torch.compiler.is_dynamo_compiling  # every other compiler's tensors
 
 
 def public_call(
-    otherwise: LongWay, made: Callable[[tuple[Any, ...]], tuple[Tensor, ...]] | None = None
+    otherwise: SlowPath, made: Callable[[tuple[Any, ...]], tuple[Tensor, ...]] | None = None
 ) -> PublicCall[Result]:
     """Of the op whose long way it is. `made` makes its results of its arguments; none: one or two like the first."""
     dispatcher, op = otherwise.dispatcher, otherwise.dispatcher.op

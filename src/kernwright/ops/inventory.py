@@ -1,6 +1,6 @@
 """Survey: what `kernwright.ops` has for some ops, and the native libraries that they need on a target, built.
 
-    python -m kernwright.runtime.survey sm_90 scale_shift rms_norm
+    python -m kernwright.ops.inventory sm_90 scale_shift rms_norm
 
 For a process of its own: who judges these ops asks for it from outside and imports none of them. A library lies in the
 folders that KERNWRIGHT_BUILDS names, in the user's cache, or is built there. Answers one line of JSON, the last.
@@ -16,8 +16,8 @@ from typing import Any
 
 from kernwright.core.errors import KernwrightError
 from kernwright.ops import FAMILIES
-from kernwright.runtime.ahead import libraries, side_by_side
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.builds import libraries, side_by_side
+from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 

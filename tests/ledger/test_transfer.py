@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.campaign.blobs import blob_reference
-from kernwright.campaign.ledger import HEADS, Ledger, Record, RunWriter, read_chain
-from kernwright.campaign.ledger_check import verify
-from kernwright.campaign.ledger_transfer import ArchiveLimits, export_runs, import_runs
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.archive import ArchiveLimits
+from kernwright.ledger.blobs import blob_reference
+from kernwright.ledger.ledger import Ledger, RunWriter
+from kernwright.ledger.record import Record
+from kernwright.ledger.transfer import export_runs, import_runs
+from kernwright.ledger.verify import verify
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -74,9 +76,9 @@ def test_an_import_brings_everything_and_is_idempotent(
     assert near.runs() == [local, *travelling]
     for run in travelling:
         assert near.records(run) == far.records(run)
-    assert near.blobs.read(near.blobs.write(b"samples 2")) == b"samples 2"
+    assert near.blobs.read(near.write_blob(b"samples 2")) == b"samples 2"
     assert verify(near.root) == []
-    head = read_chain(near.heads_path, HEADS)[-2]
+    head = near.heads()[-2]
     assert head.body["origin"]["source"] == source.name
     assert head.body["origin"]["head"] in far.heads_path.read_text()
     before = contents(near.root)
@@ -131,7 +133,7 @@ def fork_history(far: Ledger, near: Ledger, run: str) -> None:
     for old in records[2:]:
         changed.append(Record.sealed(run, old.seq, old.kind, changed[-1].hash, {"forged": True}))
     near.run_path(run).parent.mkdir(parents=True)
-    near.blobs.write(b"samples 0")
+    near.write_blob(b"samples 0")
     near.run_path(run).write_bytes(b"".join(record.line() for record in changed))
     with near.locked() as heads:
         heads.append(changed[-1])

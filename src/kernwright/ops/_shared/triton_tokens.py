@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.configurations import HELD as HELD
-from kernwright.ops.modulation_layout import layout
+from kernwright.ops._shared.modulation_layout import layout
+from kernwright.runtime.configurations import HELD as HELD
 from kernwright.runtime.tuning import chosen
 
 Tokens = tuple[Tensor, int, int] | None

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernwright.campaign.blobs import blob_reference
-from kernwright.campaign.ledger import Ledger, Record, parse_record
-from kernwright.campaign.ledger_check import Damage, Problem, Snapshot, examine, verify
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.blobs import BlobStore, blob_reference
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.record import Record, parse_record
+from kernwright.ledger.verify import Damage, Problem, Snapshot, examine, verify
 
 
 class Scene(NamedTuple):
@@ -236,11 +237,11 @@ def turn_a_run_back(s: Scene) -> None:
 
 
 def alter_a_blob(s: Scene) -> None:
-    s.ledger.blobs.path(s.blob).write_bytes(b"raw Samples")
+    BlobStore(s.ledger.root / "blobs").path(s.blob).write_bytes(b"raw Samples")
 
 
 def remove_a_blob(s: Scene) -> None:
-    s.ledger.blobs.path(s.blob).unlink()
+    BlobStore(s.ledger.root / "blobs").path(s.blob).unlink()
 
 
 # damage, what it is called, the file and line where it shows, and the record that is named

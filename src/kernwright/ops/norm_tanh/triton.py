@@ -18,8 +18,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.folding import folded
-from kernwright.ops.triton_tokens import (
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
     places,

@@ -1,13 +1,12 @@
-"""Is this ledger what was written? Finds damage, names the record, and never trips over it.
+"""Verify: find damage in a ledger and name the record, without stopping at the first problem.
 
-What it can know: every record's bytes (its hash), its place (sequence number and the hash before it), how
-far each run had come (its head), and the bytes of each blob that a record names. What it cannot: if the
-last records of a run are cut off together with everything in ``heads.jsonl`` from their heads on, what
-remains is simply an older ledger. An exported archive, or a copy of the last head's hash elsewhere, guards
-against that.
+It checks the bytes of every record (by its hash), its place (sequence number and the hash of the record before it), how
+far each run had come (by its head), and the bytes of each blob that a record names. It cannot notice that the last
+records of a run were cut off together with all later lines of ``heads.jsonl``: what remains is an older ledger. An
+exported archive, or a copy of the last head's hash kept elsewhere, guards against that.
 
-A crash is not damage. An unterminated last line, a run that is one record ahead of its head, and a run file
-with no record yet are what a killed writer may leave; they become notes or nothing at all.
+A crash is not damage. A killed writer may leave an unterminated last line, a run that is one record ahead of its head,
+or a run file without a record. These become notes or nothing at all.
 """
 
 from __future__ import annotations
@@ -20,21 +19,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kernwright.campaign.blobs import BlobStore, blob_references, ledger_failure
-from kernwright.campaign.ledger import (
-    HEADS,
-    Record,
-    UnreadableRecord,
-    complete_lines,
-    genesis,
-    is_run_id,
-    parse_record,
-)
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.archive import HEADS_EXCERPT
+from kernwright.ledger.blobs import BlobReader, blob_references
+from kernwright.ledger.files import ledger_failure
+from kernwright.ledger.record import HEADS, Record, UnreadableRecord, genesis, is_run_id, parse_record
+from kernwright.ledger.source import FolderSource, Source, complete_lines
 
 HEADS_FILE = "heads.jsonl"
-# An archive holds only the heads of its own runs: true records, but no unbroken chain.
-HEADS_EXCERPT = "heads-excerpt.jsonl"
 
 
 class Damage(StrEnum):
@@ -54,7 +46,7 @@ class Damage(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as it was written. ``run`` is ``heads`` for the heads file itself."""
+    """One difference from what was written. ``run`` is ``heads`` for the heads file itself."""
 
     where: str
     run: str
@@ -65,13 +57,13 @@ class Problem:
     def __str__(self) -> str:
         record = "" if self.seq is None else f", record {self.seq}"
         text = f"{self.where}: {self.kind}: run {self.run}{record}: {self.message}"
-        # Names in a damaged file may hold anything; this goes to a terminal, as one line.
+        # A damaged file may hold any characters. The text goes to a terminal as one line.
         return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass
 class RunSummary:
-    """What a run holds: how many records, the last of them, the blobs they name, and its heads."""
+    """The content of one run: the number of records, the last record, the named blobs and the heads."""
 
     records: int = 0
     last: Record | None = None
@@ -88,7 +80,7 @@ class Examination:
 
 @contextmanager
 def _writers_paused(root: Path) -> Iterator[None]:
-    """Hold the lock if there is one; a ledger without it has never been written to here."""
+    """Hold the lock if there is one. A ledger without a lock file has never been written to here."""
     try:
         lock = os.open(root / ".lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,38 +95,41 @@ def _writers_paused(root: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The length of each file at one moment. Since files only grow, reading up to there sees that moment."""
+    """The length of each file at one moment. Files only grow, so reading up to that length shows that moment."""
 
-    root: Path
+    source: Source
     run_sizes: dict[str, int]
     heads_name: str
     heads_size: int
 
     @classmethod
     def take(cls, root: Path) -> Snapshot:
-        folder = root / "runs"
         try:
             if not root.is_dir():
                 raise LedgerError(f"no ledger at {root}", "name its folder with --ledger or KERNWRIGHT_LEDGER")
             with _writers_paused(root):
-                files = sorted(folder.iterdir()) if folder.exists() else []
-                sizes = {f.stem: f.lstat().st_size for f in files if f.suffix == ".jsonl"}
-                present = [name for name in (HEADS_FILE, HEADS_EXCERPT) if (root / name).exists()]
-                heads_size = (root / present[0]).stat().st_size if present else 0
+                return cls.of(FolderSource(root))
         except OSError as error:
             raise ledger_failure("read the ledger", root, error) from error
-        return cls(root, sizes, present[0] if present else HEADS_FILE, heads_size)
+
+    @classmethod
+    def of(cls, source: Source) -> Snapshot:
+        files = [name for name in source.names("runs") if name.endswith(".jsonl")]
+        sizes = {name.removesuffix(".jsonl"): source.size(f"runs/{name}") for name in files}
+        heads = next((name for name in (HEADS_FILE, HEADS_EXCERPT) if source.exists(name)), None)
+        return cls(source, sizes, heads or HEADS_FILE, source.size(heads) if heads else 0)
 
     def run_lines(self, run: str) -> Iterator[bytes]:
-        return complete_lines(self.root / "runs" / f"{run}.jsonl", self.run_sizes[run])
+        yield from complete_lines(self.source.open(f"runs/{run}.jsonl"), self.run_sizes[run])
 
     def head_lines(self) -> Iterator[bytes]:
-        return complete_lines(self.root / self.heads_name, self.heads_size) if self.heads_size else iter(())
+        if self.heads_size:
+            yield from complete_lines(self.source.open(self.heads_name), self.heads_size)
 
 
 @dataclass
 class _Chain:
-    """The records of one file that are individually sound, and what is wrong with the rest."""
+    """The individually sound records of one file, and the problems of the rest."""
 
     name: str
     label: str
@@ -157,8 +152,8 @@ class _Chain:
             self.report(number, None, Damage.UNREADABLE, f"cannot read on: {error.strerror}")
 
     def _take(self, number: int, line: bytes, previous: int) -> int:
-        """Judge one line; returns the sequence number that the next line should follow."""
-        # A spoiled line's own word on its number is worth nothing: its place says which record it was.
+        """Check one line and return the sequence number that the next line should follow."""
+        # The number in a damaged line is worth nothing. Its place says which record it was.
         presumed = previous + 1
         try:
             record = parse_record(line)
@@ -209,7 +204,7 @@ class _Examiner:
         self.snapshot = snapshot
         self.only = only
         self.result = Examination()
-        self.blobs = BlobStore(snapshot.root / "blobs")
+        self.blobs = BlobReader(snapshot.source)
         self.blob_states: dict[str, str] = {}
         self.heads: dict[str, list[tuple[int, Record]]] = {}
 
@@ -266,7 +261,7 @@ class _Examiner:
             lost = f"record {named} is" if named == highest + 1 else f"records {highest + 1} to {named} are"
             message = f"{lost} gone from the end: {self.snapshot.heads_name}:{heads[-1][0]} says so"
             chain.report(highest + 2, highest + 1, Damage.TRUNCATED, message)
-        # A crash can come between a record and its head, but not twice in a run: it ends the run.
+        # A crash between a record and its head ends the run, so that it cannot happen twice in one run.
         if max(chain.found, default=-1) > named + 1:
             unheaded = f"records {named + 1} to {highest} have no head"
             message = f"{unheaded}: heads were cut off, or an import was interrupted (repeat it)"
@@ -285,10 +280,10 @@ class _Examiner:
         if size == 0:
             return
         try:
-            with (self.snapshot.root / label).open("rb") as stream:
+            with self.snapshot.source.open(label) as stream:
                 stream.seek(size - 1)
                 torn = stream.read(1) != b"\n"
-        except OSError:  # already reported as a problem by the walk over the same file
+        except OSError:  # Reading the same file has already reported a problem.
             return
         if torn:
             self.result.notes.append(f"{label}: an unfinished write at the end, never acknowledged, is ignored")
@@ -308,10 +303,10 @@ class _Examiner:
 
 
 def examine(snapshot: Snapshot, only: Container[str] | None = None) -> Examination:
-    """Everything that is wrong, everything worth a note, and what the runs (or just ``only`` those) hold."""
+    """Return all problems, all notes, and a summary of each run (or of the runs in ``only``)."""
     return _Examiner(snapshot, only).examine()
 
 
 def verify(root: Path | str) -> list[Problem]:
-    """The problems of a ledger folder or of an unpacked archive; none if it is sound."""
+    """Return the problems of a ledger folder or archive; none if it is sound."""
     return examine(Snapshot.take(Path(root))).problems

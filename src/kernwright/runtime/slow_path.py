@@ -1,4 +1,4 @@
-"""LongWay: how an op's public call goes on where the short way, straight to a foreign function, is not for it."""
+"""SlowPath: how an op's public call goes on where the short way, straight to a foreign function, is not for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ modes = torch._C._len_torch_dispatch_stack
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
 
 
-class LongWay:
+class SlowPath:
     """One op's: past those who watch calls, as an op of torch.library, and through the dispatcher.
 
     The op's arguments come by position, every one: its tensors, then its scalars.
@@ -105,6 +105,6 @@ class LongWay:
         return arguments[: self._tensors], plain(dict(zip(names, arguments[self._tensors :], strict=True)))
 
 
-def long_ways(dispatchers: Mapping[str, Dispatcher], promises: Mapping[str, Promise]) -> dict[str, LongWay]:
+def slow_paths(dispatchers: Mapping[str, Dispatcher], promises: Mapping[str, Promise]) -> dict[str, SlowPath]:
     """Of a family's ops, by their names."""
-    return {name: LongWay(dispatcher, promises[name]) for name, dispatcher in dispatchers.items()}
+    return {name: SlowPath(dispatcher, promises[name]) for name, dispatcher in dispatchers.items()}

@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.configurations import Configuration, power_of_two
-from kernwright.ops.folding import folded
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.modulation_layout import ModulationLayout, layout
+from kernwright.ops._shared.triton_tokens import steps
 from kernwright.ops.modulation.arguments import folded_sum, result_like
-from kernwright.ops.modulation_layout import ModulationLayout, layout
-from kernwright.ops.triton_tokens import steps
+from kernwright.runtime.configurations import Configuration, power_of_two
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.tuning import chosen
 

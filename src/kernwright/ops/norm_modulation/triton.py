@@ -19,9 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.folding import folded
-from kernwright.ops.norm_modulation.arguments import chosen_gate_of, over_places
-from kernwright.ops.triton_tokens import (
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
     places,
@@ -35,6 +34,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.ops.norm_modulation.arguments import chosen_gate_of, over_places
 from kernwright.runtime.outputs import rows_like
 
 

@@ -14,8 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.plain_norm.rows import batches
-from kernwright.ops.triton_tokens import (
+from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
     places,
@@ -26,6 +25,7 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.ops.plain_norm.rows import batches
 from kernwright.runtime.outputs import rows_like
 
 

@@ -23,8 +23,8 @@ from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.long_way import LongWay
 from kernwright.runtime.outputs import rows_like
+from kernwright.runtime.slow_path import SlowPath
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)
@@ -108,7 +108,7 @@ def test_one_output_may_come_in_a_list(launches: Launches) -> None:
 def test_a_refused_call_keeps_no_outputs_of_its_own(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     launches(lambda *given: made.extend(map(weakref.ref, given[-2:])) or False)
-    monkeypatch.setattr(LongWay, "run", lambda *given: [own() for own in made])
+    monkeypatch.setattr(SlowPath, "run", lambda *given: [own() for own in made])
     for given in ((X, X), (X,), (X, X.half(), None, None, X)):
         assert ops.add_norm(*given) == [None, None]
         made.clear()

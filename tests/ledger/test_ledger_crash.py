@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import Snapshot, examine, verify
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import Snapshot, examine, verify
 
 WRITER = """
 import sys
-from kernwright.campaign.ledger import Ledger
+from kernwright.ledger.ledger import Ledger
 root, count = sys.argv[1], int(sys.argv[2])
 with Ledger(root).open_run({"writer": True}) as writer:
     for number in range(count):
@@ -28,7 +28,7 @@ with Ledger(root).open_run({"writer": True}) as writer:
 
 FULL_DISK = """
 import resource, sys
-from kernwright.campaign.ledger import Ledger
+from kernwright.ledger.ledger import Ledger
 from kernwright.core.errors import LedgerError
 root, limit, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 writer = Ledger(root).open_run({})

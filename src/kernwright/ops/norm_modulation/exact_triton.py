@@ -19,8 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.folding import folded
-from kernwright.ops.triton_tokens import places, read, row_start, rows_of, token_start, tokens_of, wide, write
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.triton_tokens import places, read, row_start, rows_of, token_start, tokens_of, wide, write
 from kernwright.runtime.outputs import rows_like
 
 OPTIONS = {"BLOCK": 2048, "num_warps": 4, "enable_fp_fusion": False}

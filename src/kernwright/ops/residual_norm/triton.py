@@ -20,9 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernwright.ops.plain_norm.rows import batches
-from kernwright.ops.residual_norm.arguments import promise
-from kernwright.ops.triton_tokens import (
+from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
     places,
@@ -33,6 +31,8 @@ from kernwright.ops.triton_tokens import (
     wide,
     write,
 )
+from kernwright.ops.plain_norm.rows import batches
+from kernwright.ops.residual_norm.arguments import promise
 
 
 @triton.jit
