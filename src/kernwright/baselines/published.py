@@ -13,11 +13,12 @@ from types import ModuleType
 from typing import Any
 
 from kernwright.baselines.adapter import Adapter, Capability, Signature, Table
-from kernwright.baselines.lock import Lock, Machine, Tree, read_lock
-from kernwright.baselines.store import Store
+from kernwright.baselines.lock import Lock, read_lock
 from kernwright.core.digest import Source, code_digest
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
+from kernwright.packages.store import Store
+from kernwright.packages.tree import Machine, Tree
 from kernwright.tasks.workload import Workload
 
 PACKAGE = "kernwright.baselines"

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.baselines.lock import Machine, read_lock
+from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.digest import Source, code_digest, digest_of
 from kernwright.core.errors import KernwrightError
+from kernwright.packages.tree import Machine
 from kernwright.tasks.task import Task
 
 BUILT_IN = ("eager", "compile")
