@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernwright.campaign.ledger import Ledger, Record, default_ledger_root
-from kernwright.campaign.ledger_check import Snapshot, examine
-from kernwright.campaign.ledger_transfer import export_runs, import_runs
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.ledger import Ledger, default_ledger_root
+from kernwright.ledger.record import Record
+from kernwright.ledger.transfer import export_runs, import_runs
+from kernwright.ledger.verify import Snapshot, examine
 
 app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
 
