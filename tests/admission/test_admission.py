@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.tasks.admission import Admission, admit
+from kernwright.admission.admission import Admission, admit
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import load_task
 

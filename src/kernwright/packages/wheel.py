@@ -1,6 +1,6 @@
-"""Wheel: a package's archive, unpacked so that it can be imported from a plain folder.
+"""Wheel: a package's archive, unpacked into a plain folder from which it can be imported.
 
-No file of it lands outside that folder, and each is compared with the hash that the wheel itself records.
+No file is written outside that folder, and each file is compared with the hash in the wheel's RECORD.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import stat
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from kernwright.bundle.pin import Pin, canonical
 from kernwright.core.errors import KernwrightError
+from kernwright.packages.pin import Pin, canonical
 
-# Left out because nothing that Kernwright runs reads it. The headers and libraries that a native candidate is built
-# with stay: tvm-ffi's copies of dlpack and of its own headers are below include/, and its Python core is linked with
-# libtvm_ffi_testing.so, whatever that name says.
+# Files that Kernwright never reads. The headers and libraries that a native candidate is built with are kept: tvm-ffi
+# has copies of dlpack's and of its own headers below include/, and its Python core is linked with
+# libtvm_ffi_testing.so in spite of that name.
 LEFT_OUT = {
     "apache-tvm-ffi": (
         "tvm_ffi/3rdparty/*", "tvm_ffi/src/*", "tvm_ffi/cython/*", "tvm_ffi/stub/*", "tvm_ffi/share/*",
@@ -27,7 +27,7 @@ LEFT_OUT = {
     "nvidia-ml-py": ("example.py",),
     "pydantic": ("pydantic/v1/*", "pydantic/mypy.py"),
     "pydantic-core": ("*/sboms/*",),
-    # Highlighting: pytest and rich show Python and diffs, on a terminal. 250 other languages are most of the package.
+    # pytest and rich highlight Python and diffs on a terminal. Most of the package is for 250 other languages.
     "pygments": ("pygments/lexers/*", "pygments/formatters/*", "pygments/cmdline.py", "pygments/sphinxext.py"),
 }  # fmt: skip
 _LEXERS = ("__init__", "_mapping", "special", "python", "diff", "shell", "data", "configs", "c_cpp")
@@ -43,7 +43,7 @@ _PORTABLE_START = b"#!/usr/bin/env python3"
 
 
 def unpack(wheel: Path, pin: Pin, folder: Path) -> list[str]:
-    """Unpack into ``folder``; returns the patterns of what was left out."""
+    """Unpack a wheel into ``folder``. Return the patterns of the files that were left out."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             members = _members(archive, wheel)
@@ -54,8 +54,17 @@ def unpack(wheel: Path, pin: Pin, folder: Path) -> list[str]:
                 if (place := _place(name)) and not _is_left_out(place, pin):
                     _write(folder / place, data, _mode(member, place))
     except (zipfile.BadZipFile, EOFError, UnicodeDecodeError, NotImplementedError) as error:
-        raise _bad(wheel, f"is no sound wheel: {error}") from error
+        raise _bad(wheel, f"is not a valid wheel: {error}") from error
     return list(LEFT_OUT.get(pin.name, ()))
+
+
+def unpack_or_delete(wheel: Path, pin: Pin, folder: Path) -> list[str]:
+    """Unpack a downloaded wheel. Delete a faulty one, so that the next attempt downloads it again."""
+    try:
+        return unpack(wheel, pin, folder)
+    except KernwrightError:
+        wheel.unlink()
+        raise
 
 
 def _bad(wheel: Path, problem: str) -> KernwrightError:
@@ -65,18 +74,18 @@ def _bad(wheel: Path, problem: str) -> KernwrightError:
 def _members(archive: zipfile.ZipFile, wheel: Path) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
-        # What the archive's bytes say: ZipInfo's own name is already tidied.
+        # The name as written in the archive. ZipInfo.filename is already normalized.
         name = member.orig_filename
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or ":" in parts[0]:
-            raise _bad(wheel, f"{name!r} would land outside the bundle")
+            raise _bad(wheel, f"{name!r} would be written outside the folder")
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise _bad(wheel, f"{name!r} is a link or another special file")
         if member.is_dir():
             continue
         if name in members:
-            raise _bad(wheel, f"{name!r} stands in it twice")
+            raise _bad(wheel, f"{name!r} is in it twice")
         members[name] = member
     return members
 
@@ -105,11 +114,11 @@ def _check(name: str, data: bytes, hashes: dict[str, str], wheel: Path) -> None:
         raise _bad(wheel, f"{name!r} has no usable hash in its RECORD")
     found = base64.urlsafe_b64encode(hashlib.new(method, data).digest()).rstrip(b"=").decode()
     if found != expected:
-        raise _bad(wheel, f"{name!r} is not what its RECORD says")
+        raise _bad(wheel, f"{name!r} does not match the hash in RECORD")
 
 
 def _place(name: str) -> str | None:
-    """Where a file belongs below the bundle, or None for what only an installation could use."""
+    """Return the path of a file below the folder, or None for a file that only an installed package could use."""
     top, _, rest = name.partition("/")
     if not top.endswith(".data"):
         return name
@@ -136,6 +145,6 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.name == "bin" and data.startswith(_SCRIPT_START):
         data = _PORTABLE_START + data[len(_SCRIPT_START) :]
-    with path.open("xb") as stream:  # a second file of that name, from another scheme, is a fault
+    with path.open("xb") as stream:  # fails if another scheme of the wheel already brought a file of this name
         stream.write(data)
     path.chmod(mode)

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from kernwright.admission.draft import Draft
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.tasks.draft import Draft
 from kernwright.tasks.task import ROWS_FILE, TASK_FILE, TaskFile, load_task
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from fake_package import Shelf
 
-from kernwright.baselines import store
-from kernwright.baselines.archive import cut, pack
-from kernwright.baselines.lock import Tree
-from kernwright.baselines.store import CARRIED, Store, carried_pieces, piece_name
-from kernwright.bundle.download import Source
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.packages import store
+from kernwright.packages.archive import cut, pack
+from kernwright.packages.download import Source
+from kernwright.packages.store import CARRIED, Store, carried_pieces, piece_name
+from kernwright.packages.tree import Tree
 
 FILES = {"pkg/__init__.py": "v = 1\n", "pkg/kernel.py": "k = 2\n", "pkg/big.bin": "x" * 1000}
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kernwright.admission.captured_row import CapturedRow, OtherResults, Request, give, read_row
+from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
 from kernwright.judge.cases import neighbour_sizes
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
-from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
-from kernwright.tasks.captured_row import CapturedRow, OtherResults, Request, give, read_row
 from kernwright.tasks.task import TaskFile, Tolerance
 from kernwright.tasks.tensor import ConcreteTensor, TensorSpec
 from kernwright.tasks.workload import Workload

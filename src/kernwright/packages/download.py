@@ -1,4 +1,4 @@
-"""Download: wheels for another machine, fetched by pip, one whole file or none."""
+"""Download wheels with pip, for this machine or another. A file is either complete or absent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernwright.bundle.files import sha256
-from kernwright.bundle.pin import Pin, canonical
-from kernwright.bundle.target import Target
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.packages.files import sha256
+from kernwright.packages.pin import Pin, canonical
+from kernwright.packages.wheel_target import WheelTarget
 
 _UNREACHABLE = re.compile(
     r"NewConnectionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|NameResolutionError|Connection refused"
@@ -34,30 +34,31 @@ class Unreachable(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class Source:
-    """Where wheels come from: pip's own configuration, another index, or a folder and nothing else."""
+    """The source of wheels: the index that pip is configured with, another index, or only a folder."""
 
     index: str | None = None
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.folder and not self.folder.is_dir():  # pip takes one that is not there for an empty one
-            raise KernwrightError(f"{self.folder}: there is no such folder", "give --find-links one that holds wheels")
+        if self.folder and not self.folder.is_dir():  # pip treats a missing folder as an empty one
+            raise KernwrightError(f"--find-links {self.folder}: no such folder", "name a folder that holds wheels")
 
     def __str__(self) -> str:
         return str(self.folder) if self.folder else "the package index"
 
     def arguments(self) -> list[str]:
+        """Return the arguments that make pip use this source."""
         if self.folder:
             return ["--isolated", "--no-index", "--find-links", str(self.folder)]
         return ["--index-url", self.index] if self.index else []
 
     def environment(self) -> dict[str, str]:
-        # A configuration file may add further places; a folder was asked for alone.
+        """Return the environment for pip. With a folder as source, pip reads no configuration that adds an index."""
         return os.environ | ({"PIP_CONFIG_FILE": os.devnull} if self.folder else {})
 
 
-def fetch(pins: Sequence[Pin], target: Target, source: Source, folder: Path) -> dict[Pin, Path]:
-    """The wheel of each pin, from ``folder`` where an interrupted run left it, else downloaded to there."""
+def fetch(pins: Sequence[Pin], target: WheelTarget, source: Source, folder: Path) -> dict[Pin, Path]:
+    """Return the wheel of each pin. Wheels that are already in ``folder`` are not downloaded again."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [pin for pin in pins if _kept(pin, folder) is None]
     if missing:
@@ -87,15 +88,14 @@ def _kept(pin: Pin, folder: Path) -> Path | None:
 def _refuse_other_bytes(pin: Pin, wheel: Path) -> None:
     found = sha256(wheel)
     if pin.hashes and found not in pin.hashes:
-        wheel.unlink()  # kept, it would be met again by the next try
+        wheel.unlink()  # so that the next attempt downloads it again
         raise KernwrightError(
-            f"{wheel.name} is not the wheel of {pin} that is known: "
-            f"its SHA-256 is {found}, not {' or '.join(pin.hashes)}",
-            "the index or the download changed it: find out which; to accept it, delete the bundle or mend the hash",
+            f"{wheel.name} has SHA-256 {found}; the hash of {pin} is pinned to {' or '.join(pin.hashes)}",
+            "find out whether the index or the download changed it; to accept it, delete the bundle or update the hash",
         )
 
 
-def _pip_download(pins: Sequence[Pin], target: Target, source: Source, folder: Path) -> None:
+def _pip_download(pins: Sequence[Pin], target: WheelTarget, source: Source, folder: Path) -> None:
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
         "--retries", "2", "--no-deps", "--only-binary=:all:", "--implementation", "cp",
@@ -104,14 +104,14 @@ def _pip_download(pins: Sequence[Pin], target: Target, source: Source, folder: P
     for platform in target.platforms:
         command += ["--platform", platform]
     command += [str(pin) for pin in pins]
-    environment = source.environment() | {"TMPDIR": str(folder)}  # on the disk that is large enough for the bundle
+    environment = source.environment() | {"TMPDIR": str(folder)}  # the default one may be on a smaller disk
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
     if done.returncode:
         raise _explained(done.stderr + done.stdout, pins, target, source)
 
 
-def _explained(said: str, pins: Sequence[Pin], target: Target, source: Source) -> KernwrightError:
-    """What pip said, as one cause and its remedy."""
+def _explained(said: str, pins: Sequence[Pin], target: WheelTarget, source: Source) -> KernwrightError:
+    """Return the error to raise for pip's output: one cause and its remedy."""
     if "No module named pip" in said:
         return EnvironmentProblem(f"{sys.executable} has no pip", "run `python -m ensurepip`, or use another Python")
     if _FULL.search(said):
@@ -123,12 +123,14 @@ def _explained(said: str, pins: Sequence[Pin], target: Target, source: Source) -
     if match := _MISSING.search(said):
         others = match[2].strip()
         remedy = (
-            f"there is {others[-200:]}: choose one with --with NAME==VERSION"
+            f"it has versions {others[-200:]}: choose one with --with NAME==VERSION"
             if others and others != "none"
-            else "put it there, or leave --find-links out"
+            else "put the wheel into that folder, or omit --find-links"
             if source.folder
             else "check the name, --python and --platform; a package without wheels cannot be bundled"
         )
         return KernwrightError(f"{source} has no wheel of {match[1]} for {target}", remedy)
-    last = [line for line in said.splitlines() if line.strip()][-1:] or ["it said nothing"]
-    return KernwrightError(f"pip could not download {', '.join(map(str, pins))}: {last[0][:300]}", "mend what it names")
+    last = [line for line in said.splitlines() if line.strip()][-1:] or ["no output"]
+    return KernwrightError(
+        f"pip could not download {', '.join(map(str, pins))}: {last[0][:300]}", "resolve what pip reports"
+    )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from kernwright.capture.capture import CapturedCall, CapturedDict, CapturedScalar, CapturedTensor
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
-from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedScalar, CapturedTensor
 from kernwright.tasks.tensor import TORCH_NAMES, ConcreteTensor, DType, contiguous_strides
 from kernwright.tasks.workload import Scalar
 

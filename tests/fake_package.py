@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernwright.baselines import store
-from kernwright.baselines.lock import Tree, Wheel
-from kernwright.bundle.download import Source
-from kernwright.bundle.files import folder_bytes, sha256
+from kernwright.packages import store
+from kernwright.packages.download import Source
+from kernwright.packages.files import folder_bytes, sha256
+from kernwright.packages.tree import Tree, Wheel
 
 RIGHT = (
     "x32 = x.float()\n    return (x32 * torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + eps) * w.float()).to(x.dtype)"

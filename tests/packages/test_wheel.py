@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.bundle.pin import Pin
-from kernwright.bundle.wheel import unpack
 from kernwright.core.errors import KernwrightError
+from kernwright.packages.pin import Pin
+from kernwright.packages.wheel import unpack
 
 PIN = Pin("tiny", "1.0")
 
@@ -52,7 +52,7 @@ def test_every_scheme_lands_where_it_can_be_imported(tmp_path: Path, write_wheel
 )
 def test_nothing_lands_outside(tmp_path: Path, write_wheel: Callable[..., Path], name: str) -> None:
     wheel = write_wheel(tmp_path / "w", "tiny", files={"tiny/__init__.py": "", name: "evil"})
-    with pytest.raises(KernwrightError, match="outside the bundle"):
+    with pytest.raises(KernwrightError, match=r"evil\.py.*outside"):
         unpack(wheel, PIN, tmp_path / "deep" / "out")
     assert not list(tmp_path.rglob("*evil*"))
 
@@ -70,7 +70,7 @@ def test_links_are_refused(tmp_path: Path, write_wheel: Callable[..., Path]) -> 
 def test_content_is_compared_with_the_record(tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
     files = {"tiny/__init__.py": "v = 1"}
     changed = write_wheel(tmp_path / "a", "tiny", files=files, record={"tiny/__init__.py": "sha256=AAAA"})
-    with pytest.raises(KernwrightError, match="not what its RECORD says"):
+    with pytest.raises(KernwrightError, match="hash in RECORD"):
         unpack(changed, PIN, tmp_path / "out")
     unlisted = write_wheel(tmp_path / "b", "tiny", files=files, record={"tiny/__init__.py": ""})
     with pytest.raises(KernwrightError, match="no usable hash"):
@@ -86,7 +86,7 @@ def test_another_package_under_that_name_is_refused(tmp_path: Path, write_wheel:
 def test_a_torn_file_is_one_message(tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
     wheel = write_wheel(tmp_path, "tiny")
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises(KernwrightError, match="no sound wheel"):
+    with pytest.raises(KernwrightError, match="not a valid wheel"):
         unpack(wheel, PIN, tmp_path / "out")
 
 

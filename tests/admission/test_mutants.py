@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kernwright.admission.mutants import Mutant, mutants_of
 from kernwright.core.op import Op
 from kernwright.judge.content_pool import ContentPool
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.mutants import Mutant, mutants_of
 from kernwright.tasks.workload import Workload
 
 TASK = find_task("norm_scale_shift")

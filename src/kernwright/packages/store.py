@@ -1,13 +1,12 @@
-"""Store: a folder of unpacked trees, each under the digest of its own content.
+"""Store: a folder of unpacked trees, each in a folder named by the digest of its content.
 
-A tree is made beside its place and moved there whole. What is found is hashed before it is used: a half-written or
-changed tree is made again. Trees also come out of a bundle, for a machine without a network.
+A tree is unpacked next to its final place and moved there as a whole. It is hashed before each use, and an incomplete
+or changed tree is unpacked again. On a machine without a network, trees come out of a bundle.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import fnmatch
 import os
@@ -16,24 +15,19 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kernwright.baselines.archive import restore
-from kernwright.baselines.lock import Tree
-from kernwright.bundle.download import Source, fetch
-from kernwright.bundle.files import digest_of, folder_bytes, folder_files, named_files
-from kernwright.bundle.wheel import unpack
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.packages.archive import restore
+from kernwright.packages.download import Source, fetch
+from kernwright.packages.files import digest_of, folder_bytes, folder_files, named_files, write_problem
+from kernwright.packages.tree import Tree
+from kernwright.packages.wheel import unpack_or_delete
 
 VARIABLE = "KERNWRIGHT_BASELINES"
-CARRIED = "kernwright_baselines"  # a bundle's folder of archives
-_REMEDIES = {
-    errno.ENOSPC: "free some space and repeat; finished downloads are kept",
-    errno.EDQUOT: "free some space and repeat; finished downloads are kept",
-    errno.EACCES: f"set {VARIABLE} to a folder that this user may write",
-    errno.EROFS: f"set {VARIABLE} to a folder that this user may write",
-}
+CARRIED = "kernwright_baselines"  # the folder of a bundle that holds archives of trees
 
 
 def store_folder() -> Path:
+    """Return the folder that KERNWRIGHT_BASELINES names, else one in the user's cache."""
     if own := os.environ.get(VARIABLE):
         return Path(own).absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -41,30 +35,31 @@ def store_folder() -> Path:
 
 
 class Store:
-    """Where trees lie on this machine."""
+    """The unpacked trees of this machine."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or store_folder()
 
     def place(self, tree: Tree) -> Path:
+        """Return the folder that a tree belongs in, whether it is there or not."""
         return self.folder / tree.digest
 
     def find(self, tree: Tree) -> Path | None:
-        """The unpacked tree, if it is there and unchanged."""
+        """Return the folder of an unpacked tree, or None if it is missing or changed."""
         place = self.place(tree)
         return place if place.is_dir() and tree_digest(place) == tree.digest else None
 
     def need(self, tree: Tree) -> Path:
-        """The unpacked tree, out of a bundle if need be; never from the network."""
+        """Return the folder of a tree, unpacking it from a bundle if needed. Never use the network."""
         if found := self.find(tree) or self._restored(tree):
             return found
         raise EnvironmentProblem(
-            f"{tree} is not in {self.folder}, or not whole",
+            f"{self.folder} holds no complete copy of {tree}",
             "fetch it: kernwright baseline fetch (--cutedsl for CuTe-DSL)",
         )
 
     def fetch(self, tree: Tree, source: Source, say: Callable[[str], None]) -> Path:
-        """The unpacked tree: as it lies here, out of a bundle, or downloaded."""
+        """Return the folder of a tree: from the store, unpacked from a bundle, or downloaded."""
         try:
             with self._making(tree) as shop:
                 if found := self.find(tree):
@@ -78,17 +73,15 @@ class Store:
                     _unpack(tree, source, shop / "wheels", made)
                 return self._put_in_place(tree, made)
         except OSError as error:
-            raise EnvironmentProblem(
-                f"{tree} cannot be stored: {error.filename or self.folder}: {error.strerror or error}",
-                _REMEDIES.get(error.errno or 0, "check the folder and the disk"),
-            ) from error
+            remedy = f"set {VARIABLE} to a folder that this user may write"
+            raise write_problem(str(tree), self.folder, error, remedy) from error
 
     def _restored(self, tree: Tree) -> Path | None:
         return self.fetch(tree, Source(), lambda _: None) if carried_pieces(tree) else None
 
     @contextlib.contextmanager
     def _making(self, tree: Tree) -> Iterator[Path]:
-        """A workshop for one tree. Whoever comes second waits, and finds the tree made."""
+        """Lock a tree and yield a folder to make it in. A second process waits here, then finds the finished tree."""
         shop = self.folder / f"{tree.digest}.partial"
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{tree.digest}.lock").open("w") as lock:
@@ -112,10 +105,11 @@ class Store:
         if found != tree.digest:
             raise KernwrightError(
                 f"{tree} unpacks to {found} ({folder_bytes(made)} bytes), not to the locked {tree.digest}",
-                "the lock file and the wheels differ: mend the lock, or find out who changed the files",
+                "the lock file and the wheels differ: correct the lock file, or find out what changed the wheels",
             )
         for path in (made, *made.rglob("*")):
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)  # a worker may be another user
+            # Workers may run as another user, who must be able to read the tree.
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
         place = self.place(tree)
         if place.exists():
             broken = made.with_name("broken")
@@ -125,11 +119,16 @@ class Store:
 
 
 def tree_digest(folder: Path) -> str:
+    """Return the digest of an unpacked tree."""
     return digest_of(named_files(folder))
 
 
 def carried_pieces(tree: Tree) -> list[Path]:
-    """The pieces of a tree's archive in the bundles on Python's path, or none if one is missing."""
+    """Return the pieces of a tree's archive in the bundles on sys.path, in order. Return [] if no bundle carries it.
+
+    Raises:
+        EnvironmentProblem: some pieces are there and others are missing.
+    """
     folders = [Path(entry) / CARRIED for entry in sys.path if entry]
     found = {path.name: path for folder in folders if folder.is_dir() for path in folder.glob(f"{tree.digest}.*of*")}
     if not found:
@@ -138,24 +137,21 @@ def carried_pieces(tree: Tree) -> list[Path]:
     names = [piece_name(tree, number, count) for number in range(1, count + 1)]
     if missing := [name for name in names if name not in found]:
         raise EnvironmentProblem(
-            f"the bundle lacks {len(missing)} of {count} pieces of {tree}", "put every part of it on PYTHONPATH"
+            f"the bundle lacks {len(missing)} of {count} pieces of {tree}", "put every part of the bundle on PYTHONPATH"
         )
     return [found[name] for name in names]
 
 
 def piece_name(tree: Tree, number: int, count: int) -> str:
+    """Return the file name of one piece of a tree's archive."""
     return f"{tree.digest}.{number}of{count}"
 
 
 def _unpack(tree: Tree, source: Source, wheels: Path, place: Path) -> None:
     found = fetch([wheel.pin for wheel in tree.wheels], tree.target, source, wheels)
     for pin, wheel in found.items():
-        try:
-            unpack(wheel, pin, place)
-        except KernwrightError:
-            wheel.unlink()  # kept, it would be met again by the next try
-            raise
-        _drop(tree, place)  # one by one: left-out files of two wheels may share a name
+        unpack_or_delete(wheel, pin, place)
+        _drop(tree, place)  # after each wheel, because files that are dropped may share a name between wheels
 
 
 def _drop(tree: Tree, place: Path) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.bundle import download
-from kernwright.bundle.download import Source, Unreachable, _explained, fetch
-from kernwright.bundle.files import sha256
-from kernwright.bundle.pin import Pin, known_pins
-from kernwright.bundle.target import make_target
-from kernwright.bundle.wheel import unpack
+from kernwright.bundle.requirements import known_pins
 from kernwright.core.errors import KernwrightError
+from kernwright.packages import download
+from kernwright.packages.download import Source, Unreachable, _explained, fetch
+from kernwright.packages.files import sha256
+from kernwright.packages.pin import Pin
+from kernwright.packages.wheel import unpack
+from kernwright.packages.wheel_target import make_target
 
 TARGET = make_target("3.12", [])
 A, B = Pin("tiny-a", "1.0"), Pin("tiny-b", "2.0")
@@ -55,7 +56,7 @@ def test_other_bytes_than_the_known_ones_are_refused_and_not_kept(
     wheel = write_wheel(tmp_path, "tiny-a")
     good = sha256(wheel)
     assert fetch([Pin("tiny-a", "1.0", ("0" * 64, good))], TARGET, Source(), tmp_path)
-    with pytest.raises(KernwrightError, match=f"SHA-256 is {good}"):
+    with pytest.raises(KernwrightError, match=good):
         fetch([Pin("tiny-a", "1.0", ("0" * 64,))], TARGET, Source(), tmp_path)
     assert not wheel.exists()
 
@@ -67,14 +68,14 @@ def test_no_wheel_for_that_platform(shelf: Source, tmp_path: Path) -> None:
     assert "2.0" in caught.value.remedy
     with pytest.raises(KernwrightError) as caught:
         fetch([Pin("no-such-thing", "1")], TARGET, shelf, tmp_path)
-    assert "no wheel of no-such-thing==1" in caught.value.cause and "put it there" in caught.value.remedy
+    assert "no wheel of no-such-thing==1" in caught.value.cause and "--find-links" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(KernwrightError, match="there is no such folder") as caught:
+    with pytest.raises(KernwrightError, match="no such folder") as caught:
         Source(folder=tmp_path / "wheels")
-    assert "--find-links" in caught.value.remedy
+    assert "--find-links" in caught.value.cause
 
 
 def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
         ("/usr/bin/python3: No module named pip", "has no pip"),
         ("ERROR: something else\n", "tiny-a==1.0: ERROR: something else"),
-        ("", "it said nothing"),
+        ("", "no output"),
     ],
 )
 def test_what_pip_says_becomes_a_cause_and_a_remedy(said: str, cause: str) -> None:

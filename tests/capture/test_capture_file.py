@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.core.errors import BadFile
-from kernwright.tasks.capture import (
+from kernwright.capture.capture import (
     Capture,
     CapturedArgument,
     CapturedCall,
@@ -21,6 +20,7 @@ from kernwright.tasks.capture import (
     read_capture,
     write_capture,
 )
+from kernwright.core.errors import BadFile
 
 TENSOR = CapturedTensor(shape=(2, 3), dtype="bfloat16", strides=(3, 1), device="cuda", requires_grad=True)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.baselines.archive import cut, pack, restore
-from kernwright.bundle.files import named_files
+from kernwright.packages.archive import cut, pack, restore
+from kernwright.packages.files import named_files
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:

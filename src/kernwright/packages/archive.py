@@ -1,6 +1,6 @@
-"""Archive: an unpacked tree as compressed pieces of a given size, to carry to a machine without a network.
+"""Archive: an unpacked tree, compressed and cut into pieces, for a machine without a network.
 
-Pieces are cut by bytes: one library of CuTe-DSL alone is larger than what some machines take at once.
+Pieces are cut by bytes, because a single library may exceed the size limit of a transfer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from kernwright.bundle.files import named_files
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.packages.files import named_files
 
-PRESET = 3  # within a tenth of the best preset's size, in a fraction of its time
+PRESET = 3  # output is at most 10 % larger than with the best preset, and made much faster
 CHUNK = 1 << 20
 
 
 def pack(tree: Path, archive: Path) -> int:
-    """Writes the archive; returns its size. The same files give the same bytes."""
+    """Write the archive of a tree and return its size. Equal files give equal bytes."""
     with lzma.open(archive, "wb", preset=PRESET) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
         for name, path in sorted(named_files(tree).items()):
             entry = tarfile.TarInfo(name)
@@ -32,7 +32,7 @@ def pack(tree: Path, archive: Path) -> int:
 
 
 def cut(archive: Path, most: int, name: Callable[[int, int], str], folder: Path) -> list[Path]:
-    """The archive as files of at most that many bytes, all but the last of the same size."""
+    """Cut an archive into files of at most ``most`` bytes. All but the last have the same size."""
     size = archive.stat().st_size
     count = max(1, -(-size // most))
     pieces = []
@@ -45,19 +45,19 @@ def cut(archive: Path, most: int, name: Callable[[int, int], str], folder: Path)
 
 
 def restore(pieces: Sequence[Path], place: Path) -> None:
-    """Unpacks an archive that lies in pieces. Whether it is the right one is for the tree's digest to say."""
+    """Unpack an archive from its pieces. The caller compares the result with the tree's digest."""
     try:
         joined = io.BufferedReader(_Joined(pieces), CHUNK)
         with lzma.open(joined) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             tar.extractall(place, filter="data")
     except (lzma.LZMAError, tarfile.TarError, EOFError) as error:
         raise EnvironmentProblem(
-            f"{pieces[0].name} is no whole archive: {error}", "carry the bundle's parts over again"
+            f"{pieces[0].name} is not a complete archive: {error}", "copy the parts of the bundle again"
         ) from None
 
 
 class _Joined(io.RawIOBase):
-    """Files read as one."""
+    """Several files read as one stream."""
 
     def __init__(self, pieces: Sequence[Path]) -> None:
         self._streams = self._opened(pieces)

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernwright.capture.own_ops import settings_of
-from kernwright.core.errors import BadFile
-from kernwright.core.op import Op, define
-from kernwright.core.registry import shipped_ops
-from kernwright.tasks.capture import (
+from kernwright.admission.captured_row import Request
+from kernwright.admission.draft import SMOKE_BYTES, Draft, draft_task
+from kernwright.admission.task_folder import task_toml, write_task
+from kernwright.capture.capture import (
     Capture,
     CapturedArgument,
     CapturedCall,
@@ -23,10 +22,11 @@ from kernwright.tasks.capture import (
     CapturedTensor,
     CaptureHeader,
 )
-from kernwright.tasks.captured_row import Request
-from kernwright.tasks.draft import SMOKE_BYTES, Draft, draft_task
+from kernwright.capture.own_ops import settings_of
+from kernwright.core.errors import BadFile
+from kernwright.core.op import Op, define
+from kernwright.core.registry import shipped_ops
 from kernwright.tasks.task import load_task
-from kernwright.tasks.task_folder import task_toml, write_task
 from kernwright.tasks.workload import Workload
 
 NAMES = {torch.bfloat16: "bfloat16", torch.float32: "float32", torch.int8: "int8"}
