@@ -14,6 +14,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.judge import Progress, RowsTooLarge
 from kernwright.judge.party import Party
 from kernwright.judge.provision import provision
+from kernwright.judge.recorded import recorded_bodies
 from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.verdict import Verdict
 from kernwright.ledger.ledger import Ledger
@@ -165,8 +166,7 @@ class Sweep:
         for run in book.runs():
             size = book.run_size(run)
             if self._read.get(run, (-1, []))[0] != size:
-                bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
-                self._read[run] = size, [Verdict.model_validate(body) for body in bodies]
+                self._read[run] = size, [record.verdict() for record in recorded_bodies(book, runs=[run])]
         return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:

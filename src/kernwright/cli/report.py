@@ -61,15 +61,6 @@ def _all(book: Ledger) -> list[Verdict]:
 
 
 def _verdicts(book: Ledger, run: str) -> list[Verdict]:
-    from pydantic import ValidationError
+    from kernwright.judge.recorded import recorded_bodies
 
-    from kernwright.judge.verdict import Verdict
-
-    try:
-        return [Verdict.model_validate(record.body) for record in book.records(run) if record.kind == "verdict"]
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise LedgerError(
-            f"the verdict of run {run} does not read as one: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-            "read it with the version of Kernwright that wrote it",
-        ) from error
+    return [record.verdict() for record in recorded_bodies(book, runs=[run])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,9 @@ from kernwright.cli.output import write_whole
 from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
+    from kernwright.ledger.ledger import Ledger
     from kernwright.report.field import Field
+    from kernwright.tasks.task import Task
 
 PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
 GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # as every page says near its head
@@ -41,6 +43,10 @@ def results(
         bool,
         typer.Option("--prune", help="replace pages of other ledgers, devices or rows; remove those without records"),
     ] = False,
+    pack: Annotated[
+        Path | None,
+        typer.Option(help="write no page, but the runs that pages use, to field.tar.xz and ops.tar.xz in this folder"),
+    ] = None,
 ) -> None:
     """Writes the pages that the ledger has records for: the field's, and those of the ops that ship.
 
@@ -59,11 +65,14 @@ def results(
     if rows:
         tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
     book = Ledger(ledger)
-    there = book.root.is_dir()
+    there = book.exists
     if there:
         refuse_damage(book.root, check)
     field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
     own = Results.gathered(book, tasks, device, wanted, model) if there else None
+    if pack is not None and field and own:
+        pack_pages(book, tasks, field.recorded_in | own.recorded_in, pack)
+        return
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
     asked = f"--device {device} --rows {shlex.quote(wanted)}{f' --model {shlex.quote(model)}' if model else ''}"
     files: dict[Path, str] = {}
@@ -106,6 +115,22 @@ def refuse_damage(ledger: Path, check: bool) -> None:
         typer.echo(problem, err=True)
     if damage:
         raise typer.Exit(1)
+
+
+def pack_pages(book: Ledger, tasks: Sequence[Task], used: Collection[str], folder: Path) -> None:
+    """Write one archive for each kind of page. Print each run that is left out, with the reason."""
+    from kernwright.ledger.transfer import pack_runs
+    from kernwright.report.page_runs import PageRuns
+
+    for name, runs in PageRuns.split(book, tasks, used).items():
+        if not runs.used:
+            continue
+        archive = folder / f"{name}.tar.xz"
+        pack_runs(book.root, runs.used, archive, runs.left_out)
+        for run, reason in runs.left_out.items():
+            typer.echo(f"left out of {archive.name}: {run}: {reason}")
+        size = archive.stat().st_size
+        typer.echo(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
 
 
 def field_files(field: Field, page: Path, command: str) -> dict[Path, str]:
