@@ -36,7 +36,7 @@ def ops_of_family(family: str) -> dict[str, Op]:
 
 
 def ops_from_file(path: Path) -> dict[str, Op]:
-    """Import the ops that a task brings along. A task is trusted, like its rows and tolerances; a candidate never is."""
+    """Import the ops that a task brings along. Tasks are trusted, candidates are not."""
     spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")

@@ -21,7 +21,10 @@ def rotated_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotated_split_heads(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the halves of each head of `[B, S, H * D]` tokens by `[B, H, S, D/2]` angles. The product with cos rounds."""
+    """Rotate the halves of each head of `[B, S, H * D]` tokens by `[B, H, S, D/2]` angles.
+
+    The product with cos rounds.
+    """
     batch, heads, tokens, half = cos.shape
     low, high = x.reshape(batch, tokens, heads, 2, half).transpose(1, 2).unbind(-2)
     turned_low = torch.addcmul(low * cos, high, sin, value=-1)

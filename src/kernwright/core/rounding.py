@@ -1,7 +1,7 @@
 """Rounding: how a reference chain says where it rounds.
 
-A definition runs in the storage dtype, as the eager chain, and again in float64, as the oracle. Therefore it never names
-a precision: `wide(x)` means "at least float32", and `.to(x.dtype)` means "round here".
+A definition runs in the storage dtype, as the eager chain, and again in float64, as the oracle. So it never names a
+precision: `wide(x)` means "at least float32", and `.to(x.dtype)` means "round here".
 """
 
 from __future__ import annotations
