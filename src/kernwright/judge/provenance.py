@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright import __version__
 from kernwright.core.digest import C_SUFFIXES, PYTHON, Source, code_digest
 from kernwright.core.version import __version__
 from kernwright.tasks.candidate import Candidate
