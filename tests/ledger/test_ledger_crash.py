@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.ledger.ledger import Ledger
-from kernwright.ledger.verify import Snapshot, examine, verify
+from kernwright.ledger.verify import examine, verify
 
 WRITER = """
 import sys
@@ -103,7 +103,7 @@ def test_each_way_that_a_kill_can_cut_the_last_write(tmp_path: Path, file: str, 
         heads = ledger.heads_path.read_bytes()
         ledger.heads_path.write_bytes(heads[: heads[:-1].rfind(b"\n") + 1])
     cut(run_path if file == "run" else ledger.heads_path)
-    result = examine(Snapshot.take(tmp_path))
+    result = examine(tmp_path)
     assert result.problems == []
     assert len(result.notes) == (0 if kept == 0 else 1)
     assert len(ledger.records(writer.run)) == (3 if file == "run" else 4)
@@ -122,7 +122,7 @@ def test_a_full_disk_under_the_run_file(tmp_path: Path) -> None:
     run = output.split()[-1]
     assert [record.kind for record in Ledger(tmp_path).records(run)] == ["run", "after"]
     assert len(Ledger(tmp_path).records(earlier.run)) == 2
-    assert examine(Snapshot.take(tmp_path)).notes == []
+    assert examine(tmp_path).notes == []
     assert verify(tmp_path) == []
 
 

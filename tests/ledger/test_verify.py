@@ -16,7 +16,7 @@ from kernwright.core.errors import LedgerError
 from kernwright.ledger.blobs import BlobStore, blob_reference
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.record import Record, parse_record
-from kernwright.ledger.verify import Damage, Problem, Snapshot, examine, verify
+from kernwright.ledger.verify import Damage, Problem, examine, verify
 
 
 class Scene(NamedTuple):
@@ -330,7 +330,7 @@ def test_what_a_crash_leaves_is_a_note_and_no_problem(scene: Scene) -> None:
     with scene.ledger.heads_path.open("ab") as stream:
         stream.write(b'{"body":')
     (scene.path.parent / "20260101T000000000000Z-00000000.jsonl").write_bytes(b"")
-    result = examine(Snapshot.take(scene.ledger.root))
+    result = examine(scene.ledger.root)
     assert result.problems == []
     assert len(result.notes) == 3
     assert {run: summary.records for run, summary in result.runs.items()} == {scene.run: 5, scene.other: 5}

@@ -19,16 +19,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.archive import archives_at, source_at
 from kernwright.ledger.blobs import BlobReader, BlobStore
 from kernwright.ledger.files import append_line, ledger_failure, make_folder, sync_folder
 from kernwright.ledger.heads import Heads
 from kernwright.ledger.record import HEADS, Record, genesis, is_run_id, parse_record, read_chain
-from kernwright.ledger.source import FolderSource, Source, complete_lines
+from kernwright.ledger.source import Source, complete_lines
 
 
 def default_ledger_root() -> Path:
@@ -45,9 +47,15 @@ class Ledger:
 
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root) if root is not None else default_ledger_root()
-        self.source: Source = FolderSource(self.root)
-        self.blobs = BlobReader(self.source)
         self.heads_path = self.root / "heads.jsonl"
+
+    @cached_property
+    def source(self) -> Source:
+        return source_at(self.root)
+
+    @cached_property
+    def blobs(self) -> BlobReader:
+        return BlobReader(self.source)
 
     @staticmethod
     def run_name(run: str) -> str:
@@ -79,7 +87,24 @@ class Ledger:
 
     def open_run(self, provenance_body: Mapping[str, Any]) -> RunWriter:
         """Begin a run. Its record 0, of kind ``run``, says where and how the records after it were made."""
+        self.require_folder()
         return RunWriter(self, provenance_body)
+
+    def require_folder(self) -> None:
+        """Raise LedgerError for an archive: archives are read-only."""
+        try:
+            archives = archives_at(self.root)
+        except OSError as error:
+            raise ledger_failure("write to", self.root, error) from error
+        if archives:
+            raise LedgerError(
+                f"cannot write to {self.root}: {archives[0].name} is a file, and archives are read-only",
+                "name a ledger folder with --ledger; `kernwright ledger import` copies an archive's runs into one",
+            )
+
+    @property
+    def exists(self) -> bool:
+        return self.root.exists()
 
     def write_blob(self, data: bytes) -> str:
         """Store raw bytes and return their SHA-256; a body names them with ``blob_reference``."""

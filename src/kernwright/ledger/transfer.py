@@ -6,17 +6,27 @@ Records made on another machine are imported as whole chains that were verified 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from kernwright.core.errors import LedgerError
-from kernwright.ledger.archive import HEADS_EXCERPT, ArchiveLimits, unpack_archive, write_archive
-from kernwright.ledger.blobs import BlobReader, blob_name
+from kernwright.ledger.archive import (
+    HEADS_EXCERPT,
+    LEFT_OUT,
+    PACKED,
+    ArchiveLimits,
+    heads_beside,
+    unpack_archive,
+    write_archive,
+)
+from kernwright.ledger.blobs import blob_name
 from kernwright.ledger.files import ledger_failure, make_folder, replacing
 from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.record import canonical_json
 from kernwright.ledger.source import complete_lines
-from kernwright.ledger.verify import Problem, RunSummary, Snapshot, examine
+from kernwright.ledger.verify import Problem, RunSummary, examine
 
 _ASK_AGAIN = "ask for a new export of those runs; nothing was imported"
 
@@ -31,35 +41,77 @@ class ImportReport:
 
 
 def export_runs(root: Path | str, runs: Sequence[str], archive_path: Path | str) -> None:
-    """Write runs, their blobs and their heads to one archive. A damaged run is refused."""
-    root, target = Path(root), Path(archive_path)
-    snapshot = Snapshot.take(root)
-    result = examine(snapshot, only=set(runs))
+    """Write runs, their blobs and their heads to one ``.tar.gz`` archive. A damaged run is refused."""
+    target = Path(archive_path)
+    found = _sound_runs(Path(root), runs)
+    try:
+        with replacing(target) as stream:
+            write_archive(stream, chain([(HEADS_EXCERPT, _heads_of(found))], _members(found)))
+    except OSError as error:
+        raise ledger_failure("write the archive", target, error) from error
+
+
+def pack_runs(root: Path, runs: Sequence[str], target: Path, left_out: Mapping[str, str] | None = None) -> None:
+    """Write runs to a ``.tar.xz`` archive for a repository, with their heads beside it.
+
+    ``left_out`` gives the reason for each run that was not packed. The archive lists them with the hash of their last
+    record, so that a reader can tell a removed run from one that never existed.
+    """
+    if not target.name.endswith(PACKED):
+        raise LedgerError(f"the archive must have a name in {PACKED}, got {target.name}", f"name it NAME{PACKED}")
+    reasons = dict(left_out or {})
+    found = _sound_runs(root, [*runs, *reasons])
+    packed = {run: summary for run, summary in found.items() if run not in reasons}
+    entries = [
+        {"run": run, "reason": reasons[run], "records": found[run].records, "last": last.hash}
+        for run in sorted(reasons)
+        if (last := found[run].last)
+    ]
+    listed = "".join(canonical_json(entry) + "\n" for entry in entries).encode()
+    try:
+        make_folder(target.parent)
+        with replacing(target) as stream:
+            write_archive(stream, chain([(LEFT_OUT, listed)] if entries else [], _members(packed)), "xz")
+        with replacing(heads_beside(target)) as stream:
+            stream.write(_heads_of(packed))
+    except OSError as error:
+        raise ledger_failure("write the archive", target, error) from error
+
+
+def _sound_runs(root: Path, runs: Sequence[str]) -> dict[str, RunSummary]:
+    result = examine(root, only=set(runs))
     _refuse_damage(root, result.problems, "see `kernwright ledger verify`; damaged evidence is not exported")
     for run in runs:
         if run not in result.runs:
             raise LedgerError(f"no run {run} in {root}", "list the runs with `kernwright ledger show`")
     if not result.runs:
         raise LedgerError(f"no runs to export from {root}", "record a run first")
-    try:
-        with replacing(target) as stream:
-            write_archive(stream, _members(snapshot, result.runs))
-    except OSError as error:
-        raise ledger_failure("write the archive", target, error) from error
+    return result.runs
 
 
-def _members(snapshot: Snapshot, runs: dict[str, RunSummary]) -> Iterator[tuple[str, bytes]]:
+def _heads_of(runs: Mapping[str, RunSummary]) -> bytes:
     heads = sorted((head for summary in runs.values() for head in summary.heads), key=lambda head: head.seq)
-    yield HEADS_EXCERPT, b"".join(head.line() for head in heads)
+    if len({head.seq for head in heads}) < len(heads):
+        raise LedgerError(
+            "these runs come from ledgers with different heads",
+            "import the archives into one ledger folder first, with `kernwright ledger import`, and export that",
+        )
+    return b"".join(head.line() for head in heads)
+
+
+def _members(runs: Mapping[str, RunSummary]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of an archive: the runs, then each blob once, in the order in which the records name them.
+
+    Blobs of one run stand together, since they share much of their text and compress better so.
+    """
     for run in sorted(runs):
-        yield f"runs/{run}.jsonl", _whole_lines(snapshot, run)
-    blobs = BlobReader(snapshot.source)
-    for digest in sorted({digest for summary in runs.values() for digest in summary.blobs}):
-        yield f"blobs/{blob_name(digest)}", blobs.read(digest)
-
-
-def _whole_lines(snapshot: Snapshot, run: str) -> bytes:
-    return b"".join(line + b"\n" for line in snapshot.run_lines(run))
+        yield f"runs/{run}.jsonl", runs[run].snapshot.run_content(run)
+    written: set[str] = set()
+    for run in sorted(runs):
+        for digest in runs[run].blobs:
+            if digest not in written:
+                written.add(digest)
+                yield f"blobs/{blob_name(digest)}", runs[run].snapshot.blobs.read(digest)
 
 
 def _refuse_damage(source: Path, problems: list[Problem], remedy: str) -> None:
@@ -78,6 +130,7 @@ def import_runs(
     source has the same records and more. Repeating an import changes nothing, or repairs an interrupted one.
     """
     ledger, source = Ledger(root), Path(source)
+    ledger.require_folder()
     try:
         if not source.exists():
             raise LedgerError(f"no archive or ledger folder at {source}", "check the path")
@@ -91,25 +144,23 @@ def import_runs(
 
 
 def _import_folder(ledger: Ledger, source: Path, origin: str, but: Collection[str]) -> ImportReport:
-    snapshot = Snapshot.take(source)
-    result = examine(snapshot)
+    result = examine(source)
     _refuse_damage(Path(origin), result.problems, _ASK_AGAIN)
     if not result.runs:
         raise LedgerError(f"{origin} holds no runs", "name a ledger folder or an archive made by `ledger export`")
     if unknown := sorted(set(but) - result.runs.keys()):
         raise LedgerError(f"{origin} holds no run {unknown[0]}", "list the runs with `kernwright ledger show`")
     wanted = {run: summary for run, summary in result.runs.items() if run not in but}
-    blobs = BlobReader(snapshot.source)
     make_folder(ledger.root / "runs")
     report = ImportReport()
     with ledger.locked() as heads:
         covered = heads.covered()
         # All conflicts are found here, before the first byte is written.
-        incoming = {run: _whole_lines(snapshot, run) for run in wanted}
+        incoming = {run: wanted[run].snapshot.run_content(run) for run in wanted}
         held = {run: _held_already(ledger, run, data) for run, data in incoming.items()}
         for run, summary in wanted.items():
             for digest in summary.blobs:
-                ledger.write_blob(blobs.read(digest))
+                ledger.write_blob(summary.snapshot.blobs.read(digest))
             if len(held[run]) < len(incoming[run]):
                 with replacing(ledger.run_path(run)) as stream:
                     stream.write(incoming[run])

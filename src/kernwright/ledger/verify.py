@@ -15,16 +15,16 @@ import fcntl
 import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from kernwright.core.errors import LedgerError
-from kernwright.ledger.archive import HEADS_EXCERPT
+from kernwright.ledger.archive import HEADS_EXCERPT, sources_at
 from kernwright.ledger.blobs import BlobReader, blob_references
 from kernwright.ledger.files import ledger_failure
 from kernwright.ledger.record import HEADS, Record, UnreadableRecord, genesis, is_run_id, parse_record
-from kernwright.ledger.source import FolderSource, Source, complete_lines
+from kernwright.ledger.source import Source, complete_lines
 
 HEADS_FILE = "heads.jsonl"
 
@@ -65,6 +65,7 @@ class Problem:
 class RunSummary:
     """The content of one run: the number of records, the last record, the named blobs and the heads."""
 
+    snapshot: Snapshot
     records: int = 0
     last: Record | None = None
     blobs: list[str] = field(default_factory=list)
@@ -83,7 +84,7 @@ def _writers_paused(root: Path) -> Iterator[None]:
     """Hold the lock if there is one. A ledger without a lock file has never been written to here."""
     try:
         lock = os.open(root / ".lock", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         yield
         return
     try:
@@ -103,16 +104,6 @@ class Snapshot:
     heads_size: int
 
     @classmethod
-    def take(cls, root: Path) -> Snapshot:
-        try:
-            if not root.is_dir():
-                raise LedgerError(f"no ledger at {root}", "name its folder with --ledger or KERNWRIGHT_LEDGER")
-            with _writers_paused(root):
-                return cls.of(FolderSource(root))
-        except OSError as error:
-            raise ledger_failure("read the ledger", root, error) from error
-
-    @classmethod
     def of(cls, source: Source) -> Snapshot:
         files = [name for name in source.names("runs") if name.endswith(".jsonl")]
         sizes = {name.removesuffix(".jsonl"): source.size(f"runs/{name}") for name in files}
@@ -121,6 +112,14 @@ class Snapshot:
 
     def run_lines(self, run: str) -> Iterator[bytes]:
         yield from complete_lines(self.source.open(f"runs/{run}.jsonl"), self.run_sizes[run])
+
+    def run_content(self, run: str) -> bytes:
+        """Return the terminated lines of a run."""
+        return b"".join(line + b"\n" for line in self.run_lines(run))
+
+    @property
+    def blobs(self) -> BlobReader:
+        return BlobReader(self.source)
 
     def head_lines(self) -> Iterator[bytes]:
         if self.heads_size:
@@ -237,7 +236,7 @@ class _Examiner:
         self._note_torn_end(label, self.snapshot.run_sizes[run])
         heads = self.heads.get(run, [])
         self._compare_with_heads(chain, heads)
-        summary = RunSummary(records=len(chain.found), heads=[head for _, head in heads])
+        summary = RunSummary(self.snapshot, records=len(chain.found), heads=[head for _, head in heads])
         for seq, (number, record) in sorted(chain.found.items()):
             summary.last = record
             for digest in blob_references(record.body):
@@ -302,11 +301,30 @@ class _Examiner:
         return self.result
 
 
-def examine(snapshot: Snapshot, only: Container[str] | None = None) -> Examination:
+def snapshots_of(root: Path) -> list[Snapshot]:
+    """Return a snapshot of a ledger folder, or one of each archive at ``root``."""
+    if not root.exists():
+        raise LedgerError(f"no ledger at {root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    try:
+        with _writers_paused(root):
+            return [Snapshot.of(source) for source in sources_at(root)]
+    except OSError as error:
+        raise ledger_failure("read the ledger", root, error) from error
+
+
+def examine(root: Path, only: Container[str] | None = None) -> Examination:
     """Return all problems, all notes, and a summary of each run (or of the runs in ``only``)."""
-    return _Examiner(snapshot, only).examine()
+    snapshots = snapshots_of(root)
+    found = Examination()
+    for snapshot in snapshots:
+        part = _Examiner(snapshot, only).examine()
+        prefix = f"{snapshot.source.place.name}: " if len(snapshots) > 1 else ""
+        found.problems += [replace(problem, where=prefix + problem.where) for problem in part.problems]
+        found.notes += [prefix + note for note in part.notes]
+        found.runs |= part.runs
+    return found
 
 
 def verify(root: Path | str) -> list[Problem]:
     """Return the problems of a ledger folder or archive; none if it is sound."""
-    return examine(Snapshot.take(Path(root))).problems
+    return examine(Path(root)).problems
