@@ -37,7 +37,7 @@ def told_in_heads() -> dict[str, tuple[int, int]]:
 
 def measured() -> dict[str, tuple[int, int]]:
     tasks = [find_task(name) for name in list_tasks()]
-    results = Results.gathered(Ledger(ROOT / "benchmarks" / "evidence" / "h200"), tasks, "cuda", "production")
+    results = Results.gathered(Ledger(ROOT / "evidence" / "h200"), tasks, "cuda", "production")
     current = results.only_current()
     shares: dict[str, list[float]] = {}
     for task, row in current.every_row():
