@@ -26,7 +26,7 @@ def shipped_ops() -> dict[str, Op]:
 
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
-    """Of its `definition.py`, and of each `*_definition.py` beside it: ops that came later have a file of their own."""
+    """Return the ops that a family's definition files define."""
     package = importlib.import_module(f"{SHIPPED}.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
@@ -36,13 +36,13 @@ def ops_of_family(family: str) -> dict[str, Op]:
 
 
 def ops_from_file(path: Path) -> dict[str, Op]:
-    """Imports a task's own definitions. A task is trusted, as its rows and tolerances are; a candidate never is."""
+    """Import the ops that a task brings along. Tasks are trusted, candidates are not."""
     spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file raises, the message names the file
+    except Exception as error:  # a user's file can raise anything; the message names the file
         raise BadFile(path, "", f"cannot be imported: {error!r}", "mend the op definitions") from error
     return ops_in(vars(module))
