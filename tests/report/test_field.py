@@ -28,7 +28,8 @@ from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
 from kernwright.tasks.workload import Workload
 
-pytestmark = pytest.mark.slow  # its sweep is by the clock: beside others it may end without a time
+# Its sweep measures: beside others' work a row may end without a time.
+pytestmark = [pytest.mark.slow, pytest.mark.clock]
 
 BASELINES = """
 def slow(op):
