@@ -44,6 +44,7 @@ from naps import (
     write_task,
 )
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import find_device
 from kernwright.judge.processors import apart_from
@@ -53,7 +54,6 @@ from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.party import Party
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.tasks.baseline import Baseline
-from kernwright.tasks.shipped import Shipped
 
 ADAPTER = '''
 """A package that compiles, as far as a judge can see."""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge import sanitized, sanitizer
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch
 from kernwright.tasks.candidate import load_candidate
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
 
 TOOL = """#!/bin/sh

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.pair import SideName
 from kernwright.judge.sides import Crew, Side, baseline_side
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import load_task
 
 

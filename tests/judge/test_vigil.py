@@ -13,6 +13,8 @@ import pytest
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.vigil import Vigil, vigil_over
 
+pytestmark = pytest.mark.clock  # whether a processor sleeps is seen
+
 WORKER = 4711
 
 

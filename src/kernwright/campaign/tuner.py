@@ -22,6 +22,7 @@ from typing import Protocol
 
 import torch
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.minutes import minutes_given
 from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
@@ -30,7 +31,6 @@ from kernwright.judge.cuda.nvml import Nvml
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
 from kernwright.runtime.tuning import Place, Table, forget, is_interpreted, model_of, situation_of, trying, user_file
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

@@ -17,11 +17,17 @@ SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and cor
 @cache
 def shipped_ops() -> dict[str, Op]:
     """Return every op that ships, by name."""
-    found: dict[str, Op] = {}
-    for family in pkgutil.iter_modules(importlib.import_module(SHIPPED).__path__):
-        if family.ispkg:
-            found |= ops_of_family(family.name)
-    return found
+    return {name: op for family in _families() for name, op in ops_of_family(family).items()}
+
+
+@cache
+def shipped_families() -> dict[str, str]:
+    """Return the family of every op that ships, by the op's name."""
+    return {name: family for family in _families() for name in ops_of_family(family)}
+
+
+def _families() -> list[str]:
+    return [found.name for found in pkgutil.iter_modules(importlib.import_module(SHIPPED).__path__) if found.ispkg]
 
 
 @cache

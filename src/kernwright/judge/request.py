@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cast import Cast, Match
 from kernwright.judge.confine import hide_judge
@@ -27,11 +28,10 @@ from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
 from kernwright.judge.worker_process import DEVICE_DEADLINE_S
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import TimingPolicy
-from kernwright.tasks.shipped import find_contender
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})

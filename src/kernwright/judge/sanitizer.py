@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress
@@ -31,9 +32,8 @@ from kernwright.judge.walls import Walls
 from kernwright.judge.worker_environment import worker_environment
 from kernwright.ledger.ledger import Ledger
 from kernwright.runtime.preference import STRICT_VARIABLE
-from kernwright.tasks.candidate import Candidate, load_candidate
+from kernwright.tasks.candidate import SHIPPED, Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

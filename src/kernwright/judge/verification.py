@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.case_runner import CaseRunner
 from kernwright.judge.chance import CONTENT_BITS
 from kernwright.judge.compiled import Compiled
@@ -25,7 +26,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.session import WrongBehaviour
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

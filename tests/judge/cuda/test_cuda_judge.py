@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.device import find_device
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
@@ -16,7 +17,6 @@ from kernwright.judge.timing import warm_up
 from kernwright.judge.verdict import Kernel, MetricResult
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
