@@ -28,8 +28,8 @@ from gpu_evidence import tasks_with_kernels
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.copying import ways_on, whole_pages
-from kernwright.judge.entry import RowCall, load
+from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.judge.worker.entry import RowCall, load
 from kernwright.runtime.catalog import dispatcher
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task

@@ -46,13 +46,14 @@ from naps import (
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
-from kernwright.judge.device import find_device
-from kernwright.judge.processors import apart_from
-from kernwright.judge.provenance import judge_digest
+from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.contest.worker_spec import baseline_side
+from kernwright.judge.device.keepalive import vigil_over
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge, judge_together
-from kernwright.judge.sides import Crew, baseline_side
-from kernwright.judge.verdict import Verdict
-from kernwright.judge.vigil import vigil_over
+from kernwright.judge.system.processors import apart_from
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
@@ -198,8 +199,8 @@ def _true_speedup(row: dict[str, Any]) -> float:
 @contextlib.contextmanager
 def two_of(task: Task, row: Workload) -> Iterator[Crew]:
     """The same baseline twice, without a judgement around it."""
-    from kernwright.judge.pair import SideName
-    from kernwright.judge.scratch import scratch_folder
+    from kernwright.judge.contest.pair import SideName
+    from kernwright.judge.process.scratch import scratch_folder
 
     device = find_device("cuda")
     names: tuple[SideName, ...] = ("baseline", "again")

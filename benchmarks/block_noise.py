@@ -13,15 +13,15 @@ from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
 from kernwright.campaign.blobs import BlobStore
 from kernwright.core.op import Op
-from kernwright.judge.block import Block
-from kernwright.judge.cuda.awake_calls import AwakeCalls
-from kernwright.judge.cuda.session import CudaSession
-from kernwright.judge.device import Device
-from kernwright.judge.overhead import Overhead
-from kernwright.judge.sides import Crew
-from kernwright.judge.statistics import spread
-from kernwright.judge.timing import warm_up
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.device.cuda.awake_calls import AwakeCalls
+from kernwright.judge.device.cuda.session import CudaSession
+from kernwright.judge.device.device import Device
+from kernwright.judge.process.block import Block
+from kernwright.judge.record.statistics import spread
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.overhead import Overhead
+from kernwright.judge.rounds.timing import warm_up
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 

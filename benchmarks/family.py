@@ -20,8 +20,8 @@ from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.console import Bar, err, out
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import find_device
-from kernwright.judge.verdict import Unavailable
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.record.verdict import Unavailable
 from kernwright.report.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS, Metric

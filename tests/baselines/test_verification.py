@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 from kernwright.baselines.store import Store
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.compiled import Compiled
-from kernwright.judge.compiled_store import VARIABLE
+from kernwright.judge.checks.verification import Finding, RowFinding, verify
+from kernwright.judge.contest.compiled_files import Compiled
+from kernwright.judge.contest.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verification import Finding, RowFinding, verify
 from kernwright.report.table import findings_table
 from kernwright.tasks.catalog import find_task, list_tasks
 
@@ -181,7 +181,7 @@ def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
     found = {"norms": norms, "qknorm_rope": list_tasks()["qknorm_rope"]}
     monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
     monkeypatch.setattr(
-        "kernwright.judge.verification.verify",
+        "kernwright.judge.checks.verification.verify",
         lambda name, task, rows, *_: asked.append((task.folder.name, rows)) or (),
     )
     words = ["baseline", "verify", "liger@0.8.5", "--rows"]

@@ -19,12 +19,11 @@ from kernwright.campaign.blobs import BlobStore
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.provenance import judge_digest
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.row_state import UNTIMED
-from kernwright.judge.session import Session
-from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.session.session import Session
 
 pytestmark = pytest.mark.slow
 
@@ -274,7 +273,9 @@ def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
 def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 1e9)  # a second from one empty block to the next
+    monkeypatch.setattr(
+        "kernwright.judge.rounds.sizing.spread", lambda _: 1e9
+    )  # a second from one empty block to the next
     monkeypatch.setattr(CpuDevice, "most_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
@@ -297,7 +298,7 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
 def test_a_row_has_no_more_rounds_than_it_is_given(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
     verdict = run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=2)
     assert verdict.provenance["rounds"] == 2 and verdict.evidence
     (row,) = verdict.rows

@@ -13,17 +13,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.block import Block
-from kernwright.judge.decision import overall
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.entry import RowCall
-from kernwright.judge.headline import headline_of
-from kernwright.judge.pair import Role
-from kernwright.judge.quad import Sample
-from kernwright.judge.row_state import RowState
-from kernwright.judge.sizing import CoarseTimes, slots_for
-from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
-from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.judge.contest.pair import Role
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.process.block import Block
+from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.record.decision import overall
+from kernwright.judge.record.headline import headline_of
+from kernwright.judge.record.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
+from kernwright.judge.rounds.quad import Sample
+from kernwright.judge.rounds.row_state import RowState
+from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
+from kernwright.judge.worker.entry import RowCall
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 

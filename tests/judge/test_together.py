@@ -12,15 +12,15 @@ import pytest
 from kernwright.campaign.ledger import Ledger, Record
 from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.device import CpuDevice
+from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.judge import Judgement
-from kernwright.judge.quad import Quad
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.row_turn import RowTurn
-from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
-from kernwright.judge.sides import Crew
-from kernwright.judge.timing import RowTiming
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.rounds.quad import Quad
+from kernwright.judge.rounds.row_round import RowTurn
+from kernwright.judge.rounds.timing import RowTiming
+from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.tasks.policy import Metric
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ Matches = list[tuple[str, str]]
 @pytest.fixture
 def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
 
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [

@@ -12,8 +12,8 @@ from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import ErrorFigures, Expected, Finding, compare
-from kernwright.judge.correctness import FEW_ELEMENTS, MOST_REDRAWS, NEAR
+from kernwright.judge.numerics.contracts import ErrorFigures, Expected, Finding, compare
+from kernwright.judge.numerics.correctness import FEW_ELEMENTS, MOST_REDRAWS, NEAR
 from kernwright.tasks.task import Tolerance
 
 Dtype = torch.dtype

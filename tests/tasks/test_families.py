@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernwright.judge.record.verdict import RowVerdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verdict import RowVerdict
 from kernwright.tasks.admission import admit
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.policy import TimingPolicy

@@ -13,11 +13,12 @@ from kernwright.baselines.store import Store
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.minutes import minutes_given
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.judge import Progress, RowsTooLarge
-from kernwright.judge.party import Party
-from kernwright.judge.provision import provision
+from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.shipped_build import provision
+from kernwright.judge.device.problems import RowsTooLarge
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task

@@ -13,7 +13,7 @@ from kernwright.cli.output import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from kernwright.baselines.lock import Lock, Machine, Tree
-    from kernwright.judge.verification import RowFinding
+    from kernwright.judge.checks.verification import RowFinding
 
 app = typer.Typer(no_args_is_help=True, help="Published baselines: list, fetch and verify them.")
 MIB = 1 << 20
@@ -101,8 +101,8 @@ def verify(
 
     from kernwright.baselines.lock import read_lock
     from kernwright.cli.console import Bar, out
-    from kernwright.judge.verification import verify
-    from kernwright.judge.verifiers import Errand, Unverified, Verifiers
+    from kernwright.judge.checks.parallel_verification import Errand, Unverified, Verifiers
+    from kernwright.judge.checks.verification import verify
     from kernwright.report.table import findings_table
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows

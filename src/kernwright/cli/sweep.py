@@ -12,7 +12,7 @@ import typer
 from kernwright.cli.duration import Minutes, Wait
 
 if TYPE_CHECKING:
-    from kernwright.judge.verdict import Verdict
+    from kernwright.judge.record.verdict import Verdict
 
 UNTIMED = ("incorrect", "tampered", "failed")
 
@@ -47,8 +47,8 @@ def sweep(
     from kernwright.campaign.ledger import default_ledger_root
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import Bar, err, out
-    from kernwright.judge.device import find_device
-    from kernwright.judge.provision import target_of
+    from kernwright.judge.contest.shipped_build import target_of
+    from kernwright.judge.device.selection import find_device
     from kernwright.judge.request import rounds_given
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks

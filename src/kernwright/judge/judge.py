@@ -7,35 +7,28 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.census import refuse_other_kernels, take_census
-from kernwright.judge.chance import Chance
-from kernwright.judge.device import Device
-from kernwright.judge.examination import Examination
-from kernwright.judge.interrupt import Interrupt
-from kernwright.judge.pair import SideName, contenders_of, sides_of
-from kernwright.judge.pair_state import PairState
-from kernwright.judge.party import Party
-from kernwright.judge.row_turn import RowTurn, Unattributed
-from kernwright.judge.seal import PACKAGE, Seal
-from kernwright.judge.session import WrongBehaviour
-from kernwright.judge.setting import Setting
-from kernwright.judge.sides import Crew, NotLoaded, Side
-from kernwright.judge.verdict import Verdict
-from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.checks.correctness_check import Examination
+from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.pair import SideName, contenders_of, sides_of
+from kernwright.judge.contest.worker_group import Crew, NotLoaded
+from kernwright.judge.contest.worker_spec import Side
+from kernwright.judge.device.device import Device
+from kernwright.judge.numerics.secret_rng import Chance
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.record.file_snapshot import PACKAGE, Seal
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.census import refuse_other_kernels, take_census
+from kernwright.judge.rounds.context import Setting
+from kernwright.judge.rounds.pair_state import PairState
+from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.rounds.row_round import RowTurn, Unattributed
+from kernwright.judge.session.session import WrongBehaviour
+from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
-
-
-class Progress(Protocol):
-    """Where the judge says how far it is."""
-
-    def phase(self, what: str, steps: int) -> None: ...
-
-    def step(self, note: str) -> None: ...
 
 
 @dataclass
@@ -259,24 +252,6 @@ class Judgement:
         take_census(crew, self.task, self.rows, pairs, self.setting.pool, self.setting.trusted)
         for pair in pairs:
             refuse_other_kernels(pair)
-
-
-class RowsTooLarge(EnvironmentProblem):
-    """Known before anything is judged: with so many sides there is no memory for these. `rows` are their ids."""
-
-    def __init__(self, rows: Sequence[Workload], needed: int, free: int, device: Device) -> None:
-        self.rows = frozenset(row.id for row in rows)
-        super().__init__(
-            f"row {rows[0].id} does not fit: judging it takes about {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free on {device.name}",
-            "choose smaller rows with --rows (the smoke rows are sized for a CPU), or fewer baselines at once",
-        )
-
-
-def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
-    free = device.free_bytes()
-    if large := [row for row in rows if device.bytes_to_judge(row) > free]:
-        raise RowsTooLarge(large, device.bytes_to_judge(large[0]), free, device)
 
 
 def _now() -> str:

@@ -5,28 +5,28 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.cast import Cast, Match
-from kernwright.judge.confine import hide_judge
-from kernwright.judge.device import find_device
-from kernwright.judge.judge import Judgement, Progress, refuse_rows_too_large
-from kernwright.judge.lock import device_lock
-from kernwright.judge.pair_state import PairState
-from kernwright.judge.party import Party
-from kernwright.judge.processors import apart_from
-from kernwright.judge.provenance import Provenance
-from kernwright.judge.scratch import scratch_folder
-from kernwright.judge.verdict import Verdict
-from kernwright.judge.vigil import vigil_over
-from kernwright.judge.worker_process import DEVICE_DEADLINE_S
+from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.lineup import Cast, Match
+from kernwright.judge.device.keepalive import vigil_over
+from kernwright.judge.device.lock import device_lock
+from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_large
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.judge import Judgement
+from kernwright.judge.process.scratch import scratch_folder
+from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
+from kernwright.judge.record.provenance import Provenance
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.pair_state import PairState
+from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.system.concealment import hide_judge
+from kernwright.judge.system.processors import apart_from
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -150,21 +150,6 @@ def _opening(task: Task, match: Match, provenance: Provenance) -> dict[str, Any]
         # The seed comes with the verdict: until then no file may hold it, a worker might read files.
         "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
     }
-
-
-@contextlib.contextmanager
-def machine_trouble() -> Iterator[None]:
-    """A full disk, a full GPU or a read-only folder ends the run with its cause; the ledger keeps what it has."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise EnvironmentProblem(
-            f"the device is out of memory: {str(error).splitlines()[0][:200]}", "choose smaller rows with --rows"
-        ) from error
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"the machine refused: {error}", "free space or memory, or set TMPDIR; what was recorded is intact"
-        ) from error
 
 
 def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Party | None:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from kernwright.campaign.blobs import replacing
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
+from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.report.plots import OUTCOMES, SHAPES, bandwidth_plot, interval_text, magnitude, plain, speedup_plot
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 

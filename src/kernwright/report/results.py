@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.judge.verdict import MetricResult, Ran, Verdict
+from kernwright.judge.record.verdict import MetricResult, Ran, Verdict
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.report.sanitized import Sanitized

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
-from kernwright.judge.cases import neighbour_sizes
+from kernwright.judge.numerics.cases import neighbour_sizes
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
 from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.tasks.captured_row import CapturedRow, OtherResults, Request, give, read_row
