@@ -139,10 +139,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
         set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
         and min(where["seconds"].values()) > 0
     )
-    walls = where["isolation"]["workers"]
-    assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True
-    assert isinstance(walls["missing"], list) and all(": " in wall for wall in walls["missing"])
-    assert walls["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in walls["missing"])
+    sandbox = where["isolation"]["workers"]
+    assert sandbox["dies_with_judge"] is True and sandbox["no_new_privileges"] is True
+    assert isinstance(sandbox["missing"], list) and all(": " in wall for wall in sandbox["missing"])
+    assert sandbox["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in sandbox["missing"])
     assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
     assert where["libraries"]["torch"]
     assert where["hardware"]["kind"] == "cpu"

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from kernwright.campaign.ledger import Ledger
-from kernwright.judge.record.verdict import MetricResult, Ran, Verdict
+from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.report.sanitized import Sanitized
@@ -168,7 +168,7 @@ class Results:
         timed = [(baseline, result) for baseline, result in found if result]
         return min(timed, key=lambda pair: pair[1].ratio, default=None)
 
-    def ran(self, task: Task, row: Workload) -> Ran | None:
+    def ran(self, task: Task, row: Workload) -> RanImplementation | None:
         return next((standing.row.ran for standing in self.of_row(task, row).values() if standing.row.ran), None)
 
     def share_of_copy(self, task: Task, row: Workload) -> float | None:

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kernwright.cli.main import app
-from kernwright.judge.checks.parallel_verification import Errand, Unverified, Verifiers
+from kernwright.judge.checks.parallel_verification import Unverified, VerificationJob, VerificationPool
 from kernwright.tasks.task import Task, load_task
 
 pytestmark = pytest.mark.slow
@@ -70,20 +70,20 @@ def test_what_fails_beside_others_has_another_try_alone(
 ) -> None:
     """As where there was no memory for so many at once."""
     asked: list[str] = []
-    command = Verifiers._command
+    command = VerificationPool._command
 
-    def stumbling(self: Verifiers, errand: Errand, findings: Path) -> list[str]:
-        asked.append(errand.label)
-        return ["false"] if asked.count(errand.label) == 1 else command(self, errand, findings)
+    def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
+        asked.append(job.label)
+        return ["false"] if asked.count(job.label) == 1 else command(self, job, findings)
 
-    monkeypatch.setattr(Verifiers, "_command", stumbling)
+    monkeypatch.setattr(VerificationPool, "_command", stumbling)
     steps = Steps()
-    errands = [errand for task in tasks for errand in Errand.shared_out("eager", task, "smoke", "cpu")]
-    found = list(Verifiers("cpu", 2).run(errands, steps))
+    jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
+    found = list(VerificationPool("cpu", 2).run(jobs, steps))
     assert {(own.task, own.row) for own in found} == {(t.name, row.id) for t in tasks for row in t.select("smoke")}
     assert steps.seen == ["verifying, 2 at once: 2", *steps.seen[1:]]
-    assert sorted(steps.seen[1:]) == [errand.label for errand in errands]
-    assert sorted(asked) == sorted(2 * [errand.label for errand in errands])
+    assert sorted(steps.seen[1:]) == [job.label for job in jobs]
+    assert sorted(asked) == sorted(2 * [job.label for job in jobs])
 
 
 def test_who_was_ended_before_its_time_has_not_verified_the_rest(
@@ -91,26 +91,26 @@ def test_who_was_ended_before_its_time_has_not_verified_the_rest(
 ) -> None:
     """It leaves what it had found, politely."""
     nothing = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('[]')"
-    monkeypatch.setattr(Verifiers, "_command", lambda *given: [sys.executable, "-c", nothing, str(given[2])])
-    errands = [errand for task in tasks for errand in Errand.shared_out("eager", task, "smoke", "cpu")]
+    monkeypatch.setattr(VerificationPool, "_command", lambda *given: [sys.executable, "-c", nothing, str(given[2])])
+    jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
     with pytest.raises(Unverified, match="eager on one: ended with status 0"):
-        list(Verifiers("cpu", 2).run(errands, Steps()))
+        list(VerificationPool("cpu", 2).run(jobs, Steps()))
 
 
 SECOND_TRIES = """
 import sys
 from kernwright.judge.checks import parallel_verification as verifiers
-from kernwright.judge.checks.parallel_verification import Verifiers
+from kernwright.judge.checks.parallel_verification import VerificationPool
 
 asked = []
 
 
-def command(self, errand, findings):
-    asked.append(errand.label)
-    return ["false"] if asked.count(errand.label) == 1 else ["sleep", "333"]
+def command(self, job, findings):
+    asked.append(job.label)
+    return ["false"] if asked.count(job.label) == 1 else ["sleep", "333"]
 
 
-Verifiers._command = command
+VerificationPool._command = command
 verifiers.GRACE_S = 1.0
 from kernwright.cli.main import main
 
@@ -148,14 +148,14 @@ def is_asleep(pid: int) -> bool:
 def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.judge.checks.parallel_verification.MOST_ROWS", 2)
     ids = [row.id for row in tasks[0].select("all")]
-    errands = Errand.shared_out("eager", tasks[0], "all", "cpu")
-    parts = [errand.rows.split(",") for errand in errands]
+    jobs = VerificationJob.shared_out("eager", tasks[0], "all", "cpu")
+    parts = [job.rows.split(",") for job in jobs]
     assert sorted(row for part in parts for row in part) == sorted(ids)
     assert len(parts) == -(-len(ids) // 2) > 1
     assert {len(part) for part in parts} <= {1, 2}
-    assert len({errand.label for errand in errands}) == len(errands)
+    assert len({job.label for job in jobs}) == len(jobs)
     monkeypatch.setattr("kernwright.judge.checks.parallel_verification.MOST_SHARED", len(ids) - 1)
-    (whole,) = Errand.shared_out("eager", tasks[0], "all", "cpu")
+    (whole,) = VerificationJob.shared_out("eager", tasks[0], "all", "cpu")
     assert whole.rows == "all", "a grid's thousands are not named one by one"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kernwright.judge.contest.compiled_files import Compiled
+from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.shipped import Shipped
@@ -58,7 +58,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernwright.judge.contest.compiled_files import Compiled
+from kernwright.judge.contest.compiled_files import CompiledFiles
 
 
 @triton.jit
@@ -67,7 +67,7 @@ def twice(x, y, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at) * 2)
 
 
-one, two = (Compiled(Path(folder), {}, None) for folder in sys.argv[1:])
+one, two = (CompiledFiles(Path(folder), {}, None) for folder in sys.argv[1:])
 triton.knobs.compilation.listener = lambda **about: print("found" if about["cache_hit"] else "compiled")
 for side in (one, two):
     os.environ["TRITON_CACHE_DIR"] = str(side.scratch / "triton")
@@ -90,13 +90,13 @@ def unhidden(private_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
 
 
-def side(folder: Path, store: CompiledStore, **files: str) -> Compiled:
+def side(folder: Path, store: CompiledStore, **files: str) -> CompiledFiles:
     folder.mkdir()
     for name, text in files.items():
         place = folder / name.replace("__", "/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    return Compiled(folder, {"side": "compile"}, store)
+    return CompiledFiles(folder, {"side": "compile"}, store)
 
 
 def test_a_list_of_paths_names_the_folder_it_lies_in(tmp_path: Path, store: CompiledStore) -> None:
@@ -204,15 +204,21 @@ def test_what_a_side_fell_over_is_found_by_nobody(tmp_path: Path, store: Compile
 
 def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch) -> None:
     baseline = Baseline(name="compile", kind="compile", package="torch", version="2")
-    parties = [Party.of_baseline(baseline), Party("kernwright", "d", None, Shipped(())), Party("candidate", "d", None)]
-    found = [Compiled.of(party, "tiny", tmp_path, {}, {}) for party in parties]
+    contestants = [
+        Contestant.of_baseline(baseline),
+        Contestant("kernwright", "d", None, Shipped(())),
+        Contestant("candidate", "d", None),
+    ]
+    found = [CompiledFiles.of(contestant, "tiny", tmp_path, {}, {}) for contestant in contestants]
     assert [compiled is not None for compiled in found] == [True, True, False]
-    keys = {Compiled.of(parties[0], "tiny", tmp_path, {"driver": d}, {"torch": t}).key for d in "12" for t in "12"}  # type: ignore[union-attr]
+    keys = {
+        CompiledFiles.of(contestants[0], "tiny", tmp_path, {"driver": d}, {"torch": t}).key for d in "12" for t in "12"
+    }  # type: ignore[union-attr]
     assert len(keys) == 4
-    on_gpu = [Compiled.of(party, "tiny", tmp_path, {"kind": "cuda"}, {}) for party in parties]
+    on_gpu = [CompiledFiles.of(contestant, "tiny", tmp_path, {"kind": "cuda"}, {}) for contestant in contestants]
     assert [compiled is not None for compiled in on_gpu] == [True, True, False]
     monkeypatch.setenv(VARIABLE, "off")
-    assert Compiled.of(parties[0], "tiny", tmp_path, {}, {}) is None
+    assert CompiledFiles.of(contestants[0], "tiny", tmp_path, {}, {}) is None
 
 
 @pytest.mark.usefixtures("unhidden")
@@ -227,8 +233,8 @@ def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[bool] = []
-    monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: found.append(chosen))
-    monkeypatch.setattr(Compiled, "keep", lambda self, chosen: found.append(chosen))
+    monkeypatch.setattr(CompiledFiles, "lay_out", lambda self, chosen: found.append(chosen))
+    monkeypatch.setattr(CompiledFiles, "keep", lambda self, chosen: found.append(chosen))
     request = JudgeRequest(
         task=str(write_task(tmp_path / "tiny")), rows="axpy_small", quick=True, ledger=tmp_path / "ledger",
         candidate=None if is_trusted else write_candidate(tmp_path / "candidate", CANDIDATE),
@@ -251,8 +257,8 @@ def test_a_second_judgement_compiles_nothing_and_its_candidate_sees_nothing(
     task = write_task(tmp_path / "tiny")
     (task / "baselines.py").write_text(ADAPTER)
     handed_on = []
-    hand_on = Compiled.hand_on
-    monkeypatch.setattr(Compiled, "hand_on", lambda made, twin: handed_on.append(hand_on(made, twin)))
+    hand_on = CompiledFiles.hand_on
+    monkeypatch.setattr(CompiledFiles, "hand_on", lambda made, twin: handed_on.append(hand_on(made, twin)))
     candidate = write_candidate(tmp_path / "candidate", CANDIDATE)
     request = JudgeRequest(
         task=str(task), candidate=candidate, baseline="compiler", rows="axpy_small", quick=True,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.contestant import Contestant
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
@@ -27,14 +27,14 @@ from kernwright.tasks.task import load_task
 def test_a_compiled_side_that_fell_back_is_found_out(
     tiny_folder: Path, name: str, kernels: list[str] | None, said: str | None
 ) -> None:
-    party: Any = Party.of_baseline(find_baseline(load_task(tiny_folder), name))
-    found = party.ran_else("axpy", kernels)
+    contestant: Any = Contestant.of_baseline(find_baseline(load_task(tiny_folder), name))
+    found = contestant.ran_else("axpy", kernels)
     assert found == (f"{said} instead of a kernel that torch.compile made" if said else None)
 
 
 def test_the_digest_of_the_ops_that_ship_is_of_those_that_have_rows() -> None:
     """As a judgement of these rows alone records it: a sweep that was interrupted goes on from the rows it finished."""
     both = Shipped(("rms_norm", "scale_shift"))
-    party = Party.of_contender(both)
-    assert party.digest_for({"rms_norm", "scale_shift"}) == both.digest
-    assert party.digest_for({"rms_norm"}) == Shipped(("rms_norm",)).digest != both.digest
+    contestant = Contestant.of_contender(both)
+    assert contestant.digest_for({"rms_norm", "scale_shift"}) == both.digest
+    assert contestant.digest_for({"rms_norm"}) == Shipped(("rms_norm",)).digest != both.digest

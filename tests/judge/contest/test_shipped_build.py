@@ -16,11 +16,11 @@ import kernwright
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.contest.contestant import Party
-from kernwright.judge.contest.shipped_build import Provision
-from kernwright.judge.contest.worker_spec import shipped_side
+from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.shipped_build import ShippedBuild
+from kernwright.judge.contest.worker_spec import shipped_spec
 from kernwright.judge.process.faults import WorkerCheated
-from kernwright.judge.record.verdict import Ran, Verdict
+from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
 from kernwright.tasks.shipped import Shipped, find_contender
@@ -80,8 +80,8 @@ def test_ops_of_a_tasks_own_are_nobodys(tiny_folder: Path) -> None:
 
 
 def test_it_is_not_trusted_and_kept_to_odd_sizes(task: Task) -> None:
-    party = Party.of_contender(Shipped.of(task))
-    assert not party.trusted and not party.at_frozen_sizes
+    contestant = Contestant.of_contender(Shipped.of(task))
+    assert not contestant.trusted and not contestant.at_frozen_sizes
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_it_is_not_trusted_and_kept_to_odd_sizes(task: Task) -> None:
 def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
     task: Task, backend: str, kernels: list[str] | None, fails: bool
 ) -> None:
-    party = Party.of_contender(Shipped.of(task))
-    assert bool(party.ran_else("norm_scale_shift", kernels, backend)) is fails
+    contestant = Contestant.of_contender(Shipped.of(task))
+    assert bool(contestant.ran_else("norm_scale_shift", kernels, backend)) is fails
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) 
 
 def test_triton_in_the_place_of_cuda_is_said() -> None:
     refused = ("cuda (close): there is no nvcc", "cpu (close): x is on cuda:0")
-    said = Ran(backend="triton", contract="close", refused=refused).stands_in
+    said = RanImplementation(backend="triton", contract="close", refused=refused).stands_in
     assert said == "triton ran: cuda (close): there is no nvcc"
-    assert Ran(backend="cuda", contract="close").stands_in is None
-    assert Ran(backend="cpu", contract="close", refused=refused[:1]).stands_in is None
+    assert RanImplementation(backend="cuda", contract="close").stands_in is None
+    assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).stands_in is None
 
 
 def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tm
     library.parent.mkdir(mode=0o700)
     library.write_bytes(b"machine code")
     library.with_name(library.name + ".sha256").write_text("its checksum")
-    ready = Provision(
+    ready = ShippedBuild(
         target="sm_90", backends={"a": ("cuda",)}, libraries=(library,), unbuilt={"other": "there is no nvcc"}
     )
-    side = shipped_side(ready, tmp_path / "side")
+    side = shipped_spec(ready, tmp_path / "side")
     (builds,) = side.reads
     assert side.environment["KERNWRIGHT_BUILDS"] == str(builds)
     assert (builds / library.name).read_bytes() == b"machine code" and len(list(builds.iterdir())) == 2

@@ -132,6 +132,6 @@ def test_a_secret_size_takes_hardly_more_memory(row: Workload) -> None:
 
 
 def test_where_sizes_cannot_differ_there_is_no_secret_one(row: Workload) -> None:
-    chance = random.Random(1)
-    assert secret_case(row, (), chance) is None and secret_case(row, ("Q",), chance) is None
-    assert secret_case(row.model_copy(update={"set": "grid"}), ("S",), chance) is None
+    rng = random.Random(1)
+    assert secret_case(row, (), rng) is None and secret_case(row, ("Q",), rng) is None
+    assert secret_case(row.model_copy(update={"set": "grid"}), ("S",), rng) is None

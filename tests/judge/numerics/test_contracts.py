@@ -256,8 +256,8 @@ def test_the_contract_agrees_with_its_naive_twin(dtype: torch.dtype, planted: tu
     seen = set()
     tolerance = Tolerance(atol=1e-4, rtol=1e-4)
     for seed in range(120):
-        chance = torch.Generator().manual_seed(seed)
-        oracle = drawn(5, 7, seed=seed) * 10.0 ** float(torch.randint(-3, 4, (1,), generator=chance))
+        rng = torch.Generator().manual_seed(seed)
+        oracle = drawn(5, 7, seed=seed) * 10.0 ** float(torch.randint(-3, 4, (1,), generator=rng))
         for place, number in enumerate(planted):
             oracle.view(-1)[11 * place] = number
         eager = (oracle * (1 + 1e-3 * drawn(5, 7, seed=seed + 1000))).to(dtype)

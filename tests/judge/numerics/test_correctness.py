@@ -11,13 +11,13 @@ from torch import Tensor
 
 from kernwright.judge.numerics.cases import Case
 from kernwright.judge.numerics.content_pool import ContentPool
-from kernwright.judge.numerics.contracts import ErrorFigures, Finding
+from kernwright.judge.numerics.contracts import ErrorFigures, OutputFinding
 from kernwright.judge.numerics.correctness import CorrectnessReport, _may_be_luck, check_row
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.numerics.secret_rng import cpu_generator
 from kernwright.tasks.task import load_task
 
-MIX = Path(__file__).parents[1] / "exploits" / "mix_task"
+MIX = Path(__file__).parents[2] / "exploits" / "mix_task"
 Mix = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -52,8 +52,12 @@ def test_another_rounding_of_the_mean_is_no_fault_however_few_the_rows(row: str)
 def test_of_one_mean_an_error_far_beyond_the_chains_may_be_luck(kind: str, luck: bool) -> None:
     """The chain's own, in one draw of one row, is next to nothing now and then; several draws decide."""
     (row,) = load_task(MIX).select("mix_small")
-    far = Finding(ErrorFigures(max_error=3e-3, rms_error=1e-3, eager_max=1e-5, eager_rms=1e-5), "over the chain's")
-    near = Finding(ErrorFigures(max_error=3e-5, rms_error=1e-5, eager_max=1e-5, eager_rms=1e-5), "over the chain's")
+    far = OutputFinding(
+        ErrorFigures(max_error=3e-3, rms_error=1e-3, eager_max=1e-5, eager_rms=1e-5), "over the chain's"
+    )
+    near = OutputFinding(
+        ErrorFigures(max_error=3e-5, rms_error=1e-5, eager_max=1e-5, eager_rms=1e-5), "over the chain's"
+    )
     assert _may_be_luck(Case(row, kind), far) is luck
     assert _may_be_luck(Case(row, kind), near)
 

@@ -1,4 +1,4 @@
-"""Nobody of a worker's family outlives it. What real families do is tried in test_worker_process."""
+"""Nobody of a worker's tree outlives it. What real families do is tried in test_worker_process."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernwright.judge.process.process_tree import Family, adopt_orphans
+from kernwright.judge.process.process_tree import ProcessTree, adopt_orphans
 from kernwright.judge.system import procfs
 
 
 def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is told to stop may fork once more: 11 has a child at the third look, and stands still at the fifth."""
     looks, sent = [0], []
-    family = object.__new__(Family)
-    family.process = SimpleNamespace(pid=10, returncode=None, wait=lambda: None)  # type: ignore[assignment]
+    tree = object.__new__(ProcessTree)
+    tree.process = SimpleNamespace(pid=10, returncode=None, wait=lambda: None)  # type: ignore[assignment]
 
     def descendants() -> list[int]:
         looks[0] += 1
         return [] if any(number == signal.SIGKILL for _, number in sent) else [11, 12][: 1 + (looks[0] >= 3)]
 
-    monkeypatch.setattr(family, "descendants", descendants, raising=False)
+    monkeypatch.setattr(tree, "descendants", descendants, raising=False)
     monkeypatch.setattr(procfs, "stands_still", lambda pid: looks[0] >= 5 or (pid == 10 and looks[0] > 1))
     ended_at: list[int] = []
 
@@ -33,15 +33,15 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
         ended_at.extend(looks if number == signal.SIGKILL else [])
 
     monkeypatch.setattr("kernwright.judge.process.process_tree._signal_all", signal_all)
-    assert family._end_together() == {11, 12}
+    assert tree._end_together() == {11, 12}
     assert {pid for pid, number in sent if number == signal.SIGKILL} == {10, 11, 12}
     assert ended_at == [6], "two quiet looks before anybody is ended"
 
 
 def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
     """The kernel gives orphans to the first thread of whoever adopts them: that one is looked at, no other."""
-    family = Family(SimpleNamespace(pid=0, returncode=0), adopt_orphans(), None)  # type: ignore[arg-type]
-    before = {*family.strangers()}
+    tree = ProcessTree(SimpleNamespace(pid=0, returncode=0), adopt_orphans(), None)  # type: ignore[arg-type]
+    before = {*tree.strangers()}
     reading, writing = os.pipe()
 
     def leave_an_orphan() -> None:
@@ -57,7 +57,7 @@ def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
     thread = threading.Thread(target=leave_an_orphan)
     thread.start()
     thread.join()
-    orphans = {*family.strangers()} - before
+    orphans = {*tree.strangers()} - before
     os.close(writing)
     for orphan in orphans:
         os.waitpid(orphan, 0)

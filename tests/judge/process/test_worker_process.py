@@ -21,11 +21,11 @@ import torch
 
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.judge.process.memory import Span
+from kernwright.judge.process.memory import MemorySpan
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.session.session import Session
 from kernwright.judge.system.landlock import landlock_version
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.system.users import processes_of, why_no_other_user
 from kernwright.judge.worker.block_loop import build_block_loop
 from kernwright.tasks.task import Task, load_task
@@ -41,11 +41,11 @@ def honest(x, w, *, alpha=2.0):
 
 def begins(x, w, *, alpha=2.0):
     """How many blocks have begun as those of a worker that stood still do."""
-    from kernwright.judge.worker.worker_device import CpuPlace
+    from kernwright.judge.worker.worker_device import CpuWorkerDevice
 
     if not hasattr(begins, "count"):
         begins.count = 0
-        CpuPlace.begin = lambda self: setattr(begins, "count", begins.count + 1)
+        CpuWorkerDevice.begin = lambda self: setattr(begins, "count", begins.count + 1)
     return torch.full_like(x, begins.count)
 
 
@@ -340,7 +340,7 @@ class Bench:
             1,
             max(os.sched_getaffinity(0)),
             reads=[self.folder],
-            walls_off=dict.fromkeys(off, "a test"),
+            disabled_walls=dict.fromkeys(off, "a test"),
             block_loop=build_block_loop(self.folder / "loop") if native else None,
         )
         self.worker.wait_ready()
@@ -641,7 +641,7 @@ def test_memory_is_read_through_the_workers_own_window_too(bench: Bench) -> None
     block = worker.run_block([0], 1, 30.0)
     direct, window = torch.empty(6, 64), torch.zeros(6, 64)
     worker.memory.read(block.pointers[0], direct)
-    span = Span(window.data_ptr(), window.numel() * 4)
+    span = MemorySpan(window.data_ptr(), window.numel() * 4)
     assert worker.memory._read_through_window(block.pointers[0], span) == window.numel() * 4
     assert torch.equal(direct, window) and direct.abs().sum() > 0
     assert worker.memory._read_through_window(4096, span) == -1
@@ -655,7 +655,7 @@ def test_a_child_process_is_seen(spent: Bench) -> None:
     session = spent.open("child")
     worker = session.worker
     block = worker.run_block([0, 1], 1, 30.0)
-    assert worker.family.descendants(), "the child was not found"
+    assert worker.tree.descendants(), "the child was not found"
     with pytest.raises(WorkerCheated, match="processes of its own"):
         worker.refuse_helpers(block)
     with pytest.raises(WorkerCheated, match="while it stood still"):
@@ -768,8 +768,8 @@ WALLS = [(), ("user",), ("user", "landlock", "seccomp", "network")]
 
 def survivors(worker: WorkerProcess) -> list[int]:
     """Whatever still runs of this worker: by its user where it has one, by its scratch folder where not."""
-    if worker.walls.user is not None:
-        return processes_of(worker.walls.user)
+    if worker.sandbox.user is not None:
+        return processes_of(worker.sandbox.user)
     found = []
     for cwd in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
@@ -862,13 +862,13 @@ def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
 def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
     """Started after the worker, ended after it: another user's process is not taken for the worker's."""
     worker = WorkerProcess("candidate", tmp_path / "scratch", 1, None)
-    if worker.walls.user is None:
+    if worker.sandbox.user is None:
         worker.kill()
-        pytest.skip(worker.walls.why_same_user)
+        pytest.skip(worker.sandbox.why_same_user)
     with subprocess.Popen(["sleep", "60"]) as own:
         try:
             worker.wait_ready()
-            assert worker.family.descendants() == []
+            assert worker.tree.descendants() == []
             worker.kill()
             assert own.poll() is None
         finally:
@@ -902,10 +902,10 @@ def test_what_a_worker_planted_is_not_run_by_the_next(spent: Bench) -> None:
 
 @pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
 def test_a_folder_keeps_its_user_and_no_two_share_one(tmp_path: Path) -> None:
-    first, second = (Walls.around(tmp_path / name) for name in ("one", "two"))
+    first, second = (Sandbox.around(tmp_path / name) for name in ("one", "two"))
     assert first.user is not None and second.user is not None
     assert first.user != second.user
-    assert Walls.around(tmp_path / "one").user == first.user
+    assert Sandbox.around(tmp_path / "one").user == first.user
     assert (tmp_path / "one").stat().st_uid == first.user
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700
 

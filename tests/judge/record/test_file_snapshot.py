@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.judge.record.file_snapshot import PACKAGE, Seal
+from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
 
 
 @pytest.fixture
@@ -19,25 +19,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_untouched_files_are_whole(folder: Path) -> None:
-    seal = Seal.over(folder)
-    assert set(seal.digests) == {folder / "inner" / "definitions.py", folder / "task.toml"}
+    snapshot = FileSnapshot.over(folder)
+    assert set(snapshot.digests) == {folder / "inner" / "definitions.py", folder / "task.toml"}
     (folder / "notes.txt").write_text("no source")
-    assert seal.broken() == []
+    assert snapshot.broken() == []
 
 
 def test_an_edit_and_a_removal_are_found(folder: Path) -> None:
-    seal = Seal.over(folder)
+    snapshot = FileSnapshot.over(folder)
     (folder / "inner" / "definitions.py").write_text("x = 2")
     (folder / "task.toml").unlink()
-    assert seal.broken() == [folder / "inner" / "definitions.py", folder / "task.toml"]
+    assert snapshot.broken() == [folder / "inner" / "definitions.py", folder / "task.toml"]
 
 
 def test_a_file_is_sealed_whatever_it_is(folder: Path) -> None:
     """Such as the library that workers run blocks with."""
-    seal = Seal.over(folder, folder / "notes.txt")
+    snapshot = FileSnapshot.over(folder, folder / "notes.txt")
     (folder / "notes.txt").write_text("something else")
-    assert seal.broken() == [folder / "notes.txt"]
+    assert snapshot.broken() == [folder / "notes.txt"]
 
 
 def test_the_judges_own_sources_are_among_what_is_sealed() -> None:
-    assert PACKAGE / "judge" / "worker.py" in Seal.over(PACKAGE).digests
+    assert PACKAGE / "judge" / "worker" / "worker.py" in FileSnapshot.over(PACKAGE).digests

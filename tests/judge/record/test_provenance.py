@@ -48,7 +48,7 @@ def test_the_judges_digest_is_of_all_its_code(tmp_path: Path, monkeypatch: pytes
         return judge_digest()
 
     (tmp_path / "cuda").mkdir()
-    monkeypatch.setattr("kernwright.judge.record.provenance.__file__", str(tmp_path / "provenance.py"))
+    monkeypatch.setattr("kernwright.judge.record.provenance.__file__", str(tmp_path / "record" / "provenance.py"))
     first = digest_with("cuda/lane.py", "# of an output\nPIECES = 64\n")
     assert digest_with("cuda/lane.py", "# of every output\nPIECES = 64\n") == first
     second = digest_with("cuda/lane.py", "PIECES = 1\n")

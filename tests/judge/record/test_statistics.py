@@ -95,11 +95,11 @@ def test_swapping_the_sides_mirrors_the_interval(values: list[float]) -> None:
 
 
 @given(st.lists(finite, min_size=6, max_size=12), st.randoms())
-def test_order_does_not_count_and_the_estimate_lies_inside(values: list[float], chance: object) -> None:
+def test_order_does_not_count_and_the_estimate_lies_inside(values: list[float], rng: object) -> None:
     interval = signed_rank_interval(values, 0.9)
     assert interval.low <= interval.estimate <= interval.high
     shuffled = list(values)
-    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
     assert signed_rank_interval(shuffled, 0.9) == interval
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.judge.rounds.output_release import LEAST_RELEASES, Releases, paid_on_release
+from kernwright.judge.rounds.output_release import LEAST_RELEASES, ReleaseTimes, paid_on_release
 from kernwright.judge.rounds.quad import Sample
 
 
 def test_it_is_a_calls_share_of_the_block_before() -> None:
-    releases = Releases()
-    releases.note("candidate", 500, 10)
-    assert releases.of("candidate") is None, "what it held then, nobody knows"
-    releases.note("candidate", 700, 4)
-    assert releases.of("candidate") == 70.0
-    releases.note("baseline", 300, 4)
-    assert releases.of("baseline") is None and releases.of("candidate") == 70.0
+    release_times = ReleaseTimes()
+    release_times.note("candidate", 500, 10)
+    assert release_times.of("candidate") is None, "what it held then, nobody knows"
+    release_times.note("candidate", 700, 4)
+    assert release_times.of("candidate") == 70.0
+    release_times.note("baseline", 300, 4)
+    assert release_times.of("baseline") is None and release_times.of("candidate") == 70.0
 
 
 def test_what_comes_in_between_is_no_blocks() -> None:
-    releases = Releases()
+    release_times = ReleaseTimes()
     for side in ("candidate", "baseline"):
-        releases.note(side, 500, 10)
-    releases.disturb("candidate")
+        release_times.note(side, 500, 10)
+    release_times.disturb("candidate")
     for side in ("candidate", "baseline"):
-        releases.note(side, 700, 10)
-    assert releases.of("candidate") is None and releases.of("baseline") == 70.0
+        release_times.note(side, 700, 10)
+    assert release_times.of("candidate") is None and release_times.of("baseline") == 70.0
 
 
 def quads(count: int, candidate_us: float, baseline_us: float = 1.0) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Half: how much of what the clock showed were calls."""
+"""HalfQuad: how much of what the clock showed were calls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import pytest
 from kernwright.judge.contest.pair import Pair
 from kernwright.judge.process.block import Block
 from kernwright.judge.rounds.overhead import Overhead
-from kernwright.judge.rounds.quad import Half, Quad, Try, quad_of
+from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, Quad, quad_of
 from kernwright.tasks.policy import Metric
 
 
-def half(elapsed_ns: int, calls: int, exchanges: int) -> Half:
+def half(elapsed_ns: int, calls: int, exchanges: int) -> HalfQuad:
     block = Block(elapsed_ns, elapsed_ns - 30_000, 0, 0, ())
-    return Half(Overhead(100_000), {"candidate": block}, calls={"candidate": calls}, exchanges={"candidate": exchanges})
+    return HalfQuad(
+        Overhead(100_000), {"candidate": block}, calls={"candidate": calls}, exchanges={"candidate": exchanges}
+    )
 
 
 @pytest.mark.parametrize(("exchanges", "ns"), [(1, 90_000), (10, 0.05 * 100_000), (5, 50_000)])
@@ -23,10 +25,12 @@ def test_the_protocols_own_time_is_taken_off_once_an_exchange(exchanges: int, ns
 
 def test_a_slower_try_that_was_not_counted_is_what_a_side_has() -> None:
     own = half(1_000_000, 10, 1)
-    own.tries = {"candidate": [Try(1_050_000, 10, Overhead(100_000)), Try(900_000, 10, Overhead(100_000))]}
+    own.tries = {
+        "candidate": [DiscardedBlock(1_050_000, 10, Overhead(100_000)), DiscardedBlock(900_000, 10, Overhead(100_000))]
+    }
     assert own.ns_per_call("candidate", Overhead(100_000)) == pytest.approx(95_000)
     assert own.ns_per_call("candidate", Overhead(150_000)) == pytest.approx(90_000), "which has drifted with the others"
-    own.tries = {"candidate": [Try(1_050_000, 10, Overhead(200_000))]}
+    own.tries = {"candidate": [DiscardedBlock(1_050_000, 10, Overhead(200_000))]}
     assert own.ns_per_call("candidate", Overhead(100_000)) == pytest.approx(90_000), "it had more to read back then"
 
 
@@ -38,10 +42,10 @@ EMPTY_NS, CALLS = 400_000, 10
 TRUSTED = ("baseline", "again", "candidate-2")
 
 
-def of_all(drift_ns: int = 0, base_ns: int = EMPTY_NS, **noise_ns: int) -> Half:
+def of_all(drift_ns: int = 0, base_ns: int = EMPTY_NS, **noise_ns: int) -> HalfQuad:
     """Calls of 200 us, and 110 us the contenders'; beside them what the protocol takes, more for some."""
     call_ns = {"baseline": 200_000, "again": 200_000, "candidate": 110_000, "candidate-2": 110_000}
-    found = Half(Overhead(base_ns), released_ns={"baseline": 5.0}, redone=1)
+    found = HalfQuad(Overhead(base_ns), released_ns={"baseline": 5.0}, redone=1)
     for side, ns in call_ns.items():
         elapsed = CALLS * ns + base_ns + drift_ns + noise_ns.get(side.replace("-", "_"), 0)
         found.blocks[side] = Block(elapsed, elapsed, 0, 0, ())
@@ -51,7 +55,7 @@ def of_all(drift_ns: int = 0, base_ns: int = EMPTY_NS, **noise_ns: int) -> Half:
     return found
 
 
-def quad(metric: Metric, first: Half, second: Half) -> Quad:
+def quad(metric: Metric, first: HalfQuad, second: HalfQuad) -> Quad:
     return quad_of(metric, 3, list(first.blocks), first, second, {"candidate": 2})
 
 

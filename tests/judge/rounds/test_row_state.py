@@ -17,7 +17,7 @@ from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import CorrectnessReport
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.record.decision import level_of
-from kernwright.judge.record.verdict import MetricResult, Outcome, Ran, RowVerdict, Unavailable
+from kernwright.judge.record.verdict import MetricResult, Outcome, RanImplementation, RowVerdict, Unavailable
 from kernwright.judge.record.wall_check import shared_between_calls, wall_says
 from kernwright.judge.rounds.quad import Sample
 from kernwright.judge.rounds.row_state import RowState
@@ -215,15 +215,15 @@ def test_a_row_that_no_number_of_rounds_would_decide_stops(
 def test_few_rows_that_all_rounds_would_decide_are_given_up(
     make_row: Callable[..., dict[str, Any]], seen: int, strays: float
 ) -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     row = Workload.model_validate(make_row("r", "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]}))
     given_up = decided = saved = 0
     for _ in range(200):
-        spread, gain = chance.choice([0.01, 0.03, 0.06, 0.1]), chance.choice([0.0, 0.03, 0.1])
+        spread, gain = rng.choice([0.01, 0.03, 0.06, 0.1]), rng.choice([0.0, 0.03, 0.1])
         samples = []
         for _ in range(20):
-            stray = 40 if chance.random() < strays else 1
-            a, b, c = (1e5 * math.exp(chance.gauss(mean, stray * spread)) for mean in (0.0, 0.0, gain))
+            stray = 40 if rng.random() < strays else 1
+            a, b, c = (1e5 * math.exp(rng.gauss(mean, stray * spread)) for mean in (0.0, 0.0, gain))
             times: dict[Role, tuple[float, float]] = {"baseline": (a, a), "again": (b, b), "candidate": (c, c)}
             samples.append(Sample("stream", 0, ["baseline", "again", "candidate"], 0, False, times))
         early, late = RowState(row, samples=samples[:seen]), RowState(row, samples=samples)
@@ -469,7 +469,7 @@ def test_two_equal_sides_need_no_gain_to_show() -> None:
 
 
 def test_what_stands_in_for_a_kernel_is_said_last(state: RowState) -> None:
-    state.ran = Ran(backend="torch", contract="close", refused=("cuda (close): x is on cpu",))
+    state.ran = RanImplementation(backend="torch", contract="close", refused=("cuda (close): x is on cpu",))
     state.condemn(WrongOutput("y differs"))
     cause, note = verdict(state).reasons
     assert cause == "y differs" and note == "no kernel ran, but the reference: cuda (close): x is on cpu"

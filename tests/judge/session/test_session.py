@@ -13,7 +13,7 @@ import torch
 
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
-from kernwright.judge.session.retained_outputs import Keepsakes
+from kernwright.judge.session.retained_outputs import RetainedOutputs
 from kernwright.judge.session.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
 from kernwright.tasks.task import Task, load_task
 
@@ -439,7 +439,7 @@ class Talker:
 
 def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:
     session = Session.__new__(Session)
-    session._keepsakes = Keepsakes(0, ())
+    session._retained = RetainedOutputs(0, ())
     foul = "\ud800\x1b[2Jfaster"
     session.worker = Talker(unavailable=foul)  # type: ignore[assignment]
     assert session.open_loop() == "??[2Jfaster"

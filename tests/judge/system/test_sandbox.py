@@ -15,7 +15,7 @@ import pytest
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.system.landlock import LandlockUnavailable, landlock_version, rights_of
 from kernwright.judge.system.linux import held_capabilities
-from kernwright.judge.system.sandbox import OFF_VARIABLE, Walls, import_folders, walls_off
+from kernwright.judge.system.sandbox import OFF_VARIABLE, Sandbox, disabled_walls, import_folders
 from kernwright.judge.system.users import barred_folders, is_worker_user, outermost, unreadable, why_no_other_user
 
 ORDINARY = 62_000 + os.getpid() % 3_000  # else another suite's bomb would be counted as this one's processes
@@ -26,20 +26,20 @@ can_mount = pytest.mark.skipif("SYS_ADMIN" not in held_capabilities(), reason="n
 
 
 def test_orders_arrive_as_they_were_given(tmp_path: Path) -> None:
-    walls = Walls.around(tmp_path / "scratch", [tmp_path], {"network": "a test"}, for_gpu=True)
-    assert Walls.from_argument(walls.as_argument()) == walls
-    assert json.loads(walls.as_argument())["off"] == {"network": "a test"}
+    sandbox = Sandbox.around(tmp_path / "scratch", [tmp_path], {"network": "a test"}, for_gpu=True)
+    assert Sandbox.from_argument(sandbox.as_argument()) == sandbox
+    assert json.loads(sandbox.as_argument())["off"] == {"network": "a test"}
 
 
 def test_only_what_a_side_needs_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), "", *sys.path])  # as `python -m` and `python -c` do
-    opened = Walls.around(tmp_path / "scratch").opened()
+    opened = Sandbox.around(tmp_path / "scratch").opened()
     assert opened.writes == (str(tmp_path / "scratch"),)
     for folder in ("/", "/tmp", "/home", "/etc", "/dev", "/var", "/root", str(tmp_path), ""):
         assert folder not in (*opened.reads, *opened.devices)
     assert str(tmp_path) not in import_folders() and "" not in import_folders()
-    assert str(Path(__file__).parents[2] / "src") in opened.reads
+    assert str(Path(__file__).parents[3] / "src") in opened.reads
     assert not any(Path(path).is_block_device() for path in opened.devices)
 
 
@@ -52,10 +52,10 @@ def test_what_was_asked_for_stays_on_the_path(tmp_path: Path, monkeypatch: pytes
 
 def test_walls_are_switched_off_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OFF_VARIABLE, "user, landlock")
-    assert walls_off() == dict.fromkeys(["user", "landlock"], f"switched off by {OFF_VARIABLE}")
+    assert disabled_walls() == dict.fromkeys(["user", "landlock"], f"switched off by {OFF_VARIABLE}")
     monkeypatch.setenv(OFF_VARIABLE, "fence")
     with pytest.raises(KernwrightError, match="no wall is called 'fence'"):
-        walls_off()
+        disabled_walls()
 
 
 def test_the_rights_of_each_version_of_landlock() -> None:
@@ -84,15 +84,15 @@ def test_barred_folders_are_the_outermost(tmp_path: Path) -> None:
 @is_root
 def test_what_others_cannot_read_keeps_the_judges_user(tmp_path: Path) -> None:
     (tmp_path / "sources").mkdir(mode=0o700)
-    walls = Walls.around(tmp_path / "scratch", [tmp_path / "sources"])
-    assert walls.user is None
-    assert "sources is not readable by others" in walls.why_same_user
+    sandbox = Sandbox.around(tmp_path / "scratch", [tmp_path / "sources"])
+    assert sandbox.user is None
+    assert "sources is not readable by others" in sandbox.why_same_user
     assert (tmp_path / "scratch").stat().st_uid == 0
 
 
 @is_root
 def test_worker_users_are_nobody_elses(tmp_path: Path) -> None:
-    users = {Walls.around(tmp_path / str(number)).user for number in range(5)}
+    users = {Sandbox.around(tmp_path / str(number)).user for number in range(5)}
     assert len(users) == 5
     assert all(user is not None and is_worker_user(user) for user in users)
     assert not is_worker_user(1000) and not is_worker_user(65534)
@@ -173,11 +173,11 @@ def test_an_ordinary_user_judges_too(judged_as: Callable[..., dict[str, Any]], o
     assert judged_as(ORDINARY, BOMB, off)["verdict"] == "failed"
     verdict = judged_as(ORDINARY, HONEST, off)
     assert verdict["verdict"] in FINE, verdict["reasons"]
-    walls = verdict["provenance"]["isolation"]["workers"]
-    assert walls["user"] == f"uid {ORDINARY}, the judge's own"
-    assert "256" in walls["processes"]
+    sandbox = verdict["provenance"]["isolation"]["workers"]
+    assert sandbox["user"] == f"uid {ORDINARY}, the judge's own"
+    assert "256" in sandbox["processes"]
     if not off and landlock_version() >= 6:
-        assert walls["network"].startswith("none") and walls["signals"] == "to itself"
+        assert sandbox["network"].startswith("none") and sandbox["signals"] == "to itself"
 
 
 @is_root
@@ -188,6 +188,6 @@ def test_the_root_of_a_container_judges_too(judged_as: Callable[..., dict[str, A
     assert judged_as(0, BOMB)["verdict"] == "failed"
     verdict = judged_as(0, HONEST)
     assert verdict["verdict"] in FINE, verdict["reasons"]
-    walls = verdict["provenance"]["isolation"]["workers"]
-    assert walls["user"].endswith("nobody else's") and walls["processes"].startswith("256")
-    assert any("network namespace" in wall for wall in walls["missing"])
+    sandbox = verdict["provenance"]["isolation"]["workers"]
+    assert sandbox["user"].endswith("nobody else's") and sandbox["processes"].startswith("256")
+    assert any("network namespace" in wall for wall in sandbox["missing"])

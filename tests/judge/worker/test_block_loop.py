@@ -366,7 +366,7 @@ def mix(x, w, *, eps):
     while frame is not None and worker is None:
         if hasattr(frame.f_locals.get("self"), "slots"):
             worker = frame.f_locals["self"]
-            reclaim = worker.place.reclaim
+            reclaim = worker.device.reclaim
 
             def take_over():
                 global taken_over
@@ -375,7 +375,7 @@ def mix(x, w, *, eps):
                     taken_over = True
                     serve()
 
-            worker.place.reclaim = take_over
+            worker.device.reclaim = take_over
         frame = frame.f_back
     return chain(x, w, eps=eps)
 """
@@ -389,7 +389,7 @@ def test_no_shorter_way_pays_for_work_that_is_shared_between_calls(
     fast enough to believe it: `faster`, 2.8 times."""
     candidate = write_candidate(tmp_path / "serves_itself", SERVES_ITSELF, op="mix")
     request = JudgeRequest(
-        task=str(Path(__file__).parents[1] / "exploits" / "mix_task"), candidate=candidate, rows="mix_small",
+        task=str(Path(__file__).parents[2] / "exploits" / "mix_task"), candidate=candidate, rows="mix_small",
         device="cpu", ledger=tmp_path / "ledger", wait_s=600.0,
     )  # fmt: skip
     verdict = judge(request, quiet)

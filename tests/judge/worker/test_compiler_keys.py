@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from kernwright.judge.worker.compiler_keys import KEYS, foreknow
+from kernwright.judge.worker.compiler_keys import KEYS, compute_compiler_keys
 
 
 def test_only_those_that_are_here_are_asked_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,9 +19,9 @@ def test_only_those_that_are_here_are_asked_and_each_once(monkeypatch: pytest.Mo
         monkeypatch.setitem(sys.modules, module, stand_in)
         if needed == module:
             monkeypatch.delitem(sys.modules, module)
-    assert foreknow() == []
+    assert compute_compiler_keys() == []
     monkeypatch.setitem(sys.modules, "triton", types.ModuleType("triton"))
-    assert foreknow() == asked == ["triton_key"]
+    assert compute_compiler_keys() == asked == ["triton_key"]
     assert "torch._inductor.codecache" not in sys.modules
 
 
@@ -30,4 +30,4 @@ def test_the_compilers_of_this_machine_have_them() -> None:
     import torch._inductor.compile_fx  # noqa: F401
     import triton.language  # noqa: F401
 
-    assert foreknow() == ["triton_key", "torch_key"]
+    assert compute_compiler_keys() == ["triton_key", "torch_key"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kernwright.judge.system.landlock import landlock_version
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.system.users import why_no_other_user
 
 needs_user = pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
@@ -23,14 +23,14 @@ ATTEMPTS = """
 import ctypes, errno, fcntl, json, os, resource, signal, socket, subprocess, sys, threading
 from pathlib import Path
 from kernwright.judge.worker.confine import confine, die_with, hold_processor
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 
-parent, walls, places = os.getppid(), Walls.from_argument(sys.argv[1]), json.loads(sys.argv[2])
+parent, sandbox, places = os.getppid(), Sandbox.from_argument(sys.argv[1]), json.loads(sys.argv[2])
 die_with(parent)
-isolation = confine(walls, parent)
+isolation = confine(sandbox, parent)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 last = max(os.sched_getaffinity(0))
-hold_processor(walls, last, isolation)
+hold_processor(sandbox, last, isolation)
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 x86 = os.uname().machine == "x86_64"
@@ -65,7 +65,7 @@ def connect():
 
 
 def use_scratch():
-    here = Path(walls.scratch)
+    here = Path(sandbox.scratch)
     (here / "one").mkdir()
     (here / "two").mkdir()
     (here / "one" / "file").write_text("x")
@@ -166,11 +166,11 @@ def _attempt(folder: Path, off: dict[str, str]) -> dict[str, Any]:
     (folder / "open").mkdir()
     (folder / "open").chmod(0o777)  # the file's mode is not what keeps a worker out
     (folder / "secret").write_text("expected values")
-    other = Walls.around(folder / "other", off=off)
+    other = Sandbox.around(folder / "other", off=off)
     (folder / "other" / "file").write_text("theirs")
-    walls = Walls.around(folder / "scratch", off=off)
-    assert walls.user is None or walls.user != other.user
-    package = Path(__file__).parents[2] / "src" / "kernwright"
+    sandbox = Sandbox.around(folder / "scratch", off=off)
+    assert sandbox.user is None or sandbox.user != other.user
+    package = Path(__file__).parents[3] / "src" / "kernwright"
     places = {
         "open": folder / "open", "secret": folder / "secret", "other": folder / "other", "package": package,
         "tmp": f"/tmp/kernwright-test-{os.getpid()}",
@@ -179,7 +179,8 @@ def _attempt(folder: Path, off: dict[str, str]) -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         done = subprocess.run(
             [
-                sys.executable, "-c", ATTEMPTS, walls.as_argument(), json.dumps({k: str(v) for k, v in places.items()}),
+                sys.executable, "-c", ATTEMPTS, sandbox.as_argument(),
+                json.dumps({k: str(v) for k, v in places.items()}),
                 str(ctypes.addressof(memory)), str(server.getsockname()[1]),
             ],
             capture_output=True, text=True, check=False, cwd=folder / "scratch",
@@ -292,16 +293,16 @@ def test_a_worker_dies_with_its_judge(tmp_path: Path) -> None:
     judge = """
 import os, subprocess, sys
 from pathlib import Path
-from kernwright.judge.system.sandbox import Walls
-walls = Walls.around(Path(sys.argv[1]))
+from kernwright.judge.system.sandbox import Sandbox
+sandbox = Sandbox.around(Path(sys.argv[1]))
 worker = subprocess.Popen([sys.executable, "-c", '''
 import sys, time
 from kernwright.judge.worker.confine import confine
-from kernwright.judge.system.sandbox import Walls
-confine(Walls.from_argument(sys.argv[2]), int(sys.argv[1]))
+from kernwright.judge.system.sandbox import Sandbox
+confine(Sandbox.from_argument(sys.argv[2]), int(sys.argv[1]))
 print("alive", flush=True)
 time.sleep(60)
-''', str(os.getpid()), walls.as_argument()])
+''', str(os.getpid()), sandbox.as_argument()])
 worker.wait()
 """
     process = subprocess.Popen([sys.executable, "-c", judge, str(tmp_path / "scratch")], stdout=subprocess.PIPE)

@@ -12,7 +12,7 @@ import torch
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.worker.triton_interpreter import nearest_bfloat16
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "candidates" / "fused_triton"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates" / "fused_triton"
 
 
 def test_bits_are_torchs() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kernwright.judge.worker.worker import Worker, with_own_storage
-from kernwright.judge.worker.worker_device import CpuPlace
+from kernwright.judge.worker.worker_device import CpuWorkerDevice
 
 
 def add_in_place(x: Tensor, positions: Tensor) -> None:
@@ -45,7 +45,7 @@ PLAN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("kind", ["compile", "eager"])
 def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
-    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
     first = worker.call_of_row(ROW, PLAN)
     other = worker.call_of_row(ROW, [PLAN[0] | {"shape": [4, 4]}, PLAN[1] | {"shape": [4]}])
@@ -59,7 +59,7 @@ def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
 
 @pytest.mark.parametrize(("asked", "renewed"), [([[1], [3]], {1, 3}), ([], set()), (None, {0, 1, 2, 3})])
 def test_inputs_that_a_side_was_handed_are_other_tensors_then(asked: list[list[int]] | None, renewed: set[int]) -> None:
-    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.slots = [[torch.full((2,), float(n)), None] for n in range(4)]
     before = [slot[0] for slot in worker.slots]
     for slots in asked or []:
@@ -75,7 +75,7 @@ def test_inputs_that_a_side_was_handed_are_other_tensors_then(asked: list[list[i
 
 
 def test_a_loop_is_handed_every_slot() -> None:
-    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.side = {"kind": "eager"}
     worker.slots = [[torch.zeros(1)], [torch.zeros(1)]]
     worker.open_loop({}, [])
@@ -84,7 +84,7 @@ def test_a_loop_is_handed_every_slot() -> None:
 
 @pytest.mark.parametrize(("kind", "changes"), [("compile", True), ("compile", False), ("eager", True)])
 def test_who_is_compiled_and_changes_inputs_has_them_apart(kind: str, changes: bool) -> None:
-    worker = Worker(None, CpuPlace())  # type: ignore[arg-type]
+    worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
     descriptor = os.memfd_create("arena")
     os.ftruncate(descriptor, 512)

@@ -1,17 +1,17 @@
-"""Examination: whether a candidate computes what it must, row by row, before anything is timed."""
+"""CorrectnessCheck: a contender's correctness on every row, before anything is timed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from kernwright.judge.checks.case_runner import CaseRunner
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.correctness import check_row
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.record.provenance import Provenance
-from kernwright.judge.record.verdict import Ran
+from kernwright.judge.record.verdict import RanImplementation
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.task import Task
@@ -19,11 +19,11 @@ from kernwright.tasks.workload import Workload
 
 
 @dataclass(frozen=True)
-class Examination:
+class CorrectnessCheck:
     """Of one candidate, at the sizes that the task asks of it."""
 
     task: Task
-    candidate: Party
+    candidate: Contestant
     style: Style
     device: Device
     provenance: Provenance
@@ -53,7 +53,7 @@ class Examination:
             state.reasons.append("two calls on the same inputs differ in their bits (both within the contract)")
         return runner.first_calls_s
 
-    def _implementation(self, worker: WorkerProcess, row: Workload) -> Ran:
+    def _implementation(self, worker: WorkerProcess, row: Workload) -> RanImplementation:
         """Which of a shipped op's implementations the frozen row is for, and by the worker's own map the libraries that
         it has loaded so far: their names hold their digests."""
         session = self.device.open_session(worker, self.task.op_of(row), row, "returns", 1)

@@ -1,4 +1,4 @@
-"""Verifiers: many verifications at once, in a process each. What they check is not timed, so that nobody need be alone.
+"""VerificationPool: several verifications at once, one process each. They are not timed, so they may share a device.
 
 Most of what one takes on a GPU is a package's compilers at work, on one processor of many.
 """
@@ -23,7 +23,7 @@ from kernwright.judge.checks.verification import RowFinding
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 
-MOST_ROWS = 16  # of an errand: a task of eighty would keep one process busy long after all others are done
+MOST_ROWS = 16  # of one job: a task of eighty would keep one process busy long after all others are done
 MOST_SHARED = 200  # of a task's rows: a grid has thousands, too many to name
 GRACE_S = 10.0  # that a verifier has to end by itself
 MOST_SAID = 600  # characters of what a verifier's last words were
@@ -34,7 +34,7 @@ class Unverified(KernwrightError):
 
 
 @dataclass(frozen=True)
-class Errand:
+class VerificationJob:
     """One baseline on some rows of one task, as a user would choose them."""
 
     baseline: str
@@ -43,7 +43,7 @@ class Errand:
     label: str
 
     @classmethod
-    def shared_out(cls, baseline: str, task: Task, rows: str | None, device: str) -> list[Errand]:
+    def shared_out(cls, baseline: str, task: Task, rows: str | None, device: str) -> list[VerificationJob]:
         """All rows that were asked for, in parts that are nearly alike."""
         chosen = rows or ("smoke" if device == "cpu" else "production")
         ids = [row.id for row in task.select(chosen)]
@@ -55,7 +55,7 @@ class Errand:
 
 
 @dataclass
-class Verifiers:
+class VerificationPool:
     """Up to so many processes of this same program, on one device."""
 
     device: str
@@ -63,13 +63,13 @@ class Verifiers:
     wait_s: float = 0.0
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
-    def run(self, errands: Sequence[Errand], progress: Progress) -> Iterator[RowFinding]:
+    def run(self, jobs: Sequence[VerificationJob], progress: Progress) -> Iterator[RowFinding]:
         """Those that found no memory, or failed otherwise, beside others have another try when these are done, one
         after the other. What cannot be verified then is raised at the end."""
-        progress.phase(f"verifying, {self.processes} at once", len(errands))
-        again: list[Errand] = []
+        progress.phase(f"verifying, {self.processes} at once", len(jobs))
+        again: list[VerificationJob] = []
         with ThreadPoolExecutor(self.processes) as pool:
-            promised = {pool.submit(self._verify, errand): errand for errand in errands}
+            promised = {pool.submit(self._verify, job): job for job in jobs}
             try:
                 for done in as_completed(promised):
                     try:
@@ -82,20 +82,20 @@ class Verifiers:
                 self._end()
                 raise
         troubles: list[Unverified] = []
-        for errand in again:
+        for job in again:
             try:
-                yield from self._verify(errand)
+                yield from self._verify(job)
             except Unverified as trouble:
                 troubles.append(trouble)
-            progress.step(errand.label)
+            progress.step(job.label)
         if troubles:
             raise Unverified("\n".join(trouble.cause for trouble in troubles), troubles[0].remedy)
 
-    def _verify(self, errand: Errand) -> list[RowFinding]:
+    def _verify(self, job: VerificationJob) -> list[RowFinding]:
         with tempfile.TemporaryDirectory(prefix="kernwright-verified-") as folder:
             findings = Path(folder, "findings.json")
             process = subprocess.Popen(
-                self._command(errand, findings), env=self._environment(), stdin=subprocess.DEVNULL,
+                self._command(job, findings), env=self._environment(), stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
             )  # fmt: skip
             self._running.add(process)
@@ -108,15 +108,15 @@ class Verifiers:
             finally:
                 self._running.discard(process)
             found = _read(findings)
-            if {finding.row for finding in found} != {row.id for row in errand.task.select(errand.rows)}:
+            if {finding.row for finding in found} != {row.id for row in job.task.select(job.rows)}:
                 cause = said.strip()[-MOST_SAID:] or f"ended with status {process.returncode}"
-                raise Unverified(f"{errand.label}: {cause}", "leave it out, or mend what it says")
+                raise Unverified(f"{job.label}: {cause}", "leave it out, or mend what it says")
             return found
 
-    def _command(self, errand: Errand, findings: Path) -> list[str]:
-        command = [sys.executable, "-m", "kernwright", "baseline", "verify", errand.baseline]
-        command += ["--task", str(errand.task.folder), "--device", self.device, "--json", str(findings)]
-        return [*command, "--wait", str(self.wait_s), "--rows", errand.rows]
+    def _command(self, job: VerificationJob, findings: Path) -> list[str]:
+        command = [sys.executable, "-m", "kernwright", "baseline", "verify", job.baseline]
+        command += ["--task", str(job.task.folder), "--device", self.device, "--json", str(findings)]
+        return [*command, "--wait", str(self.wait_s), "--rows", job.rows]
 
     def _environment(self) -> dict[str, str]:
         """Each would take all processors for what it computes by itself."""

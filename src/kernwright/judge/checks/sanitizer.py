@@ -21,8 +21,8 @@ from typing import Literal
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.contest.shipped_build import implemented, provision, target_of
-from kernwright.judge.contest.worker_spec import Side, candidate_side, shipped_side
+from kernwright.judge.contest.shipped_build import find_shipped_build, implemented, target_of
+from kernwright.judge.contest.worker_spec import WorkerSpec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.selection import find_device
@@ -30,7 +30,7 @@ from kernwright.judge.process.environment import worker_environment
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.record.provenance import command_line, library_versions, source_hashes
 from kernwright.judge.rounds.progress import Progress
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
@@ -113,14 +113,14 @@ def _chosen(
         candidate = load_candidate(Path(named))
         return candidate, task.select(rows, candidate.file.op)
     shipped = Shipped.of(task)
-    chosen = implemented(task.select(rows), provision(shipped.ops, target_of(device.name, device.capability)))
+    chosen = implemented(task.select(rows), find_shipped_build(shipped.ops, target_of(device.name, device.capability)))
     return shipped.only(row.op for row in chosen), chosen
 
 
-def _side(candidate: Candidate | Shipped, folder: Path, device: Device) -> Side:
+def _side(candidate: Candidate | Shipped, folder: Path, device: Device) -> WorkerSpec:
     if isinstance(candidate, Candidate):
-        return candidate_side(candidate, folder, device.name)
-    side = shipped_side(provision(candidate.ops, target_of(device.name, device.capability)), folder)
+        return candidate_spec(candidate, folder, device.name)
+    side = shipped_spec(find_shipped_build(candidate.ops, target_of(device.name, device.capability)), folder)
     side.environment |= {STRICT_VARIABLE: "1"}  # a reference that is clean says nothing of a kernel
     return side
 
@@ -146,14 +146,14 @@ def watch(
     start = time.monotonic()
     with scratch_folder() as scratch:
         side = _side(candidate, scratch / "candidate", device)
-        walls = Walls.around(side.scratch, [task.folder, *side.reads], SAME_USER, for_gpu=device.name != "cpu")
+        sandbox = Sandbox.around(side.scratch, [task.folder, *side.reads], SAME_USER, for_gpu=device.name != "cpu")
         calls = side.scratch / "calls.jsonl"
         report = side.scratch.parent / f"{tool}.txt"  # the tool writes it, which is nobody's worker
         orders = scratch / "orders.json"
         orders.write_text(
             json.dumps(
                 {
-                    "side": side.orders, "walls": walls.as_argument(), "log": str(calls),
+                    "side": side.orders, "sandbox": sandbox.as_argument(), "log": str(calls),
                     "task": str(task.folder.absolute()), "rows": [row.id for row in rows], "device": device.name,
                 }
             )

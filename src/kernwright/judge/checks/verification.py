@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.judge.checks.case_runner import CaseRunner
-from kernwright.judge.contest.compiled_files import Compiled
-from kernwright.judge.contest.contestant import Party
-from kernwright.judge.contest.worker_group import Crew
-from kernwright.judge.contest.worker_spec import baseline_side
+from kernwright.judge.contest.compiled_files import CompiledFiles
+from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_large
@@ -31,7 +31,7 @@ from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-Finding = Literal["agrees", "declines", "rounds", "differs", "failed"]
+FindingKind = Literal["agrees", "declines", "rounds", "differs", "failed"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RowFinding:
     task: str
     row: str
     op: str
-    finding: Finding
+    finding: FindingKind
     reason: str = ""
     kernels: tuple[str, ...] = ()
 
@@ -58,56 +58,56 @@ class Verification:
     threads: int
 
     def __post_init__(self) -> None:
-        self.party = Party.of_baseline(self.baseline)
+        self.contestant = Contestant.of_baseline(self.baseline)
         self.frozen = self.task.at_frozen_sizes()
 
     def run(self, progress: Progress, wait_s: float = 0.0) -> Iterator[RowFinding]:
         accepted = []
         for row in self.rows:
-            if why := self.party.declines(self.task, row, self.device.capability):
+            if why := self.contestant.declines(self.task, row, self.device.capability):
                 yield self._finding(row, "declines", why)
             else:
                 accepted.append(row)
         if not accepted:
             return
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
-        ops = self.party.ops(self.task, accepted, self.device.capability)
+        ops = self.contestant.ops(self.task, accepted, self.device.capability)
         with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
             self.device.make_room_for(1)  # of what others who verify beside it have left
             refuse_rows_too_large(accepted, self.device)
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
-            side = baseline_side(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
-            side.compiled = Compiled.of(
-                self.party, self.task.name, side.scratch, self.device.describe(), library_versions()
+            side = baseline_spec(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
+            side.compiled = CompiledFiles.of(
+                self.contestant, self.task.name, side.scratch, self.device.describe(), library_versions()
             )
-            crew = Crew({"baseline": side}, self.threads, self.device, pinned=False)
+            group = WorkerGroup({"baseline": side}, self.threads, self.device, pinned=False)
             try:
                 for row in accepted:
-                    yield self._verified(crew, row)
+                    yield self._verified(group, row)
                     progress.step(row.id)
             finally:
-                crew.dismiss()
-            crew.keep_compiled(twins=())  # for a sweep to come
+                group.dismiss()
+            group.keep_compiled(twins=())  # for a sweep to come
 
-    def _verified(self, crew: Crew, row: Workload) -> RowFinding:
+    def _verified(self, group: WorkerGroup, row: Workload) -> RowFinding:
         try:
-            problem = self._problem(crew, row)
-            kernels = self._kernels(crew, row)
+            problem = self._problem(group, row)
+            kernels = self._kernels(group, row)
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
-            crew.respawn("baseline")
+            group.respawn("baseline")
             wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
             return self._finding(row, "differs" if wrong else "failed", str(cause))
         names = tuple(kernels or ())
-        if self.device.has_kernels and (why := self.party.ran_else(row.op, kernels)):
+        if self.device.has_kernels and (why := self.contestant.ran_else(row.op, kernels)):
             return self._finding(row, "failed", why, names)
         if problem is not None:
             return self._finding(row, problem[0], self._with_rounding(row, problem[1]), names)
         return self._finding(row, "agrees", kernels=names)
 
-    def _problem(self, crew: Crew, row: Workload) -> tuple[Finding, str] | None:
+    def _problem(self, group: WorkerGroup, row: Workload) -> tuple[FindingKind, str] | None:
         """Outside the tolerance it computes something else; inside it, but not the contract, it rounds otherwise."""
         op = self.task.op_of(row)
-        runner = CaseRunner(self.device, crew.worker("baseline", op.name), op, "returns")
+        runner = CaseRunner(self.device, group.worker("baseline", op.name), op, "returns")
         try:
             problems = check_row(self.frozen, row, runner, self._pool(row)).problems
             if not problems:
@@ -117,11 +117,11 @@ class Verification:
         finally:
             runner.close()
 
-    def _kernels(self, crew: Crew, row: Workload) -> list[str] | None:
+    def _kernels(self, group: WorkerGroup, row: Workload) -> list[str] | None:
         if not self.device.has_kernels:
             return None
         op = self.task.op_of(row)
-        session = self.device.open_session(crew.worker("baseline", op.name), op, row, "returns", slots=1)
+        session = self.device.open_session(group.worker("baseline", op.name), op, row, "returns", slots=1)
         try:
             session.fill(0, self._pool(row).draw(op, row))
             return [kernel.name for kernel in session.census()]
@@ -132,10 +132,12 @@ class Verification:
         return self.device.pool(row, secrets.randbits(CONTENT_BITS))
 
     def _with_rounding(self, row: Workload, problem: str) -> str:
-        adapter = self.party.published.adapter(row.op) if self.party.published else None
+        adapter = self.contestant.published.adapter(row.op) if self.contestant.published else None
         return f"{problem} (known: {adapter.rounding})" if adapter and adapter.rounding else problem
 
-    def _finding(self, row: Workload, finding: Finding, reason: str = "", kernels: tuple[str, ...] = ()) -> RowFinding:
+    def _finding(
+        self, row: Workload, finding: FindingKind, reason: str = "", kernels: tuple[str, ...] = ()
+    ) -> RowFinding:
         return RowFinding(self.baseline.name, self.task.name, row.id, row.op, finding, reason, kernels)
 
 

@@ -1,4 +1,4 @@
-"""Compiled: what a trusted side's compilers left in its scratch folder, for its twin and for workers to come.
+"""CompiledFiles: what a trusted side's compilers left in its scratch folder, for its twin and for workers to come.
 
 Only what trusted code wrote is ever used again: a published package's kernels, torch.compile's, those that ship. A
 candidate's stay where they are. Each compiler still decides by its own key whether what it finds is what it would
@@ -17,7 +17,7 @@ from typing import Any
 
 from kernwright.core.digest import digest_of
 from kernwright.judge.contest.compiled_store import CompiledStore, Files
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.contestant import Contestant
 
 # Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
@@ -31,33 +31,33 @@ HARDWARE = ("kind", "model", "capability", "architecture", "driver")
 MOST_FILES = 20_000
 MOST_BYTES = 512 * 2**20
 
-Mark = tuple[int, int]  # a file's size and time
+FileMark = tuple[int, int]  # a file's size and time
 
 
 @dataclass
-class Compiled:
+class CompiledFiles:
     """One side's."""
 
     scratch: Path
     facts: Mapping[str, Any]
     store: CompiledStore
     found: int = 0  # files that came out of the store
-    _kept: dict[str, Mark] = field(default_factory=dict)
+    _kept: dict[str, FileMark] = field(default_factory=dict)
     _is_laid_out: bool = False
 
     @classmethod
     def of(
-        cls, party: Party, task: str, scratch: Path, hardware: Mapping[str, Any], libraries: Mapping[str, str]
-    ) -> Compiled | None:
+        cls, contestant: Contestant, task: str, scratch: Path, hardware: Mapping[str, Any], libraries: Mapping[str, str]
+    ) -> CompiledFiles | None:
         """None for a candidate, or where it is switched off. Every compiler looks by itself at all that its work
         depends on; the key keeps apart what no one worker needs together, and says in the record what was used. It is
         the same for all rows of a task: what was compiled for some serves whoever judges them beside others."""
         store = CompiledStore.here()
-        if store is None or not (party.trusted or party.shipped):
+        if store is None or not (contestant.trusted or contestant.shipped):
             return None
         facts = {
-            "side": party.name,
-            "digest": party.digest,
+            "side": contestant.name,
+            "digest": contestant.digest,
             "task": task,
             "hardware": {name: str(hardware.get(name)) for name in HARDWARE},
             "libraries": dict(libraries),
@@ -106,7 +106,7 @@ class Compiled:
                 self.store.keep(self.key, self.facts, _read(self.scratch, new))
                 self._kept = marks
 
-    def hand_on(self, twin: Compiled) -> int:
+    def hand_on(self, twin: CompiledFiles) -> int:
         """What the twin's compilers would make again, but for what they choose by time: were that handed on, the noise
         band would not show what a choice is worth. Both workers stand still."""
         lacking = [name for name, _ in _marks(self.scratch) if not (twin.scratch / name).exists()]
@@ -144,7 +144,7 @@ def _placed(name: str, data: bytes, old: bytes, new: bytes) -> bytes:
     return data.replace(old, new) if name.endswith(LISTS_PATHS) else data
 
 
-def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, Mark]]:
+def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, FileMark]]:
     """Every finished file of a compiler's. Links lead nowhere."""
     of_scratch = f"bytecode{scratch.absolute()}/"  # of sources that go with the folder
     beginnings = PASSING[0]

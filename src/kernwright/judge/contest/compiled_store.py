@@ -27,7 +27,7 @@ MOST_BYTES = 4 * 2**30
 Files = dict[str, bytes]  # by their path below a scratch folder
 
 
-class Entry(BaseModel):
+class CompiledEntry(BaseModel):
     """The files of one key. `facts` is what the key is made of, for who looks at it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,7 +89,7 @@ class CompiledStore:
                 if self._read_file(digest) is None:
                     self._write(self._file(digest), data)
                 listed[name] = digest
-            entry = Entry(facts=dict(facts), files=listed)
+            entry = CompiledEntry(facts=dict(facts), files=listed)
             self._write(self._place_of(key), entry.model_dump_json(indent=1).encode())
             self._make_room()
 
@@ -103,9 +103,9 @@ class CompiledStore:
     def _file(self, digest: str) -> Path:
         return self.folder / "files" / digest
 
-    def _read(self, place: Path) -> Entry | None:
+    def _read(self, place: Path) -> CompiledEntry | None:
         try:
-            return Entry.model_validate(json.loads(place.read_bytes()))
+            return CompiledEntry.model_validate(json.loads(place.read_bytes()))
         except (OSError, ValueError, ValidationError):
             return None
 

@@ -1,5 +1,7 @@
-"""Party: what one side of a judgement runs, and how far it is trusted. A candidate, the ops that this package ships in
-a candidate's place, or a baseline in either place."""
+"""Contestant: what one side of a judgement runs, and how far it is trusted.
+
+A contestant is a baseline in either place, or a candidate or the shipped ops in the candidate's place.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ FOREIGN = ("at::", "Memcpy", "Memset")  # in the names of what is no Triton kern
 
 
 @dataclass(frozen=True)
-class Party:
+class Contestant:
     """Trusted code may round in its own way; a published package may decline rows. What claims to be more than eager
     must launch its own kernels. The ops that ship are trusted no more than any candidate."""
 
@@ -31,15 +33,15 @@ class Party:
     shipped: Shipped | None = None
 
     @classmethod
-    def of_baseline(cls, baseline: Baseline) -> Party:
+    def of_baseline(cls, baseline: Baseline) -> Contestant:
         return cls(baseline.name, baseline.digest, baseline)
 
     @classmethod
-    def of_candidate(cls, candidate: Candidate) -> Party:
+    def of_candidate(cls, candidate: Candidate) -> Contestant:
         return cls(candidate.name, candidate.digest, None)
 
     @classmethod
-    def of_contender(cls, contender: Baseline | Shipped) -> Party:
+    def of_contender(cls, contender: Baseline | Shipped) -> Contestant:
         if isinstance(contender, Baseline):
             return cls.of_baseline(contender)
         return cls(contender.name, contender.digest, None, contender)

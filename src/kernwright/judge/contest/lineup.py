@@ -1,4 +1,4 @@
-"""Cast: who takes part in a judgement, and on which rows."""
+"""Lineup: the contestants of a judgement, their pairs, and the rows to judge."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.contest.compiled_files import Compiled
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.compiled_files import CompiledFiles
+from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair, SideName, pairs_of
-from kernwright.judge.contest.shipped_build import Provision, implemented, provision, target_of
-from kernwright.judge.contest.worker_spec import Side, baseline_side, candidate_side, shipped_side
+from kernwright.judge.contest.shipped_build import ShippedBuild, find_shipped_build, implemented, target_of
+from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.record.provenance import Provenance, command_line, judge_digest, library_versions, source_hashes
 from kernwright.tasks.candidate import Candidate
@@ -21,11 +21,11 @@ from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-Match = tuple[Party, Party]  # a baseline and a contender
+Match = tuple[Contestant, Contestant]  # a baseline and a contender
 
 
 @dataclass
-class Cast:
+class Lineup:
     """One pair or several. `chosen` are the rows that were asked for; `rows` those that there is something to judge of.
 
     A contender that is not trusted, a candidate or the ops that ship, is the only one: what several of them do to a
@@ -38,16 +38,18 @@ class Cast:
     chosen: Sequence[Workload]
     device: Device
     rows: tuple[Workload, ...] = ()
-    ready: Provision | None = None
+    ready: ShippedBuild | None = None
     pairs: list[Pair] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._refuse_company()
         self.rows = tuple(self.chosen)
         if shipped := self.matches[0][1].shipped:
-            self.ready = provision(shipped.ops, target_of(self.device.name, self.device.capability))
+            self.ready = find_shipped_build(shipped.ops, target_of(self.device.name, self.device.capability))
             self.rows = implemented(self.chosen, self.ready)
-            judged = Party.of_contender(shipped.only(row.op for row in self.rows))  # its digest is of what is judged
+            judged = Contestant.of_contender(
+                shipped.only(row.op for row in self.rows)
+            )  # its digest is of what is judged
             self.matches = [(baseline, judged) for baseline, _ in self.matches]
         self.pairs = pairs_of([(baseline.digest, contender.digest) for baseline, contender in self.matches])
 
@@ -64,7 +66,7 @@ class Cast:
             )
 
     @cached_property
-    def parties(self) -> dict[SideName, Party]:
+    def contestants(self) -> dict[SideName, Contestant]:
         return {
             side: contender if role == "candidate" else baseline
             for pair, (baseline, contender) in zip(self.pairs, self.matches, strict=True)
@@ -73,7 +75,10 @@ class Cast:
 
     @cached_property
     def _ops(self) -> dict[SideName, list[str]]:
-        return {side: party.ops(self.task, self.rows, self.device.capability) for side, party in self.parties.items()}
+        return {
+            side: contestant.ops(self.task, self.rows, self.device.capability)
+            for side, contestant in self.contestants.items()
+        }
 
     def provenances(self, seed: int, policy: TimingPolicy, device: str) -> list[Provenance]:
         """One a pair."""
@@ -97,22 +102,22 @@ class Cast:
             for pair, (baseline, contender) in zip(self.pairs, self.matches, strict=True)
         ]
 
-    def sides(self, scratch: Path, device: str, known: Provenance) -> dict[SideName, Side]:
+    def specs(self, scratch: Path, device: str, known: Provenance) -> dict[SideName, WorkerSpec]:
         """Each with what its compilers have made before, where that may be used again."""
-        sides = {name: self._side(name, scratch / name, device) for name in self.parties}
-        for name, side in sides.items():
-            side.compiled = Compiled.of(
-                self.parties[name], self.task.name, side.scratch, known.hardware, known.libraries
+        specs = {name: self._spec(name, scratch / name, device) for name in self.contestants}
+        for name, spec in specs.items():
+            spec.compiled = CompiledFiles.of(
+                self.contestants[name], self.task.name, spec.scratch, known.hardware, known.libraries
             )
-        return sides
+        return specs
 
-    def _side(self, name: SideName, folder: Path, device: str) -> Side:
-        if baseline := self.parties[name].baseline:
-            return baseline_side(baseline, self.task, folder, device, self._ops[name])
+    def _spec(self, name: SideName, folder: Path, device: str) -> WorkerSpec:
+        if baseline := self.contestants[name].baseline:
+            return baseline_spec(baseline, self.task, folder, device, self._ops[name])
         if self.ready:
-            return shipped_side(self.ready, folder)
+            return shipped_spec(self.ready, folder)
         assert self.candidate is not None  # it is the only other one who takes part
-        return candidate_side(self.candidate, folder, device)
+        return candidate_spec(self.candidate, folder, device)
 
 
 def _named(match: Match) -> dict[str, str]:

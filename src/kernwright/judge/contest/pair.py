@@ -1,6 +1,6 @@
 """Pair: one contender against one baseline, by the names that their sides have in a judgement.
 
-A judgement of several pairs runs each party once, however many pairs it stands in: a baseline and its twin, and a
+A judgement of several pairs runs each contestant once, however many pairs it stands in: a baseline and its twin, and a
 contender. So there may be several sides of each role, and a pair says which are its own.
 """
 

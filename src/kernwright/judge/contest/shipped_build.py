@@ -1,4 +1,4 @@
-"""Provision: what the worker of the shipped ops finds ready, and which ops there is nothing to judge of.
+"""ShippedBuild: the libraries that are built for the shipped ops, and the ops without an implementation.
 
 Workers have no network and keep nothing: a library that each of them built would cost every judgement as long as it
 takes. So what can be built is built before, in the cache that every user of the ops has, and the worker gets a copy of
@@ -28,7 +28,7 @@ from kernwright.tasks.workload import Workload
 DEADLINE_S = 900.0  # every library of a family, on a machine with few processors
 
 
-class Provision(BaseModel):
+class ShippedBuild(BaseModel):
     """As `kernwright.runtime.survey` tells it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,7 +69,7 @@ def target_of(device: str, capability: Capability | None) -> str:
     return "cpu" if device == "cpu" or capability is None else "sm_{}{}".format(*capability)
 
 
-def implemented(rows: Sequence[Workload], ready: Provision) -> tuple[Workload, ...]:
+def implemented(rows: Sequence[Workload], ready: ShippedBuild) -> tuple[Workload, ...]:
     """The rows that there is something to judge of."""
     found = tuple(row for row in rows if ready.skips(row.op) is None)
     if not found:
@@ -77,10 +77,10 @@ def implemented(rows: Sequence[Workload], ready: Provision) -> tuple[Workload, .
     return found
 
 
-_asked: list[Provision] = []
+_asked: list[ShippedBuild] = []
 
 
-def provision(ops: Sequence[str], target: str) -> Provision:
+def find_shipped_build(ops: Sequence[str], target: str) -> ShippedBuild:
     """What these ops have on a target: a GPU's architecture, `cpu`, or `none`, where nothing is to be built.
 
     Asked once in a process: who will judge many tasks asks for all of their ops at first.
@@ -92,7 +92,7 @@ def provision(ops: Sequence[str], target: str) -> Provision:
     return known
 
 
-def _survey(ops: Sequence[str], target: str) -> Provision:
+def _survey(ops: Sequence[str], target: str) -> ShippedBuild:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_folders())}
     command = [sys.executable, "-P", "-s", "-m", "kernwright.runtime.survey", target, *ops]
     try:
@@ -100,7 +100,7 @@ def _survey(ops: Sequence[str], target: str) -> Provision:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S,
             check=False,
         )  # fmt: skip
-        return Provision.model_validate({"target": target, **json.loads(done.stdout.splitlines()[-1])})
+        return ShippedBuild.model_validate({"target": target, **json.loads(done.stdout.splitlines()[-1])})
     except subprocess.TimeoutExpired:
         problem = f"no answer within {DEADLINE_S:.0f} s"
     except (ValidationError, ValueError, TypeError, IndexError):

@@ -1,4 +1,4 @@
-"""Sides: what the workers of a judgement load, and the crew of them that runs together in a round."""
+"""WorkerGroup: the workers that run together in one round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
 from kernwright.judge.contest.faults import SideFault
 from kernwright.judge.contest.pair import Pair, SideName
-from kernwright.judge.contest.worker_spec import Side
+from kernwright.judge.contest.worker_spec import WorkerSpec
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
@@ -26,7 +26,7 @@ class NotLoaded(WorkerFailed):
     """The side does not even load: no row of it can be judged."""
 
 
-class Crew:
+class WorkerGroup:
     """The workers of one round: baselines, their twins, contenders. Any of them can be replaced when it falls over.
 
     `needed`: the sides that somebody still waits for; all of them by default. Workers that nobody times need not be
@@ -35,18 +35,18 @@ class Crew:
 
     def __init__(
         self,
-        sides: dict[SideName, Side],
+        specs: dict[SideName, WorkerSpec],
         threads: int,
         device: Device,
         needed: Collection[SideName] | None = None,
         pinned: bool = True,
     ) -> None:
-        self.sides, self.threads, self.device, self.pinned = sides, threads, device, pinned
+        self.specs, self.threads, self.device, self.pinned = specs, threads, device, pinned
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
         # The same for all, and in every round: one process that forks them, and no side has in it what another lacks.
-        self._preloads = sorted({module for side in sides.values() for module in side.preloads(device.name)})
-        self.spawn(*(sides if needed is None else needed))
+        self._preloads = sorted({module for spec in specs.values() for module in spec.preloads(device.name)})
+        self.spawn(*(specs if needed is None else needed))
 
     def spawn(self, *names: SideName) -> None:
         try:
@@ -63,26 +63,26 @@ class Crew:
         """Starts workers side by side: most of a start is importing torch."""
         for name in names:
             self._loaded.pop(name, None)
-            side = self.sides[name]
-            environment = self.device.environment() | side.environment | self._writing_choices_down()
+            spec = self.specs[name]
+            environment = self.device.environment() | spec.environment | self._writing_choices_down()
             self.workers[name] = WorkerProcess(
                 name,
-                side.scratch,
+                spec.scratch,
                 self.threads,
                 self.device.worker_processor() if self.pinned else None,
                 environment,
-                (*side.reads, *self.device.reads()),
+                (*spec.reads, *self.device.reads()),
                 device=self.device.name,
-                vigil=self.device.vigil,
+                keepalive=self.device.keepalive,
                 preloads=self._preloads,
-                roams=side.is_baseline,
+                roams=spec.is_baseline,
                 block_loop=self.device.block_loop,
             )
         for name in names:
             self.workers[name].wait_ready()
             self.device.furnish(self.workers[name])
         for name in names:
-            if (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+            if (compiled := self.specs[name].compiled) and self.keeps_files_apart:
                 compiled.lay_out(chosen=self.is_among_trusted)
 
     @property
@@ -96,7 +96,7 @@ class Crew:
     def is_among_trusted(self) -> bool:
         """Whether nobody could have disturbed a compiler that chose by time: neither a side that is not trusted nor,
         where nothing is timed, another judge's."""
-        return self.pinned and all(side.is_baseline for side in self.sides.values())
+        return self.pinned and all(spec.is_baseline for spec in self.specs.values())
 
     def _writing_choices_down(self) -> dict[str, str]:
         """Triton forgets what it chose by time, unless it is asked: every round would choose for itself."""
@@ -104,26 +104,26 @@ class Crew:
 
     def hand_on_compiled(self, pair: Pair) -> None:
         """A baseline's twin need not compile what the baseline has."""
-        made, twin = (self.sides[name].compiled for name in pair.baselines)
+        made, twin = (self.specs[name].compiled for name in pair.baselines)
         if made and twin and self.keeps_files_apart:
             made.hand_on(twin)
 
     def keep_compiled(self, twins: Collection[SideName]) -> None:
-        """What trusted sides of this crew compiled serves the next judgement. To be called when the workers have
+        """What trusted sides of this group compiled serves the next judgement. To be called when the workers have
         ended."""
         for name in self.workers:
-            if name not in twins and (compiled := self.sides[name].compiled) and self.keeps_files_apart:
+            if name not in twins and (compiled := self.specs[name].compiled) and self.keeps_files_apart:
                 compiled.keep(chosen=self.is_among_trusted)
 
     def discard_compiled(self, pair: Pair) -> None:
         """A baseline fell over."""
         for name in pair.baselines:
-            if compiled := self.sides[name].compiled:
+            if compiled := self.specs[name].compiled:
                 compiled.discard()
 
     def about_compiled(self, pair: Pair) -> dict[str, Any]:
         """By role, of the sides that found something."""
-        found = {role: self.sides[name].compiled for name, role in pair.roles.items()}
+        found = {role: self.specs[name].compiled for name, role in pair.roles.items()}
         return {role: compiled.about() for role, compiled in found.items() if compiled and compiled.found}
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
@@ -138,7 +138,7 @@ class Crew:
         return worker
 
     def _load_order(self, name: SideName, op: str) -> dict[str, Any]:
-        return {"do": "load", "side": self.sides[name].orders | {"op": op}}
+        return {"do": "load", "side": self.specs[name].orders | {"op": op}}
 
     def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
         """A row before the side's worker."""
@@ -152,8 +152,8 @@ class Crew:
         holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
         where it is looked at. `settled`: each has made such a call in an earlier round. torch.compile measures in its
         first one what to choose, and must be alone for that; later it finds what it chose."""
-        sides = [(name, self.sides[name]) for name in among if op.name in self.sides[name].compiles_anew]
-        names = [name for name, side in sides if settled or side.orders["kind"] != "compile"]
+        specs = [(name, self.specs[name]) for name in among if op.name in self.specs[name].compiles_anew]
+        names = [name for name, spec in specs if settled or spec.orders["kind"] != "compile"]
         if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
             return
         unloaded = [name for name in names if self._loaded.get(name) != op.name]

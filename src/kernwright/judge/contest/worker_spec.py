@@ -10,16 +10,16 @@ from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.store import Store
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.contest.compiled_files import Compiled
+from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import CompiledStore
-from kernwright.judge.contest.shipped_build import Provision
+from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task
 
 
-class Side:
+class WorkerSpec:
     """A baseline or a candidate: its orders to a worker, what the worker reads for them, and a scratch folder."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Side:
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)
-        self.compiled: Compiled | None = None  # of a side whose compilers' work may serve later workers
+        self.compiled: CompiledFiles | None = None  # of a side whose compilers' work may serve later workers
         self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles, whatever a cache may hold
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
@@ -64,7 +64,9 @@ class Side:
         return ("triton.language",) if self.orders.get("language") == "triton" else ()
 
 
-def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()) -> Side:
+def baseline_spec(
+    baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()
+) -> WorkerSpec:
     """`ops`: those that will be asked for, where the baseline is a package. Without any it needs nothing."""
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
     orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
@@ -72,19 +74,19 @@ def baseline_side(baseline: Baseline, task: Task, folder: Path, device: str = "c
         published = PublishedBaseline.find(baseline.name)
         found, places = published.orders(ops, Store()) if ops else ({}, [])
         environment = _interpreted(device) | _with_bytecode(folder / "scratch")
-        side = Side(folder, orders | found, environment, [task.folder, *places])
+        side = WorkerSpec(folder, orders | found, environment, [task.folder, *places])
         side.compiles_anew = frozenset(op for op in ops if published.needs(op, CUTEDSL))
         return side
     if baseline.kind == "adapter":
         orders |= {"file": str(task.adapters), "function": baseline.name}
     kept = baseline.kind == "compile" and device != "cpu" and CompiledStore.here() is not None
-    side = Side(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
+    side = WorkerSpec(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
     if baseline.kind == "compile":
         side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
     return side
 
 
-def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
+def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpec:
     """The worker gets a copy of the bytes that were hashed, so what runs is what the digest names."""
     for name, data in candidate.sources.items():
         copy = folder / "sources" / name
@@ -95,7 +97,7 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
     reads = [folder / "sources", *([Path(loop).parent] if loop else [])]
     for path in reads:
         _open_to_all(path)
-    return Side(
+    return WorkerSpec(
         folder,
         {
             "kind": "candidate",
@@ -113,11 +115,11 @@ def candidate_side(candidate: Candidate, folder: Path, device: str) -> Side:
     )
 
 
-def shipped_side(provision: Provision, folder: Path) -> Side:
+def shipped_spec(build: ShippedBuild, folder: Path) -> WorkerSpec:
     """The ops that ship, as a user calls them. What is built for them is read, and anything else of theirs is built in
     the worker's scratch."""
-    builds = provision.laid_out(folder / "builds")
-    return Side(folder, {"kind": "shipped", "style": "returns"}, {BUILDS_VARIABLE: str(builds)}, [builds])
+    builds = build.laid_out(folder / "builds")
+    return WorkerSpec(folder, {"kind": "shipped", "style": "returns"}, {BUILDS_VARIABLE: str(builds)}, [builds])
 
 
 def _interpreted(device: str) -> dict[str, str]:

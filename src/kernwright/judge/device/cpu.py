@@ -15,7 +15,7 @@ from kernwright.core.op import Op
 from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.secret_rng import cpu_generator
-from kernwright.judge.process.cpu_keepalive import Vigil
+from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.session.session import Session
 from kernwright.judge.system.procfs import available_memory
@@ -37,7 +37,7 @@ class CpuDevice:
     capability: tuple[int, int] | None = None
     most_slots = 256
     arena_bytes = 256 * 2**20
-    vigil: Vigil | None = None
+    keepalive: CpuKeepalive | None = None
     block_loop: Path | None = None
     _sides = 3
 

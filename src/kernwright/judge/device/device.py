@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kernwright.core.op import Op
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.process.cpu_keepalive import Vigil
+from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.session.session import Session
 from kernwright.tasks.candidate import Style
@@ -24,7 +24,7 @@ class Device(Protocol):
     has_kernels: bool  # whether a side's work is kernels on a device that can be listed
     capability: tuple[int, int] | None  # of a GPU
     most_slots: int
-    vigil: Vigil | None  # over its workers' processor, while a judgement runs and there are others
+    keepalive: CpuKeepalive | None  # over its workers' processor, while a judgement runs and there are others
     block_loop: Path | None  # that its workers run blocks with; Python where there is none
 
     def free_bytes(self) -> int: ...

@@ -7,19 +7,19 @@ import os
 from collections.abc import Iterator
 
 from kernwright.judge.device.device import Device
-from kernwright.judge.process.cpu_keepalive import Vigil
+from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 
 
 @contextlib.contextmanager
-def vigil_over(device: Device) -> Iterator[None]:
+def keep_processor_awake(device: Device) -> Iterator[None]:
     """From here to the end the device's workers have one, where their processor is theirs alone."""
     processor = device.worker_processor() if device.has_kernels else None
     if processor is None or processor in os.sched_getaffinity(0):
         yield
         return
-    device.vigil = Vigil(processor)
+    device.keepalive = CpuKeepalive(processor)
     try:
         yield
     finally:
-        device.vigil.end()
-        device.vigil = None
+        device.keepalive.end()
+        device.keepalive = None

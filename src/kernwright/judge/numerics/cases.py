@@ -52,26 +52,26 @@ def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...], quick: bool = 
         yield Case(row.resized(sizes), ("normal", "mixed", "offset")[number % 3])
 
 
-def secret_case(row: Workload, neighbours: tuple[str, ...], chance: random.Random) -> Case | None:
+def secret_case(row: Workload, neighbours: tuple[str, ...], rng: random.Random) -> Case | None:
     """At a size that nobody can foresee, and hardly more memory than the row's; none where sizes cannot differ."""
     axes = {axis: row.axes[axis] for axis in neighbours if axis in row.axes}
     if not axes or row.set == "grid":
         return None
-    grows = None if row.has_strided_tensors else chance.choice(list(axes))
+    grows = None if row.has_strided_tensors else rng.choice(list(axes))
     largest = max(tensor.elements for tensor in (row.concrete_inputs() | row.concrete_outputs()).values())
     sizes = {}
     for axis, size in axes.items():
         more = min(size, MOST_LARGER, size * MOST_MORE // max(1, largest)) if axis == grows else 0
-        sizes[axis] = _secret_size(size, size + more, chance)
-    return Case(row.resized(sizes), chance.choice(("normal", "mixed", "offset")))
+        sizes[axis] = _secret_size(size, size + more, rng)
+    return Case(row.resized(sizes), rng.choice(("normal", "mixed", "offset")))
 
 
-def _secret_size(size: int, most: int, chance: random.Random) -> int:
+def _secret_size(size: int, most: int, rng: random.Random) -> int:
     """None of those that cases are made of, where there are others."""
     known = {size, *(sizes["own"] for sizes in neighbour_sizes({"own": size}, only_smaller=False))}
     if most <= len(known) or most > MOST_LISTED:
-        return chance.randint(1, most)
-    return chance.choice([other for other in range(1, most + 1) if other not in known] or [size])
+        return rng.randint(1, most)
+    return rng.choice([other for other in range(1, most + 1) if other not in known] or [size])
 
 
 def neighbour_sizes(axes: dict[str, int], only_smaller: bool) -> Iterator[dict[str, int]]:

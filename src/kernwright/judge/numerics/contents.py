@@ -15,7 +15,7 @@ from kernwright.tasks.workload import Workload
 EagerErrors = dict[str, ErrorFigures]
 
 
-class Placed(Protocol):
+class PlaceableContents(Protocol):
     """As many as a block makes calls. Which slot each lies in is the caller's secret."""
 
     def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
@@ -23,7 +23,7 @@ class Placed(Protocol):
         ...
 
 
-class Contents(Placed, Protocol):
+class Contents(PlaceableContents, Protocol):
     """And what calls on them must leave."""
 
     def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:

@@ -63,7 +63,7 @@ class ErrorFigures:
 
 
 @dataclass(frozen=True)
-class Finding:
+class OutputFinding:
     """The comparison of one output: its figures, and what is wrong with it, if anything."""
 
     figures: ErrorFigures
@@ -71,13 +71,13 @@ class Finding:
     beyond: int = 0  # elements that are further from the oracle than the eager chain is anywhere, where that is all
 
 
-def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> Finding:
+def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> OutputFinding:
     """Exact: the bits of the eager chain. Close: no less accurate than it, and inside the fixed tolerance."""
     error = _error(value, expected.oracle, expected.finite)
     worst = largest(error)  # NaN in the value gives NaN here
     figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
     problem = _problem(value, expected, standard, tolerance, error, figures)
-    return Finding(figures, problem, int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0)
+    return OutputFinding(figures, problem, int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0)
 
 
 def _error(value: Tensor, oracle: Tensor, finite: Tensor | None) -> Tensor:

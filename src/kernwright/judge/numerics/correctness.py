@@ -11,7 +11,7 @@ from torch import Tensor
 from kernwright.core.op import Op
 from kernwright.judge.numerics.cases import Case, cases_for
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.numerics.contracts import EAGER_FACTOR, ErrorFigures, Expected, Finding, Standard, compare
+from kernwright.judge.numerics.contracts import EAGER_FACTOR, ErrorFigures, Expected, OutputFinding, Standard, compare
 from kernwright.judge.numerics.expectations import MAX_SLACK, RMS_SLACK
 from kernwright.judge.numerics.inputs import HARSH, SELDOM, Inputs
 from kernwright.tasks.task import Task
@@ -107,13 +107,13 @@ def _roomy(expected: Expected) -> Expected:
     return replace(expected, eager_max=MAX_SLACK * expected.eager_max, eager_rms=RMS_SLACK * expected.eager_rms)
 
 
-def _may_be_luck(case: Case, finding: Finding) -> bool:
+def _may_be_luck(case: Case, finding: OutputFinding) -> bool:
     """Whether an error may be that of one draw. Of a single row the chain's own may happen to be next to nothing."""
     figures = finding.figures
     return case.distribution in OF_ONE_MEAN or figures.max_error <= NEAR * figures.eager_max
 
 
-def _hardly_misses(finding: Finding) -> bool:
+def _hardly_misses(finding: OutputFinding) -> bool:
     allowed = EAGER_FACTOR * finding.figures.eager_max
     return 0 < finding.beyond <= HANDFUL and finding.figures.max_error <= HARDLY * allowed
 

@@ -1,4 +1,4 @@
-"""Watch: the check on every output that a timed block leaves.
+"""Expectations: what every output of a timed block must be, and the check against it.
 
 Contents are new in every block, so a right output can only have been computed inside it. The bound is that of the
 correctness phase, taken from the same row's eager error, so a side that turns imprecise once it is timed is seen.

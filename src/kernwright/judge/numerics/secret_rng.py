@@ -1,4 +1,4 @@
-"""Chance: what is secret in a judgement, from one seed. Nobody can tell from what was seen of it what comes next.
+"""SecretRng: all random choices of a judgement, from one seed. Past choices do not reveal future ones.
 
 A worker sees the order of every block that it runs. From enough of such numbers the state of a Mersenne Twister
 follows, and with it every order, every audit's place and every seed of contents to come. A hash does not run backwards.
@@ -20,7 +20,7 @@ _BLOCK_BYTES = 256
 _FIRST_WORD, _STATE_WORDS = 3, 624  # of the generator that torch has on a CPU, which by itself takes 32 bits of a seed
 
 
-class Chance(random.Random):
+class SecretRng(random.Random):
     """Repeatable from its seed, like its base, whose methods it has."""
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Vigil: keeps the workers' processor awake while they stand still.
+"""CpuKeepalive: keeps the workers' processor from idling while they are stopped.
 
 A processor that has been idle for a millisecond takes longer to come back than many a call takes, and less evenly, most
 of all where a hypervisor has lent it to somebody else meanwhile. So something of the judge's runs there whenever no
@@ -29,13 +29,13 @@ while os.read(0, 4096):
 """
 
 
-class Vigil:
+class CpuKeepalive:
     """One processor's. It ends with the judge, whatever becomes of that."""
 
     def __init__(self, processor: int) -> None:
         self.processor = processor
         self._moving: set[int] = set()
-        descriptor = os.memfd_create("kernwright-vigil")
+        descriptor = os.memfd_create("kernwright-keepalive")
         try:
             os.ftruncate(descriptor, mmap.PAGESIZE)
             self._spin = mmap.mmap(descriptor, mmap.PAGESIZE)

@@ -15,7 +15,7 @@ from kernwright.judge.process.watchdog import watchdog
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Span(ctypes.Structure):
+class MemorySpan(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
@@ -32,8 +32,8 @@ class WorkerMemory:
         Memory may be of a kind that its owner serves; a stopped owner never does, so there is a deadline.
         """
         size = into.numel() * into.element_size()
-        local = Span(into.data_ptr(), size)
-        remote = Span(address, size)
+        local = MemorySpan(into.data_ptr(), size)
+        remote = MemorySpan(address, size)
         _libc.process_vm_readv.restype = ctypes.c_ssize_t
         with watchdog.guarding(self.pid):
             got = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
@@ -43,7 +43,7 @@ class WorkerMemory:
             reason = os.strerror(ctypes.get_errno()) if got < 0 else f"{got} of {size} bytes"
             raise WorkerFailed(f"an output at {address:#x} cannot be read: {reason}")
 
-    def _read_through_window(self, address: int, local: Span) -> int:
+    def _read_through_window(self, address: int, local: MemorySpan) -> int:
         """For a judge that may not look into another user's process: by the descriptor that the worker opened on its
         own memory before foreign code ran. Slower, as the kernel copies twice."""
         target = memoryview((ctypes.c_char * local.length).from_address(local.base)).cast("B")

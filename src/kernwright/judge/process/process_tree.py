@@ -24,7 +24,7 @@ def adopt_orphans() -> set[int]:
     return set(procfs.living_children(os.getpid()))
 
 
-class Family:
+class ProcessTree:
     """One worker's. `known` are the judge's children from before it; `user` is its own, where it has one."""
 
     def __init__(self, process: ForkedProcess, known: set[int], user: int | None) -> None:

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.cpu_keepalive import Vigil
+from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.environment import worker_environment, zygote_environment
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed, printable
 from kernwright.judge.process.log import WorkerLog
 from kernwright.judge.process.memory import WorkerMemory
-from kernwright.judge.process.process_tree import Family, adopt_orphans
+from kernwright.judge.process.process_tree import ProcessTree, adopt_orphans
 from kernwright.judge.process.watchdog import watchdog
 from kernwright.judge.process.zygote_process import NoZygote, zygote_for
 from kernwright.judge.protocol.channel import (
@@ -43,7 +43,7 @@ from kernwright.judge.protocol.channel import (
 )
 from kernwright.judge.system import procfs
 from kernwright.judge.system.processors import SPARE_PROCESSORS
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 
 START_DEADLINE_S = 120.0
 CALL_DEADLINE_S = 120.0  # of one untimed call, which may compile
@@ -67,15 +67,15 @@ class WorkerProcess:
         processor: int | None,
         environment: Mapping[str, str] | None = None,
         reads: Sequence[Path] = (),
-        walls_off: Mapping[str, str] | None = None,
+        disabled_walls: Mapping[str, str] | None = None,
         device: str = "cpu",
-        vigil: Vigil | None = None,
+        keepalive: CpuKeepalive | None = None,
         preloads: Sequence[str] = (),
         roams: bool = False,
         block_loop: Path | None = None,
     ) -> None:
         self.label = label
-        self.vigil = vigil
+        self.keepalive = keepalive
         self.device_deadline_s = DEVICE_DEADLINE_S
         # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
         self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
@@ -84,7 +84,7 @@ class WorkerProcess:
         self.scratch = scratch
         if block_loop is not None:
             reads = (*reads, block_loop.parent)
-        self.walls = Walls.around(scratch, reads, walls_off, for_gpu=device != "cpu")
+        self.sandbox = Sandbox.around(scratch, reads, disabled_walls, for_gpu=device != "cpu")
         known = adopt_orphans()
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
@@ -93,7 +93,7 @@ class WorkerProcess:
         orders: dict[str, int | str | bool] = {
             "processor": -1 if processor is None else processor,
             "threads": threads,
-            "walls": self.walls.as_argument(),
+            "sandbox": self.sandbox.as_argument(),
             "device": device,
             "roams": roams,
             "block_loop": str(block_loop or ""),
@@ -105,10 +105,10 @@ class WorkerProcess:
         except NoZygote as reason:
             raise WorkerFailed(f"did not start: {reason}") from None
         theirs.close()
-        self.family = Family(self.process, known, self.walls.user)
+        self.tree = ProcessTree(self.process, known, self.sandbox.user)
         self.memory = WorkerMemory(self.pid)
-        if vigil is not None:
-            vigil.goes_on(self.pid)
+        if keepalive is not None:
+            keepalive.goes_on(self.pid)
         self._stopped = False
         self._stood_ns = self._resumed_at = 0
         self.request_ns = 0  # processor time of the last untimed exchange
@@ -247,7 +247,7 @@ class WorkerProcess:
             return
         ended, _, _ = select.select([self.channel.connection], [], [], self._block_s * random.SystemRandom().random())
         if not ended:
-            self._helpers = self.family.descendants()
+            self._helpers = self.tree.descendants()
 
     def _processor_ns(self) -> int:
         """Processor time of all the worker's threads so far, from the kernel's own clock of that process."""
@@ -260,17 +260,17 @@ class WorkerProcess:
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
         if self.processor is not None and any(own != {self.processor} for own in self._affinities()):
             raise WorkerCheated("left the processor that it was pinned to")
-        if any(procfs.is_alive(pid) for pid in self.family.strangers()):
+        if any(procfs.is_alive(pid) for pid in self.tree.strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
-        if self._helpers or self.family.offspring():  # orphans would have been strangers
+        if self._helpers or self.tree.offspring():  # orphans would have been strangers
             raise WorkerCheated("kept processes of its own running in a timed block")
 
     def refuse_company(self) -> None:
         """While a worker stands still nobody may work in its place. One that has no living process beside it now has
         none until it goes on: who would be gone by the end of the next block, or by its beginning, is seen here."""
-        if any(procfs.is_alive(pid) for pid in self.family.strangers()):
+        if any(procfs.is_alive(pid) for pid in self.tree.strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
-        if self.family.offspring():
+        if self.tree.offspring():
             raise WorkerCheated("kept processes of its own running while it stood still")
 
     def refuse_stirring(self) -> None:
@@ -301,9 +301,9 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Ends the worker and all that it started, whether or not it is still there itself."""
-        self.family.end()
-        if self.vigil is not None:
-            self.vigil.stands_still(self.pid)
+        self.tree.end()
+        if self.keepalive is not None:
+            self.keepalive.stands_still(self.pid)
         self.channel.connection.close()
         self.log.close()
         self.memory.close()
@@ -349,8 +349,8 @@ class WorkerProcess:
         if self._stopped:
             self.refuse_stirring()
             self._resumed_at = _clock_ns()
-            if self.vigil is not None:
-                self.vigil.goes_on(self.pid)
+            if self.keepalive is not None:
+                self.keepalive.goes_on(self.pid)
             os.killpg(self.pid, signal.SIGCONT)
             self._stopped = False
 
@@ -365,8 +365,8 @@ class WorkerProcess:
             self.process.returncode = os.waitstatus_to_exitcode(status)
             raise WorkerFailed(self._post_mortem())
         self._stopped = True
-        if self.vigil is not None:
-            self.vigil.stands_still(self.pid)
+        if self.keepalive is not None:
+            self.keepalive.stands_still(self.pid)
 
     def _wait_stopped(self) -> int:
         """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""

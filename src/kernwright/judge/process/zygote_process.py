@@ -25,7 +25,7 @@ class NoZygote(Exception):
     """The zygote did not start, or does not answer."""
 
 
-class Spoilt(Exception):
+class SpoiltZygote(Exception):
     """A module that was to be in it has started the GPU's driver, which no fork survives."""
 
     def __init__(self, module: str) -> None:
@@ -84,8 +84,8 @@ class Zygote:
         theirs.close()
         try:
             if module := self._answer(START_DEADLINE_S).get("spoilt_by"):
-                raise Spoilt(module)
-        except (NoZygote, Spoilt):
+                raise SpoiltZygote(module)
+        except (NoZygote, SpoiltZygote):
             self.end()
             raise
 
@@ -128,7 +128,7 @@ def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[
     if known is None or known.process.poll() is not None:
         try:
             known = _zygotes[key] = Zygote(environment, fit)
-        except Spoilt as spoilt:
+        except SpoiltZygote as spoilt:
             _spoiling.add(spoilt.module)
             return zygote_for(threads, environment, preloads)
     return known

@@ -33,7 +33,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SlotLayout:
     """The plan of a slot, how often it is repeated, and the guard zones around its tensors."""
 
     plan: dict[str, Placement]
@@ -67,7 +67,7 @@ class Layout:
         return Placement(name, placed.tensor, slot * self.pitch + placed.offset)
 
 
-def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> Layout:
+def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> SlotLayout:
     end = 0
     gaps: list[tuple[int, int]] = []
     plan: dict[str, Placement] = {}
@@ -79,7 +79,7 @@ def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> Layout:
     pitch = _aligned(end)
     if pitch > end:
         gaps.append((end, pitch - end))
-    return Layout(plan, tuple(gaps), pitch, slots)
+    return SlotLayout(plan, tuple(gaps), pitch, slots)
 
 
 def slot_bytes(tensors: Mapping[str, ConcreteTensor]) -> int:

@@ -1,4 +1,4 @@
-"""Seal: the files that a verdict rests on, as they were when the judgement began."""
+"""FileSnapshot: digests of the files that a verdict depends on, taken when the judgement began."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ SOURCES = (".py", ".c", ".cc", ".cu", ".cuh", ".h", ".toml", ".jsonl")
 
 
 @dataclass(frozen=True)
-class Seal:
+class FileSnapshot:
     """Digests by path. Walls should keep a worker from these files; this finds out where they did not."""
 
     digests: dict[Path, str]
 
     @classmethod
-    def over(cls, *places: Path) -> Seal:
+    def over(cls, *places: Path) -> FileSnapshot:
         """Sources below folders; and files."""
         found = (path for place in places for path in place.rglob("*") if path.suffix in SOURCES)
         return cls({path: _digest(path) for path in (*places, *found) if path.is_file()})

@@ -60,7 +60,7 @@ class Provenance(BaseModel):
     slowed: int = Field(
         default=0, description="times that a row was begun anew, since the device's memory was slower than it had been"
     )
-    kept_awake: int | None = Field(default=None, description="the workers' processor, where a vigil was kept over it")
+    kept_awake: int | None = Field(default=None, description="the workers' processor, if a keep-alive ran there")
     started: str = ""
     finished: str = ""
     seconds: dict[str, float] = Field(

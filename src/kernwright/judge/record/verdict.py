@@ -46,7 +46,7 @@ class Kernel(BaseModel):
     count: int
 
 
-class Ran(BaseModel):
+class RanImplementation(BaseModel):
     """The implementation of a shipped op that a row's calls end in, as the worker tells it, and why no better one."""
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +86,7 @@ class RowVerdict(BaseModel):
     kernels: dict[str, list[Kernel]] = Field(
         default_factory=dict, description="per side, what a call launches: a pass of its own, as the worker saw it"
     )
-    ran: Ran | None = None
+    ran: RanImplementation | None = None
     bytes_min: int
     fastest_copy_us: float | None = Field(
         default=None, description="a plain copy of the same fewest bytes, in the same run, the fastest way there is"

@@ -1,4 +1,4 @@
-"""OddContents: what an audit's calls work on, each of a kind of its own, and what is wrong with what they leave."""
+"""AuditContents: what an audit's calls work on, each of a kind of its own, and what is wrong with what they leave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.judge.session.session import Session
 from kernwright.tasks.task import Task
 
 
-class OddContents:
+class AuditContents:
     """Unlike those of a timed block they are not all alike, and each call is held to the full contract."""
 
     def __init__(self, cases: Sequence[Case], pool: Pool, op: Op) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from kernwright.judge.contest.faults import SideFault
 from kernwright.judge.contest.pair import SideName
-from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.record.verdict import Kernel
@@ -16,7 +16,7 @@ from kernwright.tasks.workload import Workload
 
 
 def take_census(
-    crew: Crew,
+    group: WorkerGroup,
     task: Task,
     rows: Sequence[Workload],
     pairs: Sequence[PairState],
@@ -31,7 +31,7 @@ def take_census(
             if not waiting:
                 continue
             try:
-                kernels = _kernels(crew, side, task, row, pool_for(row), side not in trusted)
+                kernels = _kernels(group, side, task, row, pool_for(row), side not in trusted)
             except (SideFault, WorkerFailed, WorkerCheated) as fault:
                 for pair in waiting:
                     pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
@@ -40,8 +40,8 @@ def take_census(
                 pair.on(row).kernels[pair.pair.roles[side]] = kernels
 
 
-def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool, profiled: bool) -> list[Kernel]:
-    session = crew.open(side, task.op_of(row), row, 1)
+def _kernels(group: WorkerGroup, side: SideName, task: Task, row: Workload, pool: Pool, profiled: bool) -> list[Kernel]:
+    session = group.open(side, task.op_of(row), row, 1)
     try:
         session.fill(0, pool.draw(session.op, session.row))
         return session.census(profiled)
@@ -52,9 +52,9 @@ def _kernels(crew: Crew, side: SideName, task: Task, row: Workload, pool: Pool, 
 def refuse_other_kernels(pair: PairState) -> None:
     """A published package is what it launches. Where it ran something else, its time is nobody's."""
     for state in pair.states:
-        for side, party in (("baseline", pair.baseline), ("candidate", pair.candidate)):
+        for side, contestant in (("baseline", pair.baseline), ("candidate", pair.candidate)):
             seen = state.kernels.get(side)
             names = None if seen is None else [kernel.name for kernel in seen]
             backend = state.ran.backend if state.ran and side == "candidate" else None
-            if state.pending and (why := party.ran_else(state.row.op, names, backend)):
+            if state.pending and (why := contestant.ran_else(state.row.op, names, backend)):
                 state.fail(f"the {side} {why}")

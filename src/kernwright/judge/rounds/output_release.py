@@ -1,4 +1,4 @@
-"""Release: what letting go of what its calls returned takes a side. Nobody times that, and every caller pays for it."""
+"""Release of outputs: the time that a side takes to free what its calls returned, which is outside the timed region."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_RELEASES = 3  # quads that show it
 
 
 @dataclass
-class Releases:
+class ReleaseTimes:
     """Of one row's sides, block by block."""
 
     _found_ns: dict[SideName, float] = field(default_factory=dict)  # a call

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from kernwright.campaign.ledger import RunWriter
-from kernwright.judge.contest.contestant import Party
+from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair
-from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.device import Device
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of, interrupted_at, reasons_of
@@ -30,8 +30,8 @@ class PairState:
 
     pair: Pair
     task: Task
-    baseline: Party
-    candidate: Party
+    baseline: Contestant
+    candidate: Contestant
     rows: Sequence[Workload]
     device: Device
     policy: TimingPolicy
@@ -46,10 +46,10 @@ class PairState:
     def __post_init__(self) -> None:
         self._states = {row.id: RowState(row) for row in self.rows}
         for state in self.states:
-            for side, party in (("baseline", self.baseline), ("candidate", self.candidate)):
+            for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):
                 if side == "baseline" and state.row.set == "grid":
                     continue  # it is never called there
-                if state.pending and (why := party.declines(self.task, state.row, self.device.capability)):
+                if state.pending and (why := contestant.declines(self.task, state.row, self.device.capability)):
                     state.fail(f"the {side} declines: {why}")
         self._note_finished(self.rows)
 
@@ -99,13 +99,13 @@ class PairState:
 
     # Records
 
-    def note_crew(self, crew: Crew) -> None:
+    def note_workers(self, group: WorkerGroup) -> None:
         """The walls that stood, and what compilers had made before."""
-        baseline, candidate = (crew.workers[name].isolation for name in (self.pair.baseline, self.pair.candidate))
+        baseline, candidate = (group.workers[name].isolation for name in (self.pair.baseline, self.pair.candidate))
         self.provenance.isolation["workers"] = candidate
         if baseline.get("missing") != candidate.get("missing"):
             self.provenance.isolation["baseline"] = baseline
-        self.provenance.compiled = crew.about_compiled(self.pair)
+        self.provenance.compiled = group.about_compiled(self.pair)
 
     def record_correctness(self) -> None:
         self.writer.append(

@@ -81,7 +81,7 @@ class Quad:
 
 
 @dataclass(frozen=True)
-class Try:
+class DiscardedBlock:
     """A block that did not count, and what the protocol took when it ran."""
 
     elapsed_ns: int
@@ -90,7 +90,7 @@ class Try:
 
 
 @dataclass
-class Half:
+class HalfQuad:
     """What the judge's clock showed. How much of it were calls is for the overhead of the moment to say."""
 
     overhead: Overhead  # as it was measured last
@@ -101,7 +101,9 @@ class Half:
     released_ns: dict[SideName, float] = field(default_factory=dict)
     waited: frozenset[SideName] = frozenset()  # who was kept waiting for its processor
     redone: int = 0  # times that it was run again
-    tries: dict[SideName, list[Try]] = field(default_factory=dict)  # of untrusted sides, whose slowest one counts
+    tries: dict[SideName, list[DiscardedBlock]] = field(
+        default_factory=dict
+    )  # of untrusted sides, whose slowest one counts
 
     def ns_per_call(self, side: SideName, now: Overhead) -> float:
         """By what the protocol took just then; a try before that by as much more as it had drifted."""
@@ -130,7 +132,12 @@ class Half:
 
 
 def quad_of(
-    metric: Metric, number: int, order: Sequence[SideName], first: Half, second: Half, moved: Mapping[SideName, int]
+    metric: Metric,
+    number: int,
+    order: Sequence[SideName],
+    first: HalfQuad,
+    second: HalfQuad,
+    moved: Mapping[SideName, int],
 ) -> Quad:
     """Both halves of one."""
     then, now = _overheads(first, second)
@@ -152,7 +159,7 @@ def quad_of(
     )
 
 
-def _overheads(first: Half, second: Half) -> tuple[Overhead, Overhead]:
+def _overheads(first: HalfQuad, second: HalfQuad) -> tuple[Overhead, Overhead]:
     """Of the moment, in each half. Where it was measured anew between them, for a side's outputs that lie elsewhere,
     neither says anything of the other: one of them has more to read back, and whose doing that is nobody asks."""
     if first.overhead == second.overhead:

@@ -1,4 +1,4 @@
-"""RowTurn: one row in one round, timed for every pair that is not decided there.
+"""RowRound: one row in one round, timed for every pair that is not decided there.
 
 A side that falls over ends the row for the pairs that need it; the others go on without it. What nobody can lay at one
 contender's door, where there are several, ends the turn: then each has the row to itself.
@@ -14,13 +14,13 @@ from typing import TypeVar
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.contest.faults import SideFault
 from kernwright.judge.contest.pair import CALLED, SideName, contenders_of, sides_of
-from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.numerics.cases import secret_case
 from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import expected_outputs
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
-from kernwright.judge.rounds.context import Setting
+from kernwright.judge.rounds.context import JudgementContext
 from kernwright.judge.rounds.pair_state import PairState
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import BlockSizes, block_sizes, first_call
@@ -34,20 +34,23 @@ MOST_SLOWED = 8  # times in a judgement that a row is begun anew
 PROOFS = 2  # of them, that a contender is blamed by
 AT_ONCE_S = 1.0  # for what its end frees to be wiped
 MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class Unattributed(EnvironmentProblem):
+class UnattributedFault(EnvironmentProblem):
     """One of several contenders did it, and nobody can tell which."""
 
 
 @dataclass
-class RowTurn:
-    """Some pairs on one row, with one crew. `suspects` are the contenders of this crew that have been at work, on this
-    row or another: one that is decided here, or was wrong, still has its worker."""
+class RowRound:
+    """Some pairs on one row, with one worker group.
 
-    setting: Setting
-    crew: Crew
+    `suspects` are the contenders of this group that have run so far, on this row or another. A contender that is
+    decided here, or was wrong, still has its worker.
+    """
+
+    context: JudgementContext
+    group: WorkerGroup
     row: Workload
     pairs: Sequence[PairState]
     suspects: Sequence[SideName]
@@ -55,8 +58,8 @@ class RowTurn:
     sessions: dict[SideName, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.op = self.setting.task.op_of(self.row)
-        self.pool = self.setting.pool(self.row)
+        self.op = self.context.task.op_of(self.row)
+        self.pool = self.context.pool(self.row)
 
     @property
     def _left(self) -> list[PairState]:
@@ -72,8 +75,7 @@ class RowTurn:
         return contenders_of(pair.pair for pair in self._left)
 
     def run(self) -> None:
-        """All that this round is to find out about the row. Raises `Unattributed` where it must be found out for each
-        contender by itself."""
+        """Time the row for every pending pair. Raise `UnattributedFault` if the contenders must be timed one by one."""
         spent = [(state, state.spent_s) for state in self._states]
         while not self._is_done():
             self._forget_round()
@@ -85,21 +87,21 @@ class RowTurn:
         try:
             self._time()
         except StrayProcess as stray:
-            self.crew.respawn(*self.suspects)
+            self.group.respawn(*self.suspects)
             self._blame(stray)
         except DeviceFull as full:
-            before = self.setting.device.free_bytes()
-            self.crew.respawn(*self.suspects)
-            if self.setting.device.free_bytes() < before + HOARD_BYTES:
+            before = self.context.device.free_bytes()
+            self.group.respawn(*self.suspects)
+            if self.context.device.free_bytes() < before + HOARD_BYTES:
                 raise
             self._blame(WorkerFailed("left no memory on the device for the judge and the other sides"), full)
         except DeviceSlowed as slowed:
             return self._is_slowness_explained(slowed)
         except DeviceBusy as busy:
-            self.crew.respawn(*self.suspects)
-            if self.setting.device.is_busy():
+            self.group.respawn(*self.suspects)
+            if self.context.device.is_busy():
                 raise EnvironmentProblem(
-                    f"{self.setting.device.name} is in use by others: {busy}", "wait for them"
+                    f"{self.context.device.name} is in use by others: {busy}", "wait for them"
                 ) from None
             self._blame(WorkerCheated("kept the device busy while it stood still, in other sides' time"))
         finally:
@@ -112,13 +114,13 @@ class RowTurn:
         """For seconds every worker stood still, the device had a copy to do now and then, and was slow. If it is fast
         as soon as the contenders' workers have ended, it was slowed by them, or by strangers who ended just then: once
         is no proof. If it is not, it is slow by itself."""
-        slowness, device = self.setting.slowness, self.setting.device
+        slowness, device = self.context.slowness, self.context.device
         slowness.lasted += 1
         for pair in self.pairs:
             pair.provenance.slowed += 1
-        self.crew.end(*self.suspects)
+        self.group.end(*self.suspects)
         is_slow = device.is_slow(AT_ONCE_S)
-        self.crew.spawn(*self.suspects)
+        self.group.spawn(*self.suspects)
         if slowness.lasted > MOST_SLOWED:
             raise EnvironmentProblem(
                 f"{device.name} does not keep its pace: {slowed}", "let it cool down, and end what else runs on it"
@@ -127,7 +129,7 @@ class RowTurn:
             device.take_as_it_is()
             for state in self._states:
                 state.copy_s = None
-        elif not self.setting.trusted.issuperset(self.suspects):
+        elif not self.context.trusted.issuperset(self.suspects):
             slowness.gone_with_workers += 1
             if slowness.gone_with_workers >= PROOFS:
                 self._blame(WorkerCheated("kept the device's memory busy while it stood still, in other sides' time"))
@@ -143,11 +145,11 @@ class RowTurn:
         """For what only a contender can have done. Each suspect has a new worker by now."""
         if len(self.suspects) > 1:
             self._forget_round()
-            raise Unattributed(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
+            raise UnattributedFault(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
         for state in self._states:
             state.condemn(cause)
 
-    def _without_fallen(self, work: Callable[[], Found]) -> Found | None:
+    def _without_fallen(self, work: Callable[[], Result]) -> Result | None:
         """Once more for those who are left, as often as a side falls."""
         while self._left:
             try:
@@ -164,24 +166,24 @@ class RowTurn:
         if fault.side in self._contenders:
             for pair in concerned:
                 pair.on(self.row).condemn(fault.cause)
-            self.crew.respawn(fault.side)
+            self.group.respawn(fault.side)
         else:
             self._drop_baseline(concerned, fault)
         for side in self.sessions.keys() - set(sides_of(pair.pair for pair in self._left)):
             self.sessions.pop(side).close()
 
     def _drop_baseline(self, concerned: Sequence[PairState], fault: SideFault) -> None:
-        self.crew.discard_compiled(concerned[0].pair)
-        party = concerned[0].baseline
-        if party.published is not None:  # others' code, which may fail on one row and run on the next
+        self.group.discard_compiled(concerned[0].pair)
+        contestant = concerned[0].baseline
+        if contestant.published is not None:  # others' code, which may fail on one row and run on the next
             for pair in concerned:
                 pair.on(self.row).fail(f"the baseline fell over: {fault.cause}")
-            self.crew.respawn(*concerned[0].pair.baselines)
+            self.group.respawn(*concerned[0].pair.baselines)
             return
         for pair in concerned:
             pair.abandon(
                 EnvironmentProblem(
-                    f"baseline {party.name} fell over on row {self.row.id}: {fault.cause}",
+                    f"baseline {contestant.name} fell over on row {self.row.id}: {fault.cause}",
                     "judge against another baseline, or mend this one",
                 )
             )
@@ -217,19 +219,19 @@ class RowTurn:
 
     def _rehearse(self) -> None:
         sides = sides_of(pair.pair for pair in self._left)
-        self.crew.rehearse(self.op, self.row, self.pool, self._is_settled, sides)
+        self.group.rehearse(self.op, self.row, self.pool, self._is_settled, sides)
 
     def _settle_sizes(self) -> None:
         if self._is_settled:
             return
         pairs = [pair.pair for pair in self._left]
-        setting = self.setting
+        context = self.context
         sizes = block_sizes(
-            self.crew, self.op, self.row, self.pool, setting.policy, pairs, self._eager_errors(), setting.trusted,
-            setting.published,
+            self.group, self.op, self.row, self.pool, context.policy, pairs, self._eager_errors(), context.trusted,
+            context.published,
         )  # fmt: skip
         for pair in {pair.baseline: pair for pair in pairs}.values():
-            self.crew.hand_on_compiled(pair)
+            self.group.hand_on_compiled(pair)
         for own, state in zip(pairs, self._states, strict=True):
             state.sizes = {role: sizes[side] for side, role in own.roles.items()}
 
@@ -237,7 +239,7 @@ class RowTurn:
         """Once a row, unless the device has another pace since."""
         without = [state for state in self._states if state.copy_s is None]
         if without:
-            copy_s = self.setting.device.copy_seconds(self.row.bytes_min, self.setting.policy.threads)
+            copy_s = self.context.device.copy_seconds(self.row.bytes_min, self.context.policy.threads)
             for state in without:
                 state.copy_s = copy_s
 
@@ -254,14 +256,14 @@ class RowTurn:
         """Sessions of all sides, warmed up."""
         for side, size in self._sizes.items():
             if side not in self.sessions:
-                self.sessions[side] = self.crew.open(side, self.op, self.row, size.slots)
-                self.sessions[side].watches_held = side not in self.setting.trusted
+                self.sessions[side] = self.group.open(side, self.op, self.row, size.slots)
+                self.sessions[side].watches_held = side not in self.context.trusted
                 self._warm(side, size.stream_calls)
 
     def _warm(self, side: SideName, calls: int) -> None:
         session = self.sessions[side]
         try:
-            if side in self.setting.published:
+            if side in self.context.published:
                 first_call(session, self.pool)
             session.begin("stream")
             warm_up(session, self.pool, "stream", calls)
@@ -269,16 +271,16 @@ class RowTurn:
             raise SideFault(side, cause) from cause
 
     def _timing(self) -> RowTiming:
-        task, device = self.setting.task, self.setting.device
+        task, device = self.context.task, self.context.device
         return RowTiming(
             self.op,
             self.row,
             self.sessions,
             self.pool,
-            self.setting.chance,
+            self.context.rng,
             self._eager_errors(),
             {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
-            self.setting.trusted,
+            self.context.trusted,
             [pair.pair.again for pair in self._left],
             device.open_session,
             device.shares_contents,
@@ -298,9 +300,9 @@ class RowTurn:
         """The rounds after the first look are there to decide, or to hear what `wall` has to say of it."""
         if metric in state.unavailable:
             return False
-        if self.number < self.setting.policy.first_look:
+        if self.number < self.context.policy.first_look:
             return True
-        return metric == ("wall" if state.awaits_wall else self.setting.policy.decides)
+        return metric == ("wall" if state.awaits_wall else self.context.policy.decides)
 
     def _with_loops(self, timing: RowTiming, asking: Sequence[PairState]) -> list[PairState]:
         """Those of which every side can have `device`. Contenders first: where one cannot, its baseline need not."""
@@ -319,12 +321,12 @@ class RowTurn:
 
     def _measure(self, timing: RowTiming, metric: Metric, asking: Collection[PairState]) -> None:
         """Quads of one metric, until each pair that asks for it has as many as a round gives."""
-        policy, chance = self.setting.policy, self.setting.chance
+        policy, rng = self.context.policy, self.context.rng
         waits = any(pair.on(self.row).awaits_wall for pair in asking)
         quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
         contenders = contenders_of(pair.pair for pair in asking)
         is_audited = metric in (policy.decides, "wall")
-        audits = {side: chance.randrange(quads) for side in contenders} if is_audited else {}
+        audits = {side: rng.randrange(quads) for side in contenders} if is_audited else {}
         taken = 0
 
         def measure() -> None:
@@ -337,10 +339,10 @@ class RowTurn:
                 for side in [side for side, place in audits.items() if place == taken]:
                     del audits[side]
                     if side in timing.sides and metric == policy.decides:
-                        timing.audit(self.setting.task, metric, side)
+                        timing.audit(self.context.task, metric, side)
                     if side in timing.sides and metric == "wall":
-                        timing.audit_alone(self.setting.task, side)
-                self.setting.interrupt.heed()
+                        timing.audit_alone(self.context.task, side)
+                self.context.interrupt.heed()
                 quad = timing.quad(metric, self.number)
                 for pair in present:
                     state = pair.on(self.row)
@@ -351,10 +353,10 @@ class RowTurn:
 
     def _audit_neighbour(self, timing: RowTiming, contender: SideName) -> None:
         """Those that can be foreseen were seen before anything was timed."""
-        case = secret_case(self.row, self.setting.checked(contender).file.neighbours, self.setting.chance)
+        case = secret_case(self.row, self.context.checked(contender).file.neighbours, self.context.rng)
         if case is None:
             return
         try:
-            timing.audit_neighbour(self.setting.task, case, contender)
+            timing.audit_neighbour(self.context.task, case, contender)
         except SideFault as fault:
             self._drop(fault)

@@ -14,7 +14,16 @@ from kernwright.judge.numerics.correctness import CorrectnessReport
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.record.decision import level_of, noise_band, outcome_of
 from kernwright.judge.record.statistics import Interval, least_quads, signed_rank_interval
-from kernwright.judge.record.verdict import GOOD, UNTIMED, Kernel, MetricResult, Outcome, Ran, RowVerdict, Unavailable
+from kernwright.judge.record.verdict import (
+    GOOD,
+    UNTIMED,
+    Kernel,
+    MetricResult,
+    Outcome,
+    RanImplementation,
+    RowVerdict,
+    Unavailable,
+)
 from kernwright.judge.record.wall_check import less_than_its_kernels, shared_between_calls, wall_says
 from kernwright.judge.rounds.output_release import paid_on_release
 from kernwright.judge.rounds.quad import Sample
@@ -43,7 +52,7 @@ class RowState:
     decided: bool = False
     awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
-    ran: Ran | None = None
+    ran: RanImplementation | None = None
 
     @property
     def pending(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from kernwright.core.op import Op
 from kernwright.judge.contest.faults import SideFault, WrongOutput
 from kernwright.judge.contest.pair import Pair, SideName
-from kernwright.judge.contest.worker_group import Crew
+from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import EagerErrors, Pool
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
@@ -53,7 +53,7 @@ class BlockSizes:
 
 
 def block_sizes(
-    crew: Crew,
+    group: WorkerGroup,
     op: Op,
     row: Workload,
     pool: Pool,
@@ -73,12 +73,12 @@ def block_sizes(
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     times = CoarseTimes(pool)
     unrest_s: float | None = None
-    device = crew.device
+    device = group.device
     for side in dict.fromkeys([*(pair.baseline for pair in pairs), *(pair.candidate for pair in pairs)]):
-        session = crew.open(side, op, row, device.probe_slots(row))
+        session = group.open(side, op, row, device.probe_slots(row))
         contract = None if side in trusted else eager
-        for other in crew.workers.keys() - trusted:  # nobody is at work beside who is measured here
-            _refuse_company(crew, other)
+        for other in group.workers.keys() - trusted:  # nobody is at work beside who is measured here
+            _refuse_company(group, other)
         try:
             if side in published:
                 first_call(session, pool)
@@ -103,9 +103,9 @@ def block_sizes(
     }
 
 
-def _refuse_company(crew: Crew, side: SideName) -> None:
+def _refuse_company(group: WorkerGroup, side: SideName) -> None:
     try:
-        crew.workers[side].refuse_company()
+        group.workers[side].refuse_company()
     except (WorkerFailed, WorkerCheated) as cause:
         raise SideFault(side, cause) from cause
 

@@ -21,10 +21,10 @@ from kernwright.judge.numerics.inputs import HARSH
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
-from kernwright.judge.rounds.audit_contents import OddContents
-from kernwright.judge.rounds.output_release import Releases
+from kernwright.judge.rounds.audit_contents import AuditContents
+from kernwright.judge.rounds.output_release import ReleaseTimes
 from kernwright.judge.rounds.overhead import Overhead
-from kernwright.judge.rounds.quad import Half, Quad, Try, quad_of
+from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, Quad, quad_of
 from kernwright.judge.session.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
@@ -47,7 +47,7 @@ class RowTiming:
     row: Workload
     sessions: dict[SideName, Session]
     pool: Pool
-    chance: random.Random
+    rng: random.Random
     eager: EagerErrors
     tolerances: Tolerances
     trusted: frozenset[SideName] = frozenset()
@@ -58,13 +58,13 @@ class RowTiming:
     overhead: Overhead = field(default_factory=Overhead)
     sides: list[SideName] = field(default_factory=list)  # that quads are of
     _moves: Counter[SideName] = field(default_factory=Counter)
-    _releases: Releases = field(default_factory=Releases)
+    _release_times: ReleaseTimes = field(default_factory=ReleaseTimes)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
         self.sides = list(sides)
         self._moves.clear()
-        self._releases.disturb(*self.sessions)
+        self._release_times.disturb(*self.sessions)
         for side in self.sides:
             session = self.sessions[side]
             self._refuse_company(side)
@@ -82,7 +82,7 @@ class RowTiming:
 
     def _measure_overhead(self, metric: Metric) -> None:
         """One for all sides, whoever their baseline is: it is the protocol's own."""
-        self._releases.disturb(self._twin)
+        self._release_times.disturb(self._twin)
         try:
             self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
@@ -98,14 +98,14 @@ class RowTiming:
     def quad(self, metric: Metric, round_number: int) -> Quad:
         """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
         sides = list(self.sides)
-        self.chance.shuffle(sides)
+        self.rng.shuffle(sides)
         if metric == "wall" and self.sessions[self._twin].protocol_drifts:
             self._measure_overhead(metric)
         before = Counter(self._moves)
         first, second = self._quiet_half(metric, sides), self._quiet_half(metric, sides[::-1])
         return quad_of(metric, round_number, sides, first, second, self._moves - before)
 
-    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> Half:
+    def _quiet_half(self, metric: Metric, sides: list[SideName]) -> HalfQuad:
         """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
 
         What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
@@ -115,14 +115,14 @@ class RowTiming:
         so that nobody gains by choosing after a slow block, the slowest of its tries is what an untrusted side has.
         """
         redone = 0
-        tries: dict[SideName, list[Try]] = {}
+        tries: dict[SideName, list[DiscardedBlock]] = {}
         while True:
             try:
                 half = self._half(metric, sides)
             except OutputsMoved as moved:
                 self._note_move(moved.side)
                 if moved.side not in self.trusted:
-                    one = Try(moved.block.elapsed_ns, moved.left.calls, self.overhead)
+                    one = DiscardedBlock(moved.block.elapsed_ns, moved.left.calls, self.overhead)
                     tries.setdefault(moved.side, []).append(one)
                 self._measure_overhead(metric)  # there may be more to read back now, for every side
                 continue
@@ -136,14 +136,14 @@ class RowTiming:
         if self._moves[side] > MOST_MOVES:
             raise SideFault(side, WorkerFailed(WANDERING)) from None
 
-    def _half(self, metric: Metric, sides: list[SideName]) -> Half:
+    def _half(self, metric: Metric, sides: list[SideName]) -> HalfQuad:
         """One block of every side. Where one could look at another's memory, a side that is not trusted has contents of
         its own."""
         calls = self._calls(metric)
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
-        half = Half(self.overhead)
+        half = HalfQuad(self.overhead)
         for side in sides:
             block = half.blocks[side] = self._block(side, metric, calls[side], own.get(side, shared))
             half.calls[side] = calls[side]
@@ -152,7 +152,7 @@ class RowTiming:
                 half.waited |= {side}
             if metric != "wall" and side in self.trusted and self.sessions[side].tells_events:
                 half.event_ns[side] = self._event_ns(side)
-            if (released_ns := self._releases.of(side)) is not None:
+            if (released_ns := self._release_times.of(side)) is not None:
                 half.released_ns[side] = released_ns
         return half
 
@@ -176,7 +176,7 @@ class RowTiming:
     def _calls(self, metric: Metric) -> dict[SideName, int]:
         """How many calls each side's block makes: a secret number, the same for all that have as many slots; but for a
         graph, which knows only all of them."""
-        secret = self.chance.random()
+        secret = self.rng.random()
         calls: dict[SideName, int] = {}
         for side, session in self.sessions.items():
             most = self._most_calls(side, metric)
@@ -188,8 +188,8 @@ class RowTiming:
         """Which slots hold contents and which of them is called when: all secret."""
         session = self.sessions[side]
         self._prepare(side)
-        self._releases.note(side, session.release_ns, calls)
-        slots = self.chance.sample(range(session.slots), calls)
+        self._release_times.note(side, session.release_ns, calls)
+        slots = self.rng.sample(range(session.slots), calls)
         try:
             if metric == "wall":
                 with self._right_wherever(side, contents):
@@ -246,13 +246,13 @@ class RowTiming:
         two blank inputs are equal.
         """
         session = self.sessions[side]
-        self._releases.disturb(side)
+        self._release_times.disturb(side)
         session.begin("stream")
-        order = self.chance.sample(range(session.slots), self._calls("stream")[side])
+        order = self.rng.sample(range(session.slots), self._calls("stream")[side])
         kinds = self._kinds(side)
-        calls = self.chance.sample(range(len(order)), min(len(order), len(kinds)))
+        calls = self.rng.sample(range(len(order)), min(len(order), len(kinds)))
         cases = {
-            call: Case(self.row, kind) for call, kind in zip(calls, self.chance.sample(kinds, len(calls)), strict=True)
+            call: Case(self.row, kind) for call, kind in zip(calls, self.rng.sample(kinds, len(calls)), strict=True)
         }
         before = self._moves[side]
         self._audit(task, side, session, order, cases)
@@ -263,11 +263,11 @@ class RowTiming:
     def audit_alone(self, task: Task, side: SideName) -> None:
         """The same of calls by themselves, which hold ordinary inputs too: a block of `wall` that is none."""
         session = self.sessions[side]
-        self._releases.disturb(side)
+        self._release_times.disturb(side)
         calls = self._calls("wall")[side]
-        slots = self.chance.sample(range(session.slots), calls)
-        kinds = self.chance.sample([*self._kinds(side), *["normal"] * calls], calls)
-        odd = OddContents([Case(self.row, kind) for kind in kinds], self.pool, self.op)
+        slots = self.rng.sample(range(session.slots), calls)
+        kinds = self.rng.sample([*self._kinds(side), *["normal"] * calls], calls)
+        odd = AuditContents([Case(self.row, kind) for kind in kinds], self.pool, self.op)
 
         def look(first: int, block: Block, left: Any) -> None:
             problem = odd.problem_of(task, session, left, first, self._standard(side))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.protocol.layout import Layout, Placement
+from kernwright.judge.protocol.layout import Placement, SlotLayout
 from kernwright.judge.system.procfs import available_memory
 
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4
@@ -24,7 +24,7 @@ POISON = 0xFB  # a huge negative number in every float dtype: never a plausible 
 class Arena:
     """Shared memory laid out for one row. The judge keeps the descriptor and hands the worker a copy."""
 
-    layout: Layout
+    layout: SlotLayout
     descriptor: int
     bytes: Tensor
     release: Callable[[], None]
@@ -34,7 +34,7 @@ class Arena:
             zone.fill_(CANARY)
 
     @classmethod
-    def create(cls, layout: Layout) -> Arena:
+    def create(cls, layout: SlotLayout) -> Arena:
         """In the host's memory."""
         free = available_memory()
         if layout.size > free:  # the kernel would promise the memory and then kill somebody for it

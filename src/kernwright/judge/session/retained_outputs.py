@@ -1,4 +1,4 @@
-"""Keepsakes: outputs of earlier calls that a worker goes on holding, as any caller may, while the judge watches them.
+"""RetainedOutputs: outputs of earlier calls that a worker keeps alive, as any caller may, while the judge watches them.
 
 Within a block no two calls may share memory. Between blocks a worker lets go of what it was given; from a ring of more
 buffers than a block has calls a side could then hand out the same ones again, whoever still holds them, and be spared
@@ -21,21 +21,23 @@ _secret = random.SystemRandom()
 
 
 @dataclass(frozen=True, eq=False)
-class Keepsake:
+class RetainedOutput:
     """One call's outputs: where they lie in the worker's memory, and what they were, if they are watched."""
 
     pointers: Sequence[int]
     values: Mapping[str, Tensor]
 
 
-class Keepsakes:
+class RetainedOutputs:
     """What one session has its worker hold. `sizes`: the bytes of a call's outputs."""
 
     def __init__(self, slots: int, sizes: Sequence[int]) -> None:
         self.sizes = sizes
         self.most = min(MOST, LEAST + slots // CALLS_EACH) if any(sizes) else 0
-        self.held: list[Keepsake] = []
-        self.parting: list[Keepsake] = []  # let go of by the last choice: to be looked at before the worker does so
+        self.held: list[RetainedOutput] = []
+        self.parting: list[
+            RetainedOutput
+        ] = []  # let go of by the last choice: to be looked at before the worker does so
         self._given: list[Sequence[int]] = []  # since the last choice, in the order of the calls
         self._choices = 0
         self._expired = False
@@ -50,8 +52,8 @@ class Keepsakes:
         """The memory that is held."""
         return [
             (start, start + size)
-            for keepsake in self.held
-            for start, size in zip(keepsake.pointers, self.sizes, strict=True)
+            for retained_output in self.held
+            for start, size in zip(retained_output.pointers, self.sizes, strict=True)
         ]
 
     def note(self, pointers: Sequence[int]) -> None:
@@ -82,9 +84,9 @@ class Keepsakes:
             elif _secret.random() * self._choices < self.most - 1:
                 del stay[_secret.randrange(1, self.most)]
                 fresh = [_secret.randrange(len(given))]
-        self.parting = [keepsake for place, keepsake in enumerate(before) if place not in stay]
+        self.parting = [retained_output for place, retained_output in enumerate(before) if place not in stay]
         self.held = [before[place] for place in stay]
-        self.held += [Keepsake(given[number], read(given[number])) for number in fresh]
+        self.held += [RetainedOutput(given[number], read(given[number])) for number in fresh]
         return [*stay, *(len(before) + number for number in fresh)]
 
     def expire(self) -> None:

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.judge.numerics.contents import Placed
+from kernwright.judge.numerics.contents import PlaceableContents
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated, printable
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
-from kernwright.judge.protocol.layout import Layout, lay_out, slot_bytes
-from kernwright.judge.record.verdict import Kernel, Ran
+from kernwright.judge.protocol.layout import SlotLayout, lay_out, slot_bytes
+from kernwright.judge.record.verdict import Kernel, RanImplementation
 from kernwright.judge.session.arena import Arena
-from kernwright.judge.session.retained_outputs import Keepsake, Keepsakes
+from kernwright.judge.session.retained_outputs import RetainedOutput, RetainedOutputs
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
@@ -87,14 +87,14 @@ class Session:
         self._image: Tensor | None = None
         self._metric: Metric | None = None
         returned = [spec.span_bytes for spec in self.output_specs.values()] if style == "returns" else []
-        self._keepsakes = Keepsakes(slots, returned)
+        self._retained = RetainedOutputs(slots, returned)
         try:
             self._open()
         except BaseException:
             self.close()
             raise
 
-    def _make_arena(self, layout: Layout) -> Arena:
+    def _make_arena(self, layout: SlotLayout) -> Arena:
         return Arena.create(layout)
 
     def _open(self) -> None:
@@ -153,7 +153,7 @@ class Session:
     def prepare(self) -> None:
         """Before a slot is filled: the worker lets go of old outputs, all but a few; what slots still hold counts for
         nothing."""
-        hold = self._keepsakes.choose(self._outputs_at if self.watches_held else _nothing)
+        hold = self._retained.choose(self._outputs_at if self.watches_held else _nothing)
         self._refuse_overwritten()
         self.worker.request({"do": "prepare", "hold": hold}, 60.0)
         self.release_ns = self.worker.request_ns
@@ -165,7 +165,7 @@ class Session:
 
     def let_go(self) -> None:
         """After the last block whose outputs are held: they must still be what they were."""
-        self._keepsakes.end()
+        self._retained.end()
         self._refuse_overwritten()
 
     def arm(self) -> None:
@@ -178,7 +178,7 @@ class Session:
         calls they lie where a call by itself would never leave any."""
         if metric != self._metric:
             self._metric = metric
-            self._keepsakes.expire()
+            self._retained.expire()
 
     def ready(self) -> None:
         """Right before the clock starts: whatever must be so on the device."""
@@ -208,16 +208,16 @@ class Session:
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("answered the census with what no honest worker sends") from None
 
-    def implementation(self, slot: int = 0) -> Ran:
+    def implementation(self, slot: int = 0) -> RanImplementation:
         """What a shipped op runs on a slot. Reported, never relied on."""
         answer = self.worker.request({"do": "explain", "slot": slot}, BUILD_DEADLINE_S)
         try:
             refused = [printable(word)[:MOST_REFUSAL] for word in answer["refused"]]
-            return Ran.model_validate(answer | {"refused": refused})
+            return RanImplementation.model_validate(answer | {"refused": refused})
         except (KeyError, TypeError, ValueError):
             raise WorkerCheated("explained itself as no honest worker does") from None
 
-    def run_alone(self, contents: Placed, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+    def run_alone(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """`wall`: one call after the other, each on contents that are written when the call before it is over and the
         worker stands still. Gives the number of a first call, the block, and what it left."""
         for number, slot in enumerate(slots):
@@ -292,21 +292,21 @@ class Session:
         starts, ends = (start for start, _ in spans), (end for _, end in spans)
         if any(map(gt, ends, islice(starts, 1, None))):
             raise WrongBehaviour("two calls returned the same memory: outputs must not be reused or cached")
-        if self._keepsakes.lie_in(spans):
+        if self._retained.lie_in(spans):
             raise WrongBehaviour("an output that its caller still holds was handed out again, by a later call")
         self._refuse_aliases(spans)
-        self._keepsakes.note(pointers)
+        self._retained.note(pointers)
 
     def _refuse_overwritten(self) -> None:
-        if not self._are_unchanged(self._keepsakes.parting):
+        if not self._are_unchanged(self._retained.parting):
             raise WrongBehaviour("an output that its caller still holds was overwritten, by later calls")
 
-    def _are_unchanged(self, keepsakes: Sequence[Keepsake]) -> bool:
+    def _are_unchanged(self, retained: Sequence[RetainedOutput]) -> bool:
         return all(
-            same_bytes(found, keepsake.values[name])
-            for keepsake in keepsakes
-            if keepsake.values
-            for name, found in self._outputs_at(keepsake.pointers).items()
+            same_bytes(found, retained_output.values[name])
+            for retained_output in retained
+            if retained_output.values
+            for name, found in self._outputs_at(retained_output.pointers).items()
         )
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
@@ -343,7 +343,7 @@ class Session:
                     raise WorkerCheated("wrote an output that no call had asked for yet")
 
     def close(self) -> None:
-        self._keepsakes = Keepsakes(0, ())
+        self._retained = RetainedOutputs(0, ())
         self.arena.close()
 
 

@@ -35,7 +35,7 @@ class LandlockUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Opened:
+class AllowedPaths:
     """What stays open: trees to read and run, trees to write, device nodes, folders to list."""
 
     reads: tuple[str, ...]
@@ -45,7 +45,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Closed:
+class LandlockState:
     """What the kernel's version of landlock could close."""
 
     version: int
@@ -68,7 +68,7 @@ def rights_of(version: int) -> int:
     return rights
 
 
-def close_all_but(opened: Opened) -> Closed:
+def close_all_but(opened: AllowedPaths) -> LandlockState:
     """Closes everything else to this thread and its future children, for good. Needs no_new_privs."""
     version = landlock_version()
     if version == 0:
@@ -94,7 +94,7 @@ def close_all_but(opened: Opened) -> Closed:
             os.close(ruleset)
     except OSError as error:
         raise LandlockUnavailable(str(error.strerror)) from None
-    return Closed(version, tcp, scopes)
+    return LandlockState(version, tcp, scopes)
 
 
 def _open(ruleset: int, paths: Iterable[str], rights: int) -> None:

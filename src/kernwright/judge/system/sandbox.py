@@ -1,4 +1,4 @@
-"""Walls: what the judge orders a worker to shut itself in with, before a line of foreign code runs in it."""
+"""Sandbox: the walls that a worker puts up around itself, by the judge's order, before foreign code runs in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.system.landlock import Opened, device_nodes
+from kernwright.judge.system.landlock import AllowedPaths, device_nodes
 from kernwright.judge.system.linux import held_capabilities
 from kernwright.judge.system.users import barred_folders, outermost, unreadable, user_for, why_no_other_user
 
@@ -26,7 +26,7 @@ SYSTEM = (
 
 
 @dataclass(frozen=True)
-class Walls:
+class Sandbox:
     """Orders for one worker. `off` names walls that are left out on purpose, each with the reason."""
 
     scratch: str
@@ -40,10 +40,10 @@ class Walls:
     @classmethod
     def around(
         cls, scratch: Path, reads: Sequence[Path] = (), off: Mapping[str, str] | None = None, for_gpu: bool = False
-    ) -> Walls:
+    ) -> Sandbox:
         """Makes the scratch folder and decides who will own it. `reads` is what this side needs beside Python."""
         scratch.mkdir(parents=True, exist_ok=True)
-        left_out = walls_off() | dict(off or {})
+        left_out = disabled_walls() | dict(off or {})
         opened = [path for path in (*python_folders(), *reads) if path.exists()]
         user, covered, why_not = _choose_user(scratch, reads, opened, left_out)
         if user is not None:
@@ -64,25 +64,25 @@ class Walls:
             for_gpu=for_gpu,
         )
 
-    def opened(self) -> Opened:
+    def opened(self) -> AllowedPaths:
         """For landlock. Of /dev only nodes that hurt nobody: no disks, no shared memory.
 
         CUDA's driver names its threads through /proc, and does not start where it cannot.
         """
         own = (self.scratch, "/proc/self") if self.for_gpu else (self.scratch,)
-        return Opened(reads=(*SYSTEM, *self.reads), writes=own, devices=device_nodes(), lists=("/dev",))
+        return AllowedPaths(reads=(*SYSTEM, *self.reads), writes=own, devices=device_nodes(), lists=("/dev",))
 
     def as_argument(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_argument(cls, text: str) -> Walls:
+    def from_argument(cls, text: str) -> Sandbox:
         fields: dict[str, Any] = json.loads(text)
         fields |= {name: tuple(fields[name]) for name in ("reads", "covered")}
         return cls(**fields)
 
 
-def walls_off() -> dict[str, str]:
+def disabled_walls() -> dict[str, str]:
     """Walls that whoever runs the judge has switched off by name."""
     names = [name.strip() for name in os.environ.get(OFF_VARIABLE, "").split(",") if name.strip()]
     if unknown := [name for name in names if name not in NAMES]:

@@ -1,4 +1,4 @@
-"""Foreknown: what compilers work out once a process, the same in every one of them.
+"""Compiler keys: hashes that compilers compute once per process, equal in all of them.
 
 Triton and Inductor name what they have compiled by a hash over all of their own files, hundreds of megabytes. A zygote
 that has worked it out hands it on to each worker that it forks.
@@ -17,7 +17,7 @@ KEYS = (
 )
 
 
-def foreknow() -> list[str]:
+def compute_compiler_keys() -> list[str]:
     """Asks those that are here for their keys. Nothing is imported for it that would not be there: a module may
     remember from its import where it was. Answers whom it asked."""
     asked = []

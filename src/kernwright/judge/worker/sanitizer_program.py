@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.worker.confine import confine
 
 
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _meet_the_tool(orders["device"])
-    isolation = confine(Walls.from_argument(orders["walls"]), os.getppid())
+    isolation = confine(Sandbox.from_argument(orders["sandbox"]), os.getppid())
     import torch
 
     from kernwright.judge.numerics.cases import cases_for

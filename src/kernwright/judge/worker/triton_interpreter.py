@@ -1,4 +1,4 @@
-"""Interpreted: Triton's interpreter, with a GPU's rounding.
+"""Triton's interpreter, with a GPU's rounding.
 
 It cuts off what does not fit into bfloat16, where every GPU rounds to the nearest: half of all numbers are one last
 place off, and an honest kernel would be called incorrect on a CPU.

@@ -28,7 +28,7 @@ from kernwright.judge.protocol.channel import (
     as_object,
 )
 from kernwright.judge.system.processors import processors_near
-from kernwright.judge.system.sandbox import Walls
+from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.worker.block_loop import BlockLoop
 from kernwright.judge.worker.confine import confine, die_with, hold_processor, move_to
 
@@ -41,10 +41,10 @@ class Worker:
     """Holds one side and the row that is open."""
 
     def __init__(
-        self, channel: Channel, place: Any, roams: frozenset[int] = frozenset(), blocks: BlockLoop | None = None
+        self, channel: Channel, device: Any, roams: frozenset[int] = frozenset(), blocks: BlockLoop | None = None
     ) -> None:
         self.channel = channel
-        self.place = place
+        self.device = device
         self.roams = roams  # the processors that it may compile on, beside others that do
         self.blocks = blocks
         self.side: dict[str, Any] = {}
@@ -65,7 +65,7 @@ class Worker:
 
     def serve(self) -> None:
         handlers = {
-            "attach": self.place.attach,
+            "attach": self.device.attach,
             "load": self.load,
             "open_row": self.open_row,
             "open_loop": self.open_loop,
@@ -74,7 +74,7 @@ class Worker:
             "rehearse": self.rehearse,
             "census": self.census,
             "explain": self.explain,
-            "events": lambda *_: {"ns": self.place.event_ns()},
+            "events": lambda *_: {"ns": self.device.event_ns()},
         }
         while True:
             try:
@@ -136,7 +136,7 @@ class Worker:
         self.let_go()
         self.slots, self.call, self.loop, self.arena = [], None, None, None
         self.handed_out = []
-        raw = self.arena = self.place.open(descriptors[0], message["bytes"])
+        raw = self.arena = self.device.open(descriptors[0], message["bytes"])
         apart = self.side["kind"] == "compile" and message["changes_inputs"]
 
         def tensor(slot: int, place: dict[str, Any] | None) -> Any:
@@ -161,14 +161,14 @@ class Worker:
 
         assert self.function is not None
         if self.side["kind"] != "compile":
-            return RowCall(self.side, self.function, row, self.place.device)
+            return RowCall(self.side, self.function, row, self.device.name)
         # A kernel that was compiled for an aligned address would have the others copied first.
         shapes = [
             place and [place["dtype"], place["shape"], place["strides"], place["offset"] % ALIGNMENT] for place in plan
         ]
         key = json.dumps([self.side["op"], row, shapes])
         if key not in self.compiled_rows:
-            self.compiled_rows[key] = RowCall(self.side, self.function, row, self.place.device)
+            self.compiled_rows[key] = RowCall(self.side, self.function, row, self.device.name)
         return self.compiled_rows[key]
 
     def open_loop(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Worker:
         self.let_go()
         self.note_handed_out(range(len(self.slots)))
         try:
-            self.loop = self.place.loop(self.side, self.row_call, self.slots)
+            self.loop = self.device.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
             return {"unavailable": str(reason)}
         except Exception as error:  # a metric that cannot be had is no reason to fail the side
@@ -188,10 +188,10 @@ class Worker:
     def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
         assert self.call is not None
-        with self.place.calls():
+        with self.device.calls():
             result = self.call(self.slot_of(message))
         self.channel.send_json({"called": True})  # what was built is built: from here on only the device is slow
-        self.place.finish()
+        self.device.finish()
         if self.row_call.style == "writes":
             return {"pointers": []}
         tensors = self.row_call.check_outputs(result)
@@ -202,14 +202,14 @@ class Worker:
         """One call that nobody looks at, for what a first call compiles."""
         assert self.call is not None
         with self.roaming():
-            with self.place.calls():
+            with self.device.calls():
                 self.call(self.slot_of(message))
-            self.place.finish()
+            self.device.finish()
         return {"ok": True}
 
     def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
         op = str(self.side.get("op"))
-        found: dict[str, Any] = self.place.census(self.call, self.slot_of(message), op, message["profiled"])
+        found: dict[str, Any] = self.device.census(self.call, self.slot_of(message), op, message["profiled"])
         return found
 
     def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Worker:
         self.awake = bool(flags & STAYS_AWAKE)
         first = len(kept)
         if not flags & IS_AWAKE:
-            self.place.begin()
+            self.device.begin()
         if not flags & WITH_PYTHON:
             if order:
                 assert self.loop is not None
@@ -253,14 +253,14 @@ class Worker:
                 kept += self.loop(order)
         else:
             self.note_handed_out(order)
-            with self.place.calls():  # for no call too: what a block of none takes is what the protocol takes
+            with self.device.calls():  # for no call too: what a block of none takes is what the protocol takes
                 for index in order:
                     kept.append(call(slots[index]))
         pointers = array("Q")
         if self.row_call.style != "writes" and self.row_call.outputs:
             for result in kept[first:]:
                 pointers.extend(self.addresses(result))
-        self.place.finish()
+        self.device.finish()
         self.channel.send(DONE, pointers.tobytes())
 
     def addresses(self, result: Any) -> list[int]:
@@ -282,7 +282,7 @@ class Worker:
         self.kept.clear()
         del so_far
         self.renew_slots()
-        self.place.reclaim()
+        self.device.reclaim()
         return {"ok": True}
 
     def renew_slots(self) -> None:
@@ -316,19 +316,19 @@ def _open_windows() -> tuple[int, ...]:
 
 
 def live(
-    descriptor: int, judge: int, processor: int, threads: int, walls: str, device: str, roams: bool = False,
+    descriptor: int, judge: int, processor: int, threads: int, sandbox: str, device: str, roams: bool = False,
     block_loop: str = "",
 ) -> None:  # fmt: skip
     """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    orders = Walls.from_argument(walls)
+    orders = Sandbox.from_argument(sandbox)
     isolation = confine(orders, judge)
     import torch
 
-    from kernwright.judge.worker.worker_device import find_place
+    from kernwright.judge.worker.worker_device import find_worker_device
 
-    place = find_place(device)  # on all cores now, rather than on one core at the first row
+    worker_device = find_worker_device(device)  # on all cores now, rather than on one core at the first row
     beside = frozenset(processors_near(processor)) if roams and processor >= 0 else frozenset()
     hold_processor(orders, processor if processor >= 0 else None, isolation, roams)
     torch.set_num_threads(threads)
@@ -342,6 +342,6 @@ def live(
     for window in windows:
         os.close(window)
     try:
-        Worker(channel, place, beside, blocks).serve()
+        Worker(channel, worker_device, beside, blocks).serve()
     except ChannelClosed:
         sys.exit(0)

@@ -17,10 +17,10 @@ from kernwright.judge.worker.loops import Loop, loop_without_python
 Slots = Sequence[Sequence[Any]]
 
 
-class Place(Protocol):
+class WorkerDevice(Protocol):
     """Where a worker's tensors live. Both sides of a judgement have the same one."""
 
-    device: str
+    name: str
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         """Takes over what the judge lends for the worker's whole life."""
@@ -57,10 +57,10 @@ class Place(Protocol):
         ...
 
 
-class CpuPlace:
+class CpuWorkerDevice:
     """The host's memory. A call that has returned is over: whatever it left running is stopped with the worker."""
 
-    device = "cpu"
+    name = "cpu"
 
     def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         return {"ok": True}
@@ -94,9 +94,9 @@ class CpuPlace:
         return {"kernels": []}
 
 
-def find_place(device: str) -> Place:
+def find_worker_device(device: str) -> WorkerDevice:
     if device == "cpu":
-        return CpuPlace()
-    from kernwright.judge.worker.cuda.worker_device import CudaPlace
+        return CpuWorkerDevice()
+    from kernwright.judge.worker.cuda.worker_device import CudaWorkerDevice
 
-    return CudaPlace(device)
+    return CudaWorkerDevice(device)

@@ -22,11 +22,13 @@ from typing import Any
 
 from kernwright.judge.protocol.channel import Channel, ChannelClosed, as_object
 from kernwright.judge.system.linux import PR_SET_DUMPABLE, prctl
-from kernwright.judge.worker.compiler_keys import foreknow
+from kernwright.judge.worker.compiler_keys import compute_compiler_keys
 from kernwright.judge.worker.confine import die_with
 
 PID = struct.Struct("<q")
 ADOPTION_S = 10.0
+# Every worker would import these modules, and torch with them.
+WORKER_MODULES = ("kernwright.judge.worker.worker_device", "kernwright.judge.worker.worker")
 
 
 def main() -> None:
@@ -35,13 +37,14 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=descriptor))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
     prctl(PR_SET_DUMPABLE, 0)  # workers that share its user must not reach into what later workers are made of
-
+    for module in WORKER_MODULES:
+        importlib.import_module(module)
     for module in sys.argv[3:]:
         importlib.import_module(module)
         if _has_met_a_gpu():
             channel.send_json({"spoilt_by": module})
             return
-    foreknow()
+    compute_compiler_keys()
     if _has_met_a_gpu():
         channel.send_json({"spoilt_by": sys.argv[-1]})
         return

@@ -23,8 +23,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     monkeypatch.setattr(module, "build_pool", lambda folder: folder)
     device = CudaDevice.__new__(CudaDevice)
     learnt: list[str] = []
-    pace = SimpleNamespace(learnt=learnt, learn=lambda: learnt.append("before anybody's code runs"))
-    device.keeper = SimpleNamespace(pace=pace)  # type: ignore[assignment]
+    memory_speed = SimpleNamespace(learnt=learnt, learn=lambda: learnt.append("before anybody's code runs"))
+    device.keeper = SimpleNamespace(memory_speed=memory_speed)  # type: ignore[assignment]
     return device
 
 
@@ -47,7 +47,7 @@ def test_however_many_sides_there_are_each_has_room_for_what_a_call_makes_in_bet
     gpu.make_room_for(sides)
     largest = largest_accepted(gpu)
     gpu.begin((largest,), tmp_path)
-    assert gpu.keeper.pace.learnt  # type: ignore[attr-defined]
+    assert gpu.keeper.memory_speed.learnt  # type: ignore[attr-defined]
     lent = sides * (gpu._region_bytes + gpu.arena_bytes)
     left = free - (sides - 3) * 5 * GIB // 8  # without what workers' processes take
     assert lent < 0.76 * left

@@ -11,8 +11,8 @@ import pytest
 
 from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.ledger_check import verify
-from kernwright.judge.contest.worker_group import Crew
-from kernwright.judge.contest.worker_spec import baseline_side
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.record.verdict import Kernel, MetricResult
 from kernwright.judge.request import JudgeRequest, judge, judge_together
@@ -22,8 +22,8 @@ from kernwright.tasks.catalog import find_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]
 
-FUSED = Path(__file__).parents[3] / "examples" / "candidates" / "fused_triton"
-MIX_TASK = Path(__file__).parents[2] / "exploits" / "mix_task"
+FUSED = Path(__file__).parents[4] / "examples" / "candidates" / "fused_triton"
+MIX_TASK = Path(__file__).parents[3] / "exploits" / "mix_task"
 ROW = "plain_s4096_d3072_row-bf16"
 
 
@@ -89,10 +89,10 @@ def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp:
     device, task = find_device("cuda"), find_task("norm_scale_shift")
     (row,) = task.select("plain_s19_d3072_row-bf16")
     device.begin((row,), tmp_path / "judge")
-    crew = Crew({"baseline": baseline_side(find_baseline(task, "eager"), task, tmp_path / "side")}, 1, device)
+    group = WorkerGroup({"baseline": baseline_spec(find_baseline(task, "eager"), task, tmp_path / "side")}, 1, device)
 
     def shown_ns(calls: int) -> float:
-        session = crew.open("baseline", task.op_of(row), row, calls)
+        session = group.open("baseline", task.op_of(row), row, calls)
         assert session.open_loop() is None
         session.begin("device")
         warm_up(session, device.pool(row, 1), "device")
@@ -111,7 +111,7 @@ def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp:
         many = shown_ns(400)  # first, so that clocks are up and kernels loaded
         assert shown_ns(16) < 1.16 * many
     finally:
-        crew.dismiss()
+        group.dismiss()
 
 
 def _names(kernels: list[Kernel]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernwright.judge.device.cuda.session import CudaSession
-from kernwright.judge.session.retained_outputs import Keepsakes
+from kernwright.judge.session.retained_outputs import RetainedOutputs
 from kernwright.judge.worker.cuda.worker_device import is_short_of_memory
 
 GIB = 2**30
@@ -30,7 +30,7 @@ def test_a_graph_finds_room_that_the_judge_has_no_use_for(
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(1))
     session = CudaSession.__new__(CudaSession)
     session.worker, session.keeper = Worker(), SimpleNamespace(device=0)  # type: ignore[assignment]
-    session._keepsakes = Keepsakes(0, ())
+    session._retained = RetainedOutputs(0, ())
     assert session.open_loop() is None
     assert len(given_back) == gives_back
 

@@ -16,11 +16,11 @@ from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
 from kernwright.judge.device.cuda.contents import CudaContentPool
 from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
-from kernwright.judge.device.cuda.memory.region import BUSY_NS, Keeper, Region, build_pool
+from kernwright.judge.device.cuda.memory.region import BUSY_NS, OutputKeeper, Region, build_pool
 from kernwright.judge.device.cuda.nvml import Nvml
 from kernwright.judge.device.cuda.session import CudaSession
 from kernwright.judge.device.problems import DeviceFull
-from kernwright.judge.process.cpu_keepalive import Vigil
+from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.system import cuda_driver as driver
 from kernwright.tasks.candidate import Style
@@ -59,7 +59,7 @@ class CudaDevice:
     deadline_s = 30.0
     has_kernels = True
     most_slots = MOST_SLOTS
-    vigil: Vigil | None = None
+    keepalive: CpuKeepalive | None = None
     block_loop: Path | None = None  # a block begins and ends with work on the device, which Python asks for
 
     def __init__(self, name: str) -> None:
@@ -72,7 +72,7 @@ class CudaDevice:
         torch.zeros(1, device="cuda")
         self.capability: tuple[int, int] | None = torch.cuda.get_device_capability(self.index)
         self.nvml = Nvml(torch.cuda.get_device_properties(self.index))
-        self.keeper = Keeper(self.index)
+        self.keeper = OutputKeeper(self.index)
         self._regions: dict[int, Region] = {}
         self._region_bytes = self._judge_bytes = 0
         usable = sorted(os.sched_getaffinity(0))
@@ -217,7 +217,7 @@ class CudaDevice:
     # What a judgement needs of it
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
-        self.keeper.pace.learn()
+        self.keeper.memory_speed.learn()
         largest = max(row.bytes_min for row in rows)
         found = self.free_bytes()
         free = found - self._contexts_bytes
@@ -257,10 +257,10 @@ class CudaDevice:
         return self.keeper.waits_ns() > BUSY_NS
 
     def is_slow(self, within_s: float) -> bool:
-        return not self.keeper.pace.is_full(within_s)
+        return not self.keeper.memory_speed.is_full(within_s)
 
     def take_as_it_is(self) -> None:
-        self.keeper.pace.accept()
+        self.keeper.memory_speed.accept()
 
     def health(self) -> str | None:
         """What is wrong with the judge's own context, if anything: a candidate must not have hurt it."""

@@ -18,18 +18,18 @@ from torch import Tensor
 
 from kernwright.core.op import Op
 from kernwright.judge.device.cuda.awake_calls import AwakeCalls
-from kernwright.judge.device.cuda.memory.block_outputs import LeftOutputs
+from kernwright.judge.device.cuda.memory.block_outputs import BlockOutputs
 from kernwright.judge.device.cuda.memory.held_slots import HeldSlots
-from kernwright.judge.device.cuda.memory.region import BUSY_NS, Keeper, Region, lend, view_of
+from kernwright.judge.device.cuda.memory.region import BUSY_NS, OutputKeeper, Region, lend, view_of
 from kernwright.judge.device.cuda.memory.window import Span
-from kernwright.judge.numerics.contents import Placed
+from kernwright.judge.numerics.contents import PlaceableContents
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.worker_process import WorkerProcess
-from kernwright.judge.protocol.layout import Layout
+from kernwright.judge.protocol.layout import SlotLayout
 from kernwright.judge.record.verdict import Kernel
 from kernwright.judge.session.arena import Arena
-from kernwright.judge.session.retained_outputs import Keepsake, Keepsakes
+from kernwright.judge.session.retained_outputs import RetainedOutput, RetainedOutputs
 from kernwright.judge.session.session import DeviceBusy, Outputs, OutputsMoved, Session, as_integers
 from kernwright.judge.system.cuda_driver import reset_persisting_l2
 from kernwright.tasks.candidate import Style
@@ -54,7 +54,14 @@ class CudaSession(Session):
     tells_events = True
 
     def __init__(
-        self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int, region: Region, keeper: Keeper
+        self,
+        worker: WorkerProcess,
+        op: Op,
+        row: Workload,
+        style: Style,
+        slots: int,
+        region: Region,
+        keeper: OutputKeeper,
     ) -> None:
         self.region, self.keeper = region, keeper
         self._left: list[tuple[int, int]] = []
@@ -68,7 +75,7 @@ class CudaSession(Session):
             self.keeper.changed.expect(self._slots_bytes.numel())
         super()._open()
 
-    def _make_arena(self, layout: Layout) -> Arena:
+    def _make_arena(self, layout: SlotLayout) -> Arena:
         memory = lend(layout.size, self.keeper.device, "a row's inputs")
         assert memory.descriptor is not None
         held = torch.as_tensor(memory, device=f"cuda:{self.keeper.device}")[: layout.size]
@@ -120,7 +127,7 @@ class CudaSession(Session):
     @property
     def _held_spans(self) -> list[tuple[int, int]]:
         """In the region."""
-        return [(start - self.region.base, end - self.region.base) for start, end in self._keepsakes.spans]
+        return [(start - self.region.base, end - self.region.base) for start, end in self._retained.spans]
 
     def begin(self, metric: Metric) -> None:
         super().begin(metric)
@@ -137,7 +144,7 @@ class CudaSession(Session):
         self._flush.fill_(1)
         self._settle()
 
-    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, LeftOutputs]:
+    def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, BlockOutputs]:
         changed: dict[str, Tensor] = {}
 
         def secure(_: Sequence[int]) -> None:
@@ -146,14 +153,14 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        is_late = not self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
+        is_late = not self.keeper.reaches(self._left_span, self.region, self._retained.room)
         if is_late:  # the window lies elsewhere now: the next block's outputs are copied in time
             self.keeper.secure(self.region)
         if order:  # blocks of no calls are the baseline's twin's alone
             self.look_for_damage(order)
             self._forget_changed(order)
             self.held_slots.let_go()
-        left = LeftOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
+        left = BlockOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
         if is_late:
             raise OutputsMoved(block, left)
         return block, left
@@ -209,7 +216,7 @@ class CudaSession(Session):
         with switches between contexts and a stop in it is measured once, like a block."""
         return self._has_lane
 
-    def run_alone(self, contents: Placed, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+    def run_alone(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
         worker waits awake: its processor and the GPU are as they are in a program that calls again and again. Before
         the clock stops, pieces of its outputs are looked at, at places that nobody can foresee; they must be final by
@@ -227,14 +234,14 @@ class CudaSession(Session):
                 awake.call(slot, image, place)
         whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
-        self.keeper.reaches(self._left_span, self.region, self._keepsakes.room)
+        self.keeper.reaches(self._left_span, self.region, self._retained.room)
         self.keeper.secure(self.region)
         places = self.keeper.places(offsets)
         awake.refuse_late_work(slots, places)
         self.look_for_damage(slots)
         self.held_slots.let_go()
         changed = self._secure_changed(slots)
-        yield 0, whole, LeftOutputs(self.keeper, self.output_specs, places, changed, slots)
+        yield 0, whole, BlockOutputs(self.keeper, self.output_specs, places, changed, slots)
 
     def run_nothing(self, repeats: int) -> list[Block]:
         """Each does all that a block with calls does, but for the calls."""
@@ -288,13 +295,13 @@ class CudaSession(Session):
         places = zip(specs.items(), offsets, strict=True)
         return {name: view_of(self.region.bytes, offset, spec) for (name, spec), offset in places}
 
-    def _are_unchanged(self, keepsakes: Sequence[Keepsake]) -> bool:
+    def _are_unchanged(self, retained: Sequence[RetainedOutput]) -> bool:
         """All in one go: the judge waits for the GPU once."""
         differ = [
-            (as_integers(found) != as_integers(keepsake.values[name])).any()
-            for keepsake in keepsakes
-            if keepsake.values
-            for name, found in self._views_at(keepsake.pointers).items()
+            (as_integers(found) != as_integers(retained_output.values[name])).any()
+            for retained_output in retained
+            if retained_output.values
+            for name, found in self._views_at(retained_output.pointers).items()
         ]
         return not differ or not bool(torch.stack(differ).any())
 
@@ -307,7 +314,7 @@ class CudaSession(Session):
 
     def close(self) -> None:
         self._settle()
-        self._keepsakes = Keepsakes(0, ())
+        self._retained = RetainedOutputs(0, ())
         self.held_slots.close()
         release = self.arena.release
         self.arena.bytes = torch.empty(0)

@@ -22,11 +22,11 @@ MOST_KERNELS = 200
 MOST_LOST = 2  # pools of a worker's region, with the graphs that found no room
 
 
-class CudaPlace:
+class CudaWorkerDevice:
     """One GPU. A call's outputs come from torch's caching allocator, whose memory is the judge's region."""
 
     def __init__(self, device: str) -> None:
-        self.device = "cuda"
+        self.name = "cuda"
         self.index = torch.device(device).index or 0
         wait_awake(self.index)
         torch.cuda.set_device(self.index)

@@ -12,8 +12,8 @@ import pytest
 from kernwright.judge.device.cuda import session
 from kernwright.judge.device.cuda.device import CudaDevice
 from kernwright.judge.device.cuda.memory import region
-from kernwright.judge.device.cuda.memory.memory_speed import FAST_RUN, GLITCHES, LEARNT_S, MOST_WAIT_S, Pace
-from kernwright.judge.device.cuda.memory.region import Keeper
+from kernwright.judge.device.cuda.memory.memory_speed import FAST_RUN, GLITCHES, LEARNT_S, MOST_WAIT_S, MemorySpeed
+from kernwright.judge.device.cuda.memory.region import OutputKeeper
 from kernwright.judge.device.cuda.session import CudaSession
 from kernwright.judge.session.session import DeviceSlowed
 
@@ -40,96 +40,96 @@ class Device:
         self.passed += round(seconds / STEP_S)
 
     @property
-    def pace(self) -> Pace:
-        return Pace(self.copy, self.now, self.pause)
+    def memory_speed(self) -> MemorySpeed:
+        return MemorySpeed(self.copy, self.now, self.pause)
 
 
-Paced = Callable[..., tuple[Device, Pace]]
+Paced = Callable[..., tuple[Device, MemorySpeed]]
 
 
 @pytest.fixture
 def paced() -> Paced:
     """A device whose best pace is known."""
 
-    def known(*took: float, then: float = FAST) -> tuple[Device, Pace]:
+    def known(*took: float, then: float = FAST) -> tuple[Device, MemorySpeed]:
         device = Device()
-        pace = device.pace
-        pace.learn()
+        memory_speed = device.memory_speed
+        memory_speed.learn()
         device.copies, device.told = 0, chain(took, repeat(then))
-        return device, pace
+        return device, memory_speed
 
     return known
 
 
 def test_a_fast_device_is_asked_once(paced: Paced) -> None:
-    device, pace = paced()
-    assert pace.is_full() and device.copies == 1
+    device, memory_speed = paced()
+    assert memory_speed.is_full() and device.copies == 1
 
 
 def test_a_slowed_device_is_waited_for_until_it_is_fast_for_a_while(paced: Paced) -> None:
-    device, pace = paced(*[SLOW] * 37)
-    assert pace.is_full() and device.copies == 37 + FAST_RUN
+    device, memory_speed = paced(*[SLOW] * 37)
+    assert memory_speed.is_full() and device.copies == 37 + FAST_RUN
 
 
 def test_chance_is_no_slowness(paced: Paced) -> None:
-    device, pace = paced(1.03)
-    assert pace.is_full() and device.copies == 1
+    device, memory_speed = paced(1.03)
+    assert memory_speed.is_full() and device.copies == 1
 
 
 def test_what_is_slow_now_and_then_is_slow(paced: Paced) -> None:
-    device, pace = paced()
+    device, memory_speed = paced()
     device.told = cycle([SLOW, *[FAST] * (FAST_RUN - 1)])
-    assert not pace.is_full()
+    assert not memory_speed.is_full()
     device.told = cycle([SLOW, *[FAST] * FAST_RUN])
-    assert pace.is_full()
+    assert memory_speed.is_full()
 
 
 def test_a_device_that_stays_slow_is_told_each_time(paced: Paced) -> None:
-    device, pace = paced(then=SLOW)
+    device, memory_speed = paced(then=SLOW)
     for within_s in (MOST_WAIT_S, 0.5):
         started = device.now()
-        assert not pace.is_full(within_s)
+        assert not memory_speed.is_full(within_s)
         assert within_s < device.now() - started < within_s + 5 * STEP_S
         assert device.copies < within_s / STEP_S / 2, "it has pauses"
         device.copies = 0
 
 
 def test_until_it_is_taken_as_it_is(paced: Paced) -> None:
-    device, pace = paced(then=SLOW)
-    assert not pace.is_full()
-    pace.accept()
+    device, memory_speed = paced(then=SLOW)
+    assert not memory_speed.is_full()
+    memory_speed.accept()
     device.copies = 0
-    assert pace.is_full() and device.copies == 1
+    assert memory_speed.is_full() and device.copies == 1
 
 
 def test_and_when_it_is_fast_again_that_counts(paced: Paced) -> None:
-    device, pace = paced(then=SLOW)
-    assert not pace.is_full()
-    pace.accept()
+    device, memory_speed = paced(then=SLOW)
+    assert not memory_speed.is_full()
+    memory_speed.accept()
     device.told = chain([FAST] * GLITCHES, [SLOW] * 3, repeat(FAST))
-    assert all(pace.is_full() for _ in range(GLITCHES))
+    assert all(memory_speed.is_full() for _ in range(GLITCHES))
     device.copies = 0
-    assert pace.is_full() and device.copies == 3 + FAST_RUN
+    assert memory_speed.is_full() and device.copies == 3 + FAST_RUN
 
 
 def test_a_glitch_makes_nothing_slow(paced: Paced) -> None:
-    device, pace = paced(*[0.9] * (GLITCHES - 1), then=FAST)
-    assert all(pace.is_full() for _ in range(9)) and device.copies == 9
+    device, memory_speed = paced(*[0.9] * (GLITCHES - 1), then=FAST)
+    assert all(memory_speed.is_full() for _ in range(9)) and device.copies == 9
     glitches = Device(*[0.9] * (TO_LEARN // 25), then=FAST)
-    pace = glitches.pace
-    pace.learn()
+    memory_speed = glitches.memory_speed
+    memory_speed.learn()
     glitches.copies = 0
-    assert pace.is_full() and glitches.copies == 1
+    assert memory_speed.is_full() and glitches.copies == 1
 
 
 def test_a_wipe_in_the_beginning_is_no_standard() -> None:
     device = Device(*[SLOW] * (TO_LEARN * 7 // 8))
-    pace = device.pace
-    pace.learn()
+    memory_speed = device.memory_speed
+    memory_speed.learn()
     device.copies, device.told = 0, chain([SLOW], repeat(FAST))
-    assert pace.is_full() and device.copies == 1 + FAST_RUN
+    assert memory_speed.is_full() and device.copies == 1 + FAST_RUN
     slow = Device(then=SLOW)
-    assert slow.pace.is_full(), "what never was fast is its pace"
+    assert slow.memory_speed.is_full(), "what never was fast is its pace"
 
 
 class Stub:
@@ -154,9 +154,9 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Any]:
 
     def told(full: bool) -> Any:
         stub = Stub(full)
-        monkeypatch.setattr(region, "pace_of", lambda device: stub)
-        monkeypatch.setattr(Keeper, "waits_ns", lambda self: 0)
-        keeper = Keeper.__new__(Keeper)
+        monkeypatch.setattr(region, "memory_speed_of", lambda device: stub)
+        monkeypatch.setattr(OutputKeeper, "waits_ns", lambda self: 0)
+        keeper = OutputKeeper.__new__(OutputKeeper)
         keeper.device = 0
         return keeper
 
@@ -185,6 +185,6 @@ def test_a_device_says_whether_it_is_slow_and_is_taken_as_it_is(keeper: Callable
     device.keeper = keeper(True)
     assert not device.is_slow(1.0)
     device.keeper = keeper(False)
-    assert device.is_slow(1.0) and not device.keeper.pace.accepted  # type: ignore[attr-defined]
+    assert device.is_slow(1.0) and not device.keeper.memory_speed.accepted  # type: ignore[attr-defined]
     device.take_as_it_is()
-    assert device.keeper.pace.accepted == 1  # type: ignore[attr-defined]
+    assert device.keeper.memory_speed.accepted == 1  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""LeftOutputs: what a block left, and how far it lies from what it must be."""
+"""BlockOutputs: what a block left, and how far it lies from what it must be."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernwright.judge.device.cuda.memory.region import Keeper
+from kernwright.judge.device.cuda.memory.region import OutputKeeper
 from kernwright.judge.session.session import same_bytes
 from kernwright.tasks.tensor import ConcreteTensor
 
 
 @dataclass(frozen=True)
-class LeftOutputs:
+class BlockOutputs:
     """In the judge's memory: outputs by where they lie there, changed inputs by slot."""
 
-    keeper: Keeper
+    keeper: OutputKeeper
     specs: Mapping[str, ConcreteTensor]
     places: Sequence[int]
     changed: Mapping[str, Tensor]
@@ -53,10 +53,10 @@ class LeftOutputs:
         """Whether the outputs of all calls are these, byte by byte."""
         if name in self.changed or not self.specs[name].is_contiguous:
             return same_bytes(self._stacked(name), wanted)
-        from kernwright.judge.device.cuda.memory.rows import Rows
+        from kernwright.judge.device.cuda.memory.rows import ScatteredRows
 
         found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
-        Rows(self.keeper.memory, self._places_of(name), self.specs[name].span_bytes).compare(wanted, found)
+        ScatteredRows(self.keeper.memory, self._places_of(name), self.specs[name].span_bytes).compare(wanted, found)
         return not bool(found)
 
     def _stacked(self, name: str) -> Tensor:

@@ -18,7 +18,7 @@ from kernwright.judge.session.arena import CANARY, Arena
 from kernwright.judge.session.session import WrongBehaviour, same_bytes
 
 if TYPE_CHECKING:
-    from kernwright.judge.device.cuda.memory.rows import Rows  # which imports Triton
+    from kernwright.judge.device.cuda.memory.rows import ScatteredRows  # which imports Triton
 
 
 class HeldSlots:
@@ -27,7 +27,7 @@ class HeldSlots:
     def __init__(self, arena: Arena, changing: Collection[str]) -> None:
         self._arena, self._changing = arena, frozenset(changing)
         self._placed: tuple[dict[str, Tensor], list[int]] | None = None
-        self._known_rows: dict[tuple[str, tuple[int, ...]], Rows] = {}  # from being filled to being looked at
+        self._known_rows: dict[tuple[str, tuple[int, ...]], ScatteredRows] = {}  # from being filled to being looked at
         self._known_slots: dict[tuple[int, ...], Tensor] = {}
 
     def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:
@@ -104,20 +104,22 @@ class HeldSlots:
             self._known_slots[key] = on_device(key, self._arena.bytes.device)
         return self._known_slots[key]
 
-    def _rows(self, name: str, slots: Sequence[int]) -> Rows:
-        from kernwright.judge.device.cuda.memory.rows import Rows
+    def _rows(self, name: str, slots: Sequence[int]) -> ScatteredRows:
+        from kernwright.judge.device.cuda.memory.rows import ScatteredRows
 
         key = name, tuple(slots)
         if key not in self._known_rows:
             layout, placed = self._arena.layout, self._arena.layout.plan[name]
             numbers, length = self._index(slots), placed.tensor.span_bytes
-            self._known_rows[key] = Rows.in_slots(self._arena.bytes, numbers, layout.pitch, placed.offset, length)
+            self._known_rows[key] = ScatteredRows.in_slots(
+                self._arena.bytes, numbers, layout.pitch, placed.offset, length
+            )
         return self._known_rows[key]
 
     @functools.cached_property
-    def _guards(self) -> tuple[Tensor, list[Rows]]:
+    def _guards(self) -> tuple[Tensor, list[ScatteredRows]]:
         """What guards hold, and where they lie."""
-        from kernwright.judge.device.cuda.memory.rows import Rows
+        from kernwright.judge.device.cuda.memory.rows import ScatteredRows
 
         layout, memory = self._arena.layout, self._arena.bytes
         tail, end = layout.tail
@@ -125,4 +127,4 @@ class HeldSlots:
         for offset, length in layout.gaps:
             by_length.setdefault(length, []).extend(slot * layout.pitch + offset for slot in range(layout.count))
         canaries = torch.full((max(by_length),), CANARY, dtype=torch.uint8, device=memory.device)
-        return canaries, [Rows(memory, starts, length) for length, starts in by_length.items()]
+        return canaries, [ScatteredRows(memory, starts, length) for length, starts in by_length.items()]

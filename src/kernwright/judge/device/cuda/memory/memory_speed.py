@@ -1,4 +1,4 @@
-"""Pace: whether the device's memory is as fast as it can be, right before something is timed on it.
+"""MemorySpeed: whether the device's memory is as fast as it can be, right before something is timed on it.
 
 Memory that a process gives back is wiped by the driver in the background, and that takes bandwidth from whoever runs
 meanwhile. On an H200 copies came to 3.8 instead of 4.2 TB/s for 2.5 ms after each GiB that was freed. It happens in
@@ -28,7 +28,7 @@ FAST_RUN = 8  # copies, as long as a block: what is slow every other millisecond
 GLITCHES = 3  # copies in a row that are faster than fast are none
 
 
-class Pace:
+class MemorySpeed:
     """Of one device, for as long as it is judged on. `probe` gives a copy's seconds."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Pace:
 
 
 @functools.cache
-def pace_of(device: int) -> Pace:
+def memory_speed_of(device: int) -> MemorySpeed:
     """One for all judgements of a process."""
     size = min(PROBE_BYTES, torch.cuda.get_device_properties(device).total_memory // PROBE_SHARE)
     source, target = torch.zeros(2, size, dtype=torch.uint8, device=f"cuda:{device}")
@@ -94,4 +94,4 @@ def pace_of(device: int) -> Pace:
         torch.cuda.synchronize(device)
         return float(start.elapsed_time(end)) / 1e3
 
-    return Pace(probe)
+    return MemorySpeed(probe)

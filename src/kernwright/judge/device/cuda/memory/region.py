@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.device.cuda.memory.lane import Lane
-from kernwright.judge.device.cuda.memory.memory_speed import Pace, pace_of
+from kernwright.judge.device.cuda.memory.memory_speed import MemorySpeed, memory_speed_of
 from kernwright.judge.device.cuda.memory.window import Span, claimed, holds, longer, window_of
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.process.faults import WorkerFailed
@@ -111,7 +111,7 @@ class Region:
         self.memory.close()
 
 
-class Keeper:
+class OutputKeeper:
     """Where the judge puts a worker's outputs before the clock stops.
 
     It copies a window of a side's region, which is as long for every side: its own time is the same for all of them.
@@ -184,13 +184,13 @@ class Keeper:
         return best
 
     @property
-    def pace(self) -> Pace:
+    def memory_speed(self) -> MemorySpeed:
         """Of the device: it has memory of its own, which only who times has a use for."""
-        return pace_of(self.device)
+        return memory_speed_of(self.device)
 
     def refuse_slowness(self) -> None:
         """Before something is timed."""
-        if not self.pace.is_full():
+        if not self.memory_speed.is_full():
             raise DeviceSlowed("the GPU's memory is slower than it was while every worker stands still")
 
     @property

@@ -48,7 +48,7 @@ def on_device(numbers: Sequence[int], device: torch.device) -> Tensor:
     return (held.pin_memory() if device.type == "cuda" else held).to(device, non_blocking=True)
 
 
-class Rows:
+class ScatteredRows:
     """Spans of one length in one piece of memory: at places of their own, in bytes, or at the same place of numbered
     slots."""
 
@@ -58,7 +58,7 @@ class Rows:
         self._numbers, self._pitch, self._offset = on_device(words, memory.device), 1, 0
 
     @classmethod
-    def in_slots(cls, memory: Tensor, slots: Tensor, pitch: int, offset: int, length: int) -> Rows:
+    def in_slots(cls, memory: Tensor, slots: Tensor, pitch: int, offset: int, length: int) -> ScatteredRows:
         """`slots`: their numbers, on the device, where a row's tensors share them."""
         own = cls.__new__(cls)
         own._hold(memory, length, math.gcd(pitch, offset))
