@@ -25,8 +25,8 @@ import torch
 
 from kernwright import ops
 from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.ops.catalog import dispatcher
 from kernwright.ops.norm_modulation import native
-from kernwright.runtime.catalog import dispatcher
 
 BF16, FP32 = torch.bfloat16, torch.float32
 COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
-from kernwright.campaign.blobs import BlobStore
 from kernwright.core.op import Op
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.cuda.awake_calls import AwakeCalls
@@ -22,6 +21,7 @@ from kernwright.judge.record.statistics import spread
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.judge.rounds.timing import warm_up
+from kernwright.ledger.blobs import BlobStore
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 

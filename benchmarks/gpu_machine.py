@@ -38,7 +38,7 @@ if "torch" not in missing:
             device["driver"] = f"unknown: {error}"
 if not missing and device is not None:
     try:
-        from kernwright.runtime.ahead import libraries as native
+        from kernwright.ops.builds import libraries as native
         from kernwright.runtime.target import Target
         target = Target("sm_{}{}".format(*device["capability"]))
         all_of_them = native(target)

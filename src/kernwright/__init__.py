@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernwright.runtime.catalog import explain as explain
+    from kernwright.ops.catalog import explain as explain
     from kernwright.runtime.preference import prefer as prefer
     from kernwright.runtime.preference import strict as strict
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "explain": "kernwright.runtime.catalog",
+    "explain": "kernwright.ops.catalog",
     "prefer": "kernwright.runtime.preference",
     "strict": "kernwright.runtime.preference",
 }

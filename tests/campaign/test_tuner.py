@@ -15,8 +15,8 @@ from kernwright.campaign.trial import Outcome, Trial, Work
 from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.ops.configurations import Configuration, Situation
 from kernwright.runtime import tuning
+from kernwright.runtime.configurations import Configuration, Situation
 from kernwright.runtime.tuning import Entry, Place, Table
 from kernwright.tasks.catalog import find_task
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.runtime import ahead
+from kernwright.ops import builds as ahead
 from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library
 from kernwright.runtime.target import Target, compiler, nvcc
 

@@ -134,7 +134,7 @@ def test_the_first_and_the_last_op_find_their_places(op: str) -> None:
         ("scale_shift", "gains", "there is an op scale_shift already, in the family modulation"),
         ("gain_channels", "scale_shift", "there is an op scale_shift, which a family of that name would hide"),
         ("gain_channels", "modulation", "there is a family modulation already"),
-        ("gain_channels", "native", "src/kernwright/ops/native exists already"),
+        ("gain_channels", "tuned", "src/kernwright/ops/tuned exists already"),
         ("rounding", "gains", "src/kernwright/core/rounding.py exists already"),
         ("gain_channels", "interpreted", "tests/ops/interpreted_cases.py exists already"),
         ("gain_channels", "elsewhere", "tests/judge/test_elsewhere.py exists already"),

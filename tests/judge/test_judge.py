@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.blobs import BlobStore
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.record.provenance import judge_digest
 from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
+from kernwright.ledger.blobs import BlobStore
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 
 pytestmark = pytest.mark.slow
 

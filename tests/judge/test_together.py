@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger, Record
-from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.cpu import CpuDevice
@@ -21,6 +19,9 @@ from kernwright.judge.rounds.quad import Quad
 from kernwright.judge.rounds.row_round import RowRound
 from kernwright.judge.rounds.timing import RowTiming
 from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.record import Record
+from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
 pytestmark = pytest.mark.slow

@@ -85,14 +85,14 @@ def _answer(*arguments: str) -> Any:
 
 def outcomes(family: str, names: Sequence[str]) -> dict[str, str | None]:
     cases = importlib.import_module(f"{family}_cases")
-    kernels = importlib.import_module(f"kernwright.ops.{family}.triton_kernel")
+    kernels = importlib.import_module(f"kernwright.ops.{family}.triton")
     return {name: outcome(cases, name, getattr(kernels, cases.CASES[name].op)) for name in names}
 
 
 def public_outcomes(family: str) -> dict[str, str | None]:
     """Of all cases, through the public calls."""
     from kernwright import ops
-    from kernwright.ops import token_requirements
+    from kernwright.ops._shared import token_requirements
 
     token_requirements.rounds_to_nearest = lambda call: None  # of the interpreter, which does here
     cases = importlib.import_module(f"{family}_cases")

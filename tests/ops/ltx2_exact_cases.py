@@ -68,7 +68,7 @@ def hold_to_twin(case: Case, run: Callable[..., Any]) -> None:
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     if device == "cpu":
-        from kernwright.ops.ltx2_modulate import triton_kernel
+        from kernwright.ops.ltx2_modulate import triton as triton_kernel
 
         hold_to_twin(case, partial(getattr(triton_kernel, case.op), exact=True))
         return

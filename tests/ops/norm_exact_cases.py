@@ -142,9 +142,9 @@ def hold_to_twin(case: Case, run: Callable[..., Any]) -> None:
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     if device == "cpu":
-        from kernwright.ops.norm_modulation import exact_triton_kernel
+        from kernwright.ops.norm_modulation import exact_triton
 
-        hold_to_twin(case, getattr(exact_triton_kernel, case.op))
+        hold_to_twin(case, getattr(exact_triton, case.op))
         return
     given = arguments(case, device)
     expected = shipped_ops()[case.op].reference(*given, **case.scalars)

@@ -20,7 +20,7 @@ from torch import Tensor
 from kernwright import ops
 from kernwright.core.op import Op
 from kernwright.core.registry import shipped_ops
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
 
 NAMES = [name for name, op in shipped_ops().items() if len(dispatcher(name).backends) > 1 and op.outputs]
 USUAL, WIDE = (2, 5, 16), (1, 1, 16400)  # the second is held by no program of Triton's

@@ -15,9 +15,9 @@ from compiled_kernels import Recorded, ptx_of
 
 from kernwright.campaign.trial import blank_call, triton_of
 from kernwright.ops import FAMILIES
-from kernwright.ops.configurations import KERNELS, SHARED, Configuration, Situation, of_tiles
+from kernwright.ops.catalog import dispatcher
 from kernwright.runtime import tuning
-from kernwright.runtime.catalog import dispatcher
+from kernwright.runtime.configurations import KERNELS, SHARED, Configuration, Situation, of_tiles
 from kernwright.tasks.catalog import find_task, list_tasks
 
 pytest.importorskip("triton")
@@ -37,12 +37,12 @@ def test_every_op_with_configurations_has_rows() -> None:
 
 @pytest.mark.parametrize("op", [*KERNELS, *SHARED])
 def test_a_launch_asks_for_what_explain_names(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernwright.ops.ltx2_modulate import triton_kernel as ltx2
-    from kernwright.ops.modulation import triton_kernel as modulation
-    from kernwright.ops.norm_modulation import triton_kernel as norm_modulation
-    from kernwright.ops.norm_tanh import triton_kernel as norm_tanh
-    from kernwright.ops.plain_norm import triton_kernel as plain_norm
-    from kernwright.ops.residual_norm import triton_kernel as residual_norm
+    from kernwright.ops.ltx2_modulate import triton as ltx2
+    from kernwright.ops.modulation import triton as modulation
+    from kernwright.ops.norm_modulation import triton as norm_modulation
+    from kernwright.ops.norm_tanh import triton as norm_tanh
+    from kernwright.ops.plain_norm import triton as plain_norm
+    from kernwright.ops.residual_norm import triton as residual_norm
 
     kernels = {ltx2: "rms_modulated", modulation: "modulate", norm_modulation: "norm_modulate"}
     kernels |= {norm_tanh: "gated_norm", plain_norm: "norm_rows", residual_norm: "add_norm_rows"}
@@ -77,7 +77,7 @@ UNUSUAL = """
 import torch
 from interpreted_cases import patch_once, round_to_bfloat16
 from kernwright.campaign.trial import Trial, Work, blank_call
-from kernwright.ops.configurations import Configuration
+from kernwright.runtime.configurations import Configuration
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.tuning import situation_of
 from kernwright.tasks.catalog import find_task
@@ -121,8 +121,8 @@ def shipped_shapes() -> list[tuple[bool, Configuration, int]]:
 
 @pytest.mark.parametrize(("tiles", "configuration", "width"), shipped_shapes())
 def test_what_ships_compiles_for_an_h200_without_one(tiles: bool, configuration: Configuration, width: int) -> None:
-    from kernwright.ops.modulation import triton_kernel as elementwise
-    from kernwright.ops.plain_norm import triton_kernel as norms
+    from kernwright.ops.modulation import triton as elementwise
+    from kernwright.ops.plain_norm import triton as norms
 
     x, row = torch.zeros(1, 64, width, dtype=torch.bfloat16), torch.zeros(width, dtype=torch.bfloat16)
     with tuning.trying(configuration):

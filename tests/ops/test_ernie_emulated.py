@@ -19,9 +19,9 @@ from token_cases import arguments
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.ernie import native
 from kernwright.ops.ernie.implementations import DISPATCHERS
-from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -15,8 +15,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import kernwright
 from kernwright import nn, ops
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.folding import folded
-from kernwright.ops.modulation_layout import layout
+from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.modulation_layout import layout
 from kernwright.runtime.target import compiler
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -13,7 +13,7 @@ from token_cases import arguments, hold_to_oracle
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.residual_norm import native
 from kernwright.ops.residual_norm.arguments import promise
 from kernwright.runtime.target import compiler

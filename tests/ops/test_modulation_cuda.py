@@ -11,8 +11,8 @@ import pytest
 import torch
 from modulation_cases import BF16, FP16, FP32
 
+from kernwright.ops._shared.native_sources import CUDA_HEADERS
 from kernwright.ops.modulation import native
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")

@@ -30,7 +30,7 @@ def test_every_case_has_the_chains_bits(name: str, outcomes: dict[str, str | Non
 @pytest.mark.parametrize("tokens", [1, 19, 8424])
 @pytest.mark.parametrize("width", [1, 16, 17, 512, 3072, 3073, 4608, 65536, 70001])
 def test_a_tile_is_whole_where_it_can_be(width: int, tokens: int) -> None:
-    from kernwright.ops.configurations import FEW, TILE, of_tiles
+    from kernwright.runtime.configurations import FEW, TILE, of_tiles
 
     shape = of_tiles(width, tokens * width < FEW)
     assert shape.rows * shape.block <= TILE
@@ -45,7 +45,7 @@ def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = F
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from kernwright.ops.modulation.triton_kernel import OPTIONS, modulate
+    from kernwright.ops.modulation.triton import OPTIONS, modulate
 
     constants = {
         "SCALE": True, "CONSTANT": True, "SCALE_SHARED": shared, "SHIFT_SHARED": shared,

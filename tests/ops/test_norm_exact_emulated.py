@@ -19,7 +19,7 @@ from place_cases import listed, tensors_of
 from token_cases import arguments
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.native_op import NativeOp
+from kernwright.ops._shared.native_op import NativeOp
 from kernwright.ops.norm_modulation import exact_native, exactness
 from kernwright.runtime.target import compiler
 

@@ -30,7 +30,7 @@ def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None
 
 
 def test_a_widths_shape_covers_it() -> None:
-    from kernwright.ops.triton_tokens import HELD, shape_of
+    from kernwright.ops._shared.triton_tokens import HELD, shape_of
 
     for width in (1, 16, 17, 511, 512, 513, 3072, HELD, HELD + 1, 65536):
         shape = shape_of("norm_scale_shift", torch.empty(1, width))
@@ -41,7 +41,7 @@ def test_a_widths_shape_covers_it() -> None:
 
 @pytest.mark.parametrize(("width", "residual"), [(3072, False), (3072, True), (128, True), (65536, True)])
 def test_it_compiles_for_an_h200_without_one(width: int, residual: bool) -> None:
-    from kernwright.ops.norm_modulation import triton_kernel
+    from kernwright.ops.norm_modulation import triton as triton_kernel
 
     case = Case(f"width {width}", width=width, weight=BF16, bias=BF16, residual=residual, gate=("batch", BF16))
     call = getattr(triton_kernel, case.op)

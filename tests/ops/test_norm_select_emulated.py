@@ -19,7 +19,7 @@ from place_cases import WIDTHS, tensors_of
 from token_cases import BF16, FP16, FP32, arguments, hold_to_oracle
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import select_native
 from kernwright.ops.norm_modulation.arguments import chosen_gate_of
 from kernwright.runtime.target import compiler

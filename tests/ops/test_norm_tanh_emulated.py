@@ -20,7 +20,7 @@ from place_cases import WIDTHS, listed, tensors_of
 from token_cases import BF16, FP16, arguments, hold_to_oracle
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_tanh import native
 from kernwright.runtime.target import compiler
 

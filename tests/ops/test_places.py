@@ -15,7 +15,7 @@ import torch
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.target import compiler
 
 

@@ -28,7 +28,7 @@ def test_every_case_is_close(name: str, outcomes: dict[str, str | None]) -> None
 
 @pytest.mark.parametrize(("width", "rms"), [(3072, False), (128, True), (65536, False)])
 def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
-    from kernwright.ops.plain_norm import triton_kernel
+    from kernwright.ops.plain_norm import triton as triton_kernel
 
     bf16 = torch.bfloat16
     case = Case("width", "rms" if rms else "layer", (2, width), weight=bf16, bias=None if rms else bf16)

@@ -15,7 +15,7 @@ import kernwright
 from kernwright import ops
 from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family, shipped_ops
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
 
 
 def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:

@@ -57,8 +57,8 @@ COMPILED = [
 @pytest.mark.parametrize(("family", "kernel", "name"), COMPILED)
 def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str) -> None:
     cases: Any = importlib.import_module(f"{family}_cases")
-    own = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton_kernel")
-    where = importlib.import_module(f"kernwright.ops.{SHARED.get(kernel, own.__name__.split('.')[-2])}.triton_kernel")
+    own = importlib.import_module(f"kernwright.ops.{getattr(cases, 'FAMILY', family)}.triton")
+    where = importlib.import_module(f"kernwright.ops.{SHARED.get(kernel, own.__name__.split('.')[-2])}.triton")
     case = cases.CASES[name]
     scalars = {**case.scalars, "exact": True} if kernel.endswith("exactly") else case.scalars
     ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **scalars))
@@ -75,11 +75,11 @@ def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str
 
 
 def test_an_exact_norm_compiles_for_an_h200_and_fuses_what_torch_fuses() -> None:
-    from kernwright.ops.norm_modulation import exact_triton_kernel
+    from kernwright.ops.norm_modulation import exact_triton
 
     case = norm_exact_cases.CUDA_CASES["residual exact torch.bfloat16 held 3072"]
-    call = getattr(exact_triton_kernel, case.op)
-    ptx = ptx_of(exact_triton_kernel, "norm_modulated_exactly", lambda: call(*arguments(case), **case.scalars))
+    call = getattr(exact_triton, case.op)
+    ptx = ptx_of(exact_triton, "norm_modulated_exactly", lambda: call(*arguments(case), **case.scalars))
     assert set(re.findall(r"\bfma\.\S*", ptx)) == {"fma.rn.f32"}  # those that the kernel spells out
     assert not re.search(r"\b(mul|add|sub)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
     assert not narrow_accesses(ptx, "st.global")
@@ -157,8 +157,8 @@ def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytes
 
 
 def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None:
+    from kernwright.ops._shared.torch_order import exact_function
     from kernwright.ops.norm_modulation import exactness
-    from kernwright.ops.torch_order import exact_function
 
     def ran(op: str, x: torch.Tensor) -> str:
         def kernel(*given: Any, **named: Any) -> str:
@@ -177,7 +177,7 @@ def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None
 
 
 def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernwright.ops.native_op import NativeOp
+    from kernwright.ops._shared.native_op import NativeOp
     from kernwright.ops.norm_modulation import exactness
 
     monkeypatch.setattr(NativeOp, "shortcut", lambda *given: lambda *tensors: True)
@@ -188,8 +188,8 @@ def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatc
 
 
 def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:
+    from kernwright.ops._shared.torch_order import exact_function
     from kernwright.ops.ltx2_modulate import exactness
-    from kernwright.ops.torch_order import exact_function
 
     op = shipped_ops()["rms_modulate"]
     run = exact_function(op, lambda: pytest.fail, exactness.is_chains)  # the kernel's, which is not asked

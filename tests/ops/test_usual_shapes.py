@@ -7,9 +7,9 @@ import torch
 
 from kernwright.core.op import Op
 from kernwright.core.registry import shipped_ops
+from kernwright.ops.catalog import dispatcher
 from kernwright.ops.usual_shapes import UsualShapes, usual_shape
 from kernwright.runtime.call import Call
-from kernwright.runtime.catalog import dispatcher
 
 DTYPES = {None: torch.bfloat16, "fp32": torch.float32, "i32": torch.int32, "i64": torch.int64}
 VIDEO = (2, 32, 3, 4, 6)

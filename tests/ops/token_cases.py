@@ -13,7 +13,7 @@ from torch import Tensor
 from kernwright.core.registry import shipped_ops
 from kernwright.judge.numerics.contracts import ErrorFigures, Expected, compare
 from kernwright.judge.numerics.correctness import NEAR, REDRAWS
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
 from kernwright.tasks.task import Tolerance
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

@@ -15,10 +15,10 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Dispatcher, reference_function
+from kernwright.runtime.fast_path import PublicCall, public_call
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.long_way import LongWay
 from kernwright.runtime.outputs import like_first
-from kernwright.runtime.public_call import PublicCall, public_call
+from kernwright.runtime.slow_path import SlowPath
 
 
 @define(outputs=["y"], activations=["x"])
@@ -27,7 +27,7 @@ def product(x: Tensor, w: Tensor) -> Tensor:
 
 
 _product: PublicCall[Tensor] = public_call(
-    LongWay(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)]), like_first(product))
+    SlowPath(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)]), like_first(product))
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.core.errors import KernwrightError
-from kernwright.runtime.ahead import libraries
+from kernwright.ops.builds import libraries
 from kernwright.runtime.target import Target, compiler_for, nvcc
 from kernwright.runtime.toolchain import ARCHITECTURE_VARIABLE, environment_for
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.ops.configurations import FEW, Configuration
 from kernwright.runtime import tuning
+from kernwright.runtime.configurations import FEW, Configuration
 from kernwright.runtime.tuning import Entry, Found, IgnoredTable, Place, Table
 
 CPU = torch.device("cpu")

@@ -22,9 +22,9 @@ from kernwright.core.op import Op
 from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
 from kernwright.judge.numerics.contracts import Expected, compare
 from kernwright.judge.numerics.inputs import draw_inputs
-from kernwright.ops.configurations import Configuration, Situation
+from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.call import Call
-from kernwright.runtime.catalog import dispatcher
+from kernwright.runtime.configurations import Configuration, Situation
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.tuning import Entry, trying
 from kernwright.tasks.task import Task

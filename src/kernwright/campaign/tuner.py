@@ -27,8 +27,8 @@ from kernwright.campaign.minutes import minutes_given
 from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device.cuda.nvml import Nvml
-from kernwright.ops.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
-from kernwright.runtime.catalog import dispatcher
+from kernwright.ops.catalog import dispatcher
+from kernwright.runtime.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
 from kernwright.runtime.tuning import Place, Table, forget, is_interpreted, model_of, situation_of, trying, user_file
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task

@@ -24,7 +24,7 @@ def build(
     from kernwright.cli.console import err
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
-    from kernwright.runtime.ahead import build_ahead
+    from kernwright.ops.builds import build_ahead
     from kernwright.runtime.library import BUILDS_VARIABLE
     from kernwright.runtime.target import Target
 

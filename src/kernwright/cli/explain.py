@@ -42,7 +42,7 @@ def explain(
 
     from kernwright.capture.own_ops import settings_of
     from kernwright.cli.console import out
-    from kernwright.runtime.catalog import dispatcher
+    from kernwright.ops.catalog import dispatcher
     from kernwright.runtime.preference import known
 
     dispatch = dispatcher(op)

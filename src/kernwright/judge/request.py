@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
@@ -27,6 +26,7 @@ from kernwright.judge.rounds.pair_state import PairState
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.concealment import hide_judge
 from kernwright.judge.system.processors import apart_from
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task

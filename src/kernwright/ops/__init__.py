@@ -71,7 +71,7 @@ FAMILIES: dict[str, str] = {
 def __getattr__(name: str) -> Any:
     if name not in FAMILIES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kernwright.runtime.catalog import public_call
+    from kernwright.ops.catalog import public_call
 
     found = globals()[name] = public_call(name)  # looked up once: the next access does not come here
     return found

@@ -24,13 +24,12 @@ from typing import Annotated, Literal
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-import kernwright.ops
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.ops.configurations import FEW, SHARED, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.call import Call
+from kernwright.runtime.configurations import FEW, SHARED, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.library import CACHE_VARIABLE, cache_folder
 
-SHIPPED = Path(str(kernwright.ops.__file__)).resolve().parent / "tuned"
+SHIPPED = Path(__file__).resolve().parents[1] / "ops" / "tuned"
 INTERPRETER = "triton-interpreter"
 MOST_ELEMENTS = 65536  # a program's: beyond it no compiler comes to an end
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import kernwright
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
@@ -23,6 +22,7 @@ from kernwright.judge.process.faults import WorkerCheated
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.shipped import Shipped, find_contender
 from kernwright.tasks.task import Task, load_task
 

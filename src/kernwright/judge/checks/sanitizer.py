@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.shipped_build import find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, candidate_spec, shipped_spec
@@ -31,6 +30,7 @@ from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.record.provenance import command_line, library_versions, source_hashes
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.sandbox import Sandbox
+from kernwright.ledger.ledger import Ledger
 from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task

@@ -29,7 +29,7 @@ DEADLINE_S = 900.0  # every library of a family, on a machine with few processor
 
 
 class ShippedBuild(BaseModel):
-    """As `kernwright.runtime.survey` tells it."""
+    """The answer of `kernwright.ops.inventory`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,7 +94,7 @@ def find_shipped_build(ops: Sequence[str], target: str) -> ShippedBuild:
 
 def _survey(ops: Sequence[str], target: str) -> ShippedBuild:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_folders())}
-    command = [sys.executable, "-P", "-s", "-m", "kernwright.runtime.survey", target, *ops]
+    command = [sys.executable, "-P", "-s", "-m", "kernwright.ops.inventory", target, *ops]
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S,

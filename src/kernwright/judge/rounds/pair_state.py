@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from kernwright.campaign.ledger import RunWriter
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair
 from kernwright.judge.contest.worker_group import WorkerGroup
@@ -19,6 +18,7 @@ from kernwright.judge.record.headline import headline_of, interrupted_at, reason
 from kernwright.judge.record.provenance import Provenance
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.row_state import RowState
+from kernwright.ledger.ledger import RunWriter
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

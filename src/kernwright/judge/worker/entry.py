@@ -58,7 +58,7 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
 
 def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[str, Any]) -> dict[str, Any]:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
-    from kernwright.runtime.catalog import dispatcher
+    from kernwright.ops.catalog import dispatcher
 
     if side["kind"] != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")

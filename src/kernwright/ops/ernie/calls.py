@@ -1,4 +1,4 @@
-"""The public calls: their signatures, and what each op has of its own; `runtime/public_call.py` has all else."""
+"""The public calls: their signatures, and what each op has of its own; `runtime/fast_path.py` has all else."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from kernwright.core.op import Contract
 from kernwright.ops.ernie.implementations import DISPATCHERS, PROMISES
-from kernwright.runtime.long_way import long_ways
+from kernwright.runtime.fast_path import PublicCall, public_call
 from kernwright.runtime.preference import Backend
-from kernwright.runtime.public_call import PublicCall, public_call
+from kernwright.runtime.slow_path import slow_paths
 
-_ways = long_ways(DISPATCHERS, PROMISES)
+_ways = slow_paths(DISPATCHERS, PROMISES)
 _norm: PublicCall[Tensor] = public_call(_ways["ernie_norm_modulate"])
 _behind_residual: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["ernie_residual_norm_modulate"])
 _gate: PublicCall[Tensor] = public_call(_ways["ernie_residual_gate"])

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import MOST_AXES, rounds_to_nearest, tokens_fit
 from kernwright.ops.ernie import definition, native
 from kernwright.ops.ernie.arguments import check, promise_of, result_shapes
-from kernwright.ops.token_requirements import MOST_AXES, rounds_to_nearest, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -21,7 +21,7 @@ from kernwright.runtime.requirements import on_cuda, triton_there
 NORMS = (definition.ernie_norm_modulate, definition.ernie_residual_norm_modulate)
 GATE = definition.ernie_residual_gate
 PROMISES = {op.name: promise_of(op) for op in (*NORMS, GATE)}
-TRITON = "kernwright.ops.ernie.triton_kernel"
+TRITON = "kernwright.ops.ernie.triton"
 
 
 def modulated_tokens_fit(call: Call) -> str | None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.native_op import NativeOp
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.modulation import native as modulation
-from kernwright.ops.native_op import NativeOp
-from kernwright.ops.native_sources import TOKEN_HEADERS
 from kernwright.runtime.call import Call
 from kernwright.runtime.gpu import architecture
 from kernwright.runtime.implementation import Launch

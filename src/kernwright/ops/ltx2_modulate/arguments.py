@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.ops.argument_checks import broadcast_shape, check_floating, check_width, joint_shape
+from kernwright.ops._shared.checks import broadcast_shape, check_floating, check_width, joint_shape
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.outputs import Promise, rows_like, shaped_like
 

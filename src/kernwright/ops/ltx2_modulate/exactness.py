@@ -29,8 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.torch_order import keeps_order, starts_off_group
 from kernwright.ops.ltx2_modulate import native
-from kernwright.ops.torch_order import keeps_order, starts_off_group
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Requirement
 
@@ -63,7 +63,7 @@ def _modulated(backend: str, rows: Tensor, by: Tensor) -> Tensor:
         taken = native.CUDA["rms_modulate"].launch(rows.device, rows.dtype)(rows, by, by, EPS, found)
         assert taken
         return found
-    from kernwright.ops.ltx2_modulate import triton_kernel
+    from kernwright.ops.ltx2_modulate import triton as triton_kernel
 
     return triton_kernel.rms_modulate(rows, by, by, eps=EPS, exact=True)
 

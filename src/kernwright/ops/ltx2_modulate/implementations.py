@@ -11,11 +11,11 @@ from functools import partial
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import MOST_AXES, tokens_fit
+from kernwright.ops._shared.torch_order import exact_function
 from kernwright.ops.ltx2_modulate import definition, native, table_definition
 from kernwright.ops.ltx2_modulate.arguments import MODULATIONS, check, promise_of, result_shapes
 from kernwright.ops.ltx2_modulate.exactness import is_chains, sums_as_torch
-from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
-from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -42,7 +42,7 @@ def modulated_tokens_fit(call: Call) -> str | None:
 
 def _implementations(op: Op) -> list[Implementation]:
     cuda, promise = native.CUDA[op.name], PROMISES[op.name]
-    triton = partial(from_module, "kernwright.ops.ltx2_modulate.triton_kernel", op, promise)
+    triton = partial(from_module, "kernwright.ops.ltx2_modulate.triton", op, promise)
     return [
         cuda.implementation(op, promise, modulated_tokens_fit),
         Implementation(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.ops.argument_checks import broadcast_shape, check_floating, joint_shape
-from kernwright.ops.modulation_layout import check_modulation
+from kernwright.ops._shared.checks import broadcast_shape, check_floating, joint_shape
+from kernwright.ops._shared.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.outputs import Promise, rows_like, shaped_like, taken
 

@@ -7,9 +7,9 @@ from functools import partial
 import torch
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import DTYPES, axes_fit, rounds_to_nearest
 from kernwright.ops.modulation import definition, native
 from kernwright.ops.modulation.arguments import WIDEST, check, folded_sum, promise_of, taken_in_order
-from kernwright.ops.token_requirements import DTYPES, axes_fit, rounds_to_nearest
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.gpu import architecture
@@ -69,7 +69,7 @@ def cuda_library_there(call: Call) -> str | None:
 
 def _implementations(op: Op) -> list[Implementation]:
     promise = PROMISES[op.name]
-    triton = partial(from_module, "kernwright.ops.modulation.triton_kernel", op, promise, taken_in_order)
+    triton = partial(from_module, "kernwright.ops.modulation.triton", op, promise, taken_in_order)
     return [
         Implementation(
             "cuda",

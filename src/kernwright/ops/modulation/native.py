@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.native_op import TYPES, WORDS
+from kernwright.ops._shared.native_sources import CUDA_HEADERS
 from kernwright.ops.modulation.arguments import taken_in_order
-from kernwright.ops.native_op import TYPES, WORDS
-from kernwright.ops.native_sources import CUDA_HEADERS
 from kernwright.runtime.gpu import architecture, gpus_are_alike
 from kernwright.runtime.implementation import Launch
 from kernwright.runtime.library import Library

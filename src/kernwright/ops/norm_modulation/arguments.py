@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.ops.argument_checks import (
+from kernwright.ops._shared.checks import (
     broadcast_shape,
     check_affine,
     check_bias,
@@ -20,7 +20,7 @@ from kernwright.ops.argument_checks import (
     check_same_shape,
     check_width,
 )
-from kernwright.ops.modulation_layout import aligned, check_modulation
+from kernwright.ops._shared.modulation_layout import aligned, check_modulation
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.outputs import Promise, rows_like, shaped_like
 

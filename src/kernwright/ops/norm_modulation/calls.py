@@ -1,4 +1,4 @@
-"""The public calls: their signatures, and what each op has of its own; `runtime/public_call.py` has all else."""
+"""The public calls: their signatures, and what each op has of its own; `runtime/fast_path.py` has all else."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, empty_like
 from kernwright.core.op import Contract
 from kernwright.ops.norm_modulation.arguments import chosen_gate_like
 from kernwright.ops.norm_modulation.implementations import DISPATCHERS, PROMISES
-from kernwright.runtime.long_way import long_ways
+from kernwright.runtime.fast_path import PublicCall, public_call
 from kernwright.runtime.preference import Backend
-from kernwright.runtime.public_call import PublicCall, public_call
+from kernwright.runtime.slow_path import slow_paths
 
-_ways = long_ways(DISPATCHERS, PROMISES)
+_ways = slow_paths(DISPATCHERS, PROMISES)
 _norm_scale_shift: PublicCall[Tensor] = public_call(_ways["norm_scale_shift"])
 _behind_residual: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["residual_norm_scale_shift"])
 

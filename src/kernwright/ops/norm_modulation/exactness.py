@@ -34,8 +34,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.torch_order import keeps_order, starts_off_group
 from kernwright.ops.norm_modulation import exact_native
-from kernwright.ops.torch_order import keeps_order, starts_off_group
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Launch, Requirement
 
@@ -85,9 +85,9 @@ def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
         taken = launch(*ahead, by, by, *behind, None, None, "layer", EPS, *outputs)
         assert taken
         return outputs[0]
-    from kernwright.ops.norm_modulation import exact_triton_kernel
+    from kernwright.ops.norm_modulation import exact_triton
 
-    found: Any = getattr(exact_triton_kernel, op)(*ahead, by, by, *behind, eps=EPS)
+    found: Any = getattr(exact_triton, op)(*ahead, by, by, *behind, eps=EPS)
     return found if isinstance(found, Tensor) else found[0]
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import MOST_AXES, tokens_fit
+from kernwright.ops._shared.torch_order import exact_function
 from kernwright.ops.norm_modulation import definition, exact_native, native, select_native
 from kernwright.ops.norm_modulation.arguments import SETS, check, check_select, chosen_gate_shape, select_promise
 from kernwright.ops.norm_modulation.exactness import exact_shortcut, is_chains, is_plain_layer_norm, norms_as_torch
-from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
-from kernwright.ops.torch_order import exact_function
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -56,7 +56,7 @@ def chosen_tokens_fit(call: Call) -> str | None:
     return tokens_fit(call, modulations=(*SETS, "residual_gate"), alike=(), indices=("index",))
 
 
-def _triton(op: Op, module: str = "triton_kernel") -> Callable[..., Any]:
+def _triton(op: Op, module: str = "triton") -> Callable[..., Any]:
     return from_module(f"kernwright.ops.norm_modulation.{module}", op, PROMISES[op.name])
 
 
@@ -74,7 +74,7 @@ def _exact_implementations(op: Op) -> list[Implementation]:
         Implementation(
             "triton",
             "exact",
-            partial(exact_function, op, partial(_triton, op, "exact_triton_kernel"), is_chains),
+            partial(exact_function, op, partial(_triton, op, "exact_triton"), is_chains),
             (on_cuda, triton_there, *plain, norms_as_torch("triton")),
         ),
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from kernwright.core.op import Op
-from kernwright.ops.native_op import NativeOp
-from kernwright.ops.native_sources import CPU_HEADERS, CUDA_HEADERS
+from kernwright.ops._shared.native_op import NativeOp
+from kernwright.ops._shared.native_sources import CPU_HEADERS, CUDA_HEADERS
 from kernwright.ops.norm_modulation import exact_native, select_native
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Implementation, Launch, Requirement

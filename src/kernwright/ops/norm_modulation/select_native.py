@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernwright.ops.native_op import NativeOp
-from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops._shared.native_op import NativeOp
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 
 _HERE = Path(__file__).parent
 _SOURCES = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernwright.ops.argument_checks import check_affine, check_bias, check_floating, check_norm_type, check_width
-from kernwright.ops.modulation_layout import check_modulation
+from kernwright.ops._shared.checks import check_affine, check_bias, check_floating, check_norm_type, check_width
+from kernwright.ops._shared.modulation_layout import check_modulation
 from kernwright.runtime.call import Call
 
 MODULATIONS = ("scale", "shift", "scale2")

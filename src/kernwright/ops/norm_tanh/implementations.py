@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import MOST_AXES, tokens_fit
 from kernwright.ops.norm_tanh import definition, native
 from kernwright.ops.norm_tanh.arguments import MODULATIONS, check
-from kernwright.ops.token_requirements import MOST_AXES, tokens_fit
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -27,7 +27,7 @@ def gated_tokens_fit(call: Call) -> str | None:
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    load = partial(from_module, "kernwright.ops.norm_tanh.triton_kernel", op, PROMISES[op.name])
+    load = partial(from_module, "kernwright.ops.norm_tanh.triton", op, PROMISES[op.name])
     return [
         native.CUDA[op.name].implementation(op, PROMISES[op.name], gated_tokens_fit),
         Implementation("triton", "close", load, (triton_there, gated_tokens_fit)),

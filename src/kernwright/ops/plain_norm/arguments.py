@@ -3,7 +3,7 @@ kernels, which check for themselves."""
 
 from __future__ import annotations
 
-from kernwright.ops.argument_checks import check_affine, check_floating, check_width
+from kernwright.ops._shared.checks import check_affine, check_floating, check_width
 from kernwright.runtime.call import Call
 
 

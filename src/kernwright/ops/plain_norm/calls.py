@@ -1,4 +1,4 @@
-"""The public calls: their signatures, and what each op has of its own; `runtime/public_call.py` has all else."""
+"""The public calls: their signatures, and what each op has of its own; `runtime/fast_path.py` has all else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 from kernwright.core.op import Contract
 from kernwright.ops.plain_norm.implementations import DISPATCHERS, PROMISES
-from kernwright.runtime.long_way import long_ways
+from kernwright.runtime.fast_path import PublicCall, public_call
 from kernwright.runtime.preference import Backend
-from kernwright.runtime.public_call import PublicCall, public_call
+from kernwright.runtime.slow_path import slow_paths
 
-_ways = long_ways(DISPATCHERS, PROMISES)
+_ways = slow_paths(DISPATCHERS, PROMISES)
 _layer_norm: PublicCall[Tensor] = public_call(_ways["layer_norm"])
 _rms_norm: PublicCall[Tensor] = public_call(_ways["rms_norm"])
 

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from functools import partial
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.token_requirements import DTYPES, WIDEST
 from kernwright.ops.plain_norm import definition, native
 from kernwright.ops.plain_norm.arguments import check
-from kernwright.ops.token_requirements import DTYPES, WIDEST
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -40,7 +40,7 @@ def rows_fit(call: Call, numbers: Collection[str] = ()) -> str | None:
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    triton = partial(from_module, "kernwright.ops.plain_norm.triton_kernel", op, PROMISES[op.name])
+    triton = partial(from_module, "kernwright.ops.plain_norm.triton", op, PROMISES[op.name])
     return [
         native.CUDA[op.name].implementation(op, PROMISES[op.name], rows_fit),
         Implementation("triton", "close", triton, (triton_there, rows_fit)),

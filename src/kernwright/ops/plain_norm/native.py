@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernwright.ops.native_op import NativeOp
+from kernwright.ops._shared.native_op import NativeOp
 from kernwright.ops.norm_modulation import native as kernels
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from kernwright.ops.folding import Axis, merged
+from kernwright.ops._shared.folding import Axis, merged
 
 
 def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

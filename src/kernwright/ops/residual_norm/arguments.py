@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.ops.argument_checks import (
+from kernwright.ops._shared.checks import (
     check_affine,
     check_floating,
     check_norm_type,

@@ -1,4 +1,4 @@
-"""The public calls: their signatures, and what each op has of its own; `runtime/public_call.py` has all else."""
+"""The public calls: their signatures, and what each op has of its own; `runtime/fast_path.py` has all else."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor, empty_like
 from kernwright.core.op import Contract
 from kernwright.ops.residual_norm.arguments import wide_zeros
 from kernwright.ops.residual_norm.implementations import DISPATCHERS, PROMISES
-from kernwright.runtime.long_way import long_ways
+from kernwright.runtime.fast_path import PublicCall, public_call
 from kernwright.runtime.preference import Backend
-from kernwright.runtime.public_call import PublicCall, public_call
+from kernwright.runtime.slow_path import slow_paths
 
 
 def _results(arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
@@ -23,7 +23,7 @@ def _results(arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
     return empty_like(x), empty_like(x, dtype=residual.dtype)
 
 
-_ways = long_ways(DISPATCHERS, PROMISES)
+_ways = slow_paths(DISPATCHERS, PROMISES)
 _add_norm: PublicCall[tuple[Tensor, Tensor]] = public_call(_ways["add_norm"], _results)
 _fused_add_rms_norm_: PublicCall[None] = public_call(_ways["fused_add_rms_norm_"])
 

@@ -29,7 +29,7 @@ def summed_rows_fit(call: Call) -> str | None:
 
 
 def _implementations(op: Op) -> list[Implementation]:
-    triton = partial(from_module, "kernwright.ops.residual_norm.triton_kernel", op, PROMISES[op.name])
+    triton = partial(from_module, "kernwright.ops.residual_norm.triton", op, PROMISES[op.name])
     return [
         native.CUDA[op.name].implementation(op, PROMISES[op.name], summed_rows_fit),
         Implementation("triton", "close", triton, (triton_there, summed_rows_fit)),

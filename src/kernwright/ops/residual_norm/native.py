@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernwright.ops.native_op import NativeOp
-from kernwright.ops.native_sources import TOKEN_HEADERS
+from kernwright.ops._shared.native_op import NativeOp
+from kernwright.ops._shared.native_sources import TOKEN_HEADERS
 from kernwright.ops.norm_modulation import native as kernels
 from kernwright.ops.plain_norm import native as rows
 from kernwright.runtime.library import Library

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.record.verdict import Kernel, MetricResult
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.rounds.timing import warm_up
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 

@@ -1,0 +1,1 @@
+"""Code that several families of ops share: argument checks, layouts, native libraries and device headers."""

@@ -1,0 +1,155 @@
+"""What Triton kernels over tokens share: where tokens and modulations lie, their statistics, and a program's shape.
+
+A kernel takes tokens as (data, batch step, token step) and modulations as (data, batch step, token step, tokens a row,
+channel step); what a call does not have is None, and the kernel is compiled without it.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kernwright.ops._shared.modulation_layout import layout
+from kernwright.runtime.configurations import HELD as HELD
+from kernwright.runtime.tuning import chosen
+
+Tokens = tuple[Tensor, int, int] | None
+Rows = tuple[Tensor, int, int, int, int] | None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a width is laid out: tokens a program, columns a piece, warps."""
+
+    rows: int
+    block: int
+    warps: int
+    held_whole: bool
+
+    @cached_property
+    def options(self) -> dict[str, int | bool]:
+        """As kernels call them."""
+        return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
+
+
+def shape_of(op: str, x: Tensor) -> Shape:
+    """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
+    width = x.shape[-1]
+    own = chosen(op, width, x.numel(), x.element_size(), x.device)
+    return _shape(own.rows, own.block, own.warps, width)
+
+
+@lru_cache(maxsize=4096)  # a launch is short of time, and to make one takes as long as to look it up
+def _shape(rows: int, block: int, warps: int, width: int) -> Shape:
+    return Shape(rows, block, warps, block >= width)
+
+
+def steps(tensor: Tensor) -> tuple[int, int]:
+    """From one batch entry of `[B, S, D]` or `[S, D]` to the next, and from one token to the next."""
+    return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
+
+
+def tokens_of(tensor: Tensor | None) -> Tokens:
+    return None if tensor is None else (tensor, *steps(tensor))
+
+
+def rows_of(modulation: Tensor | None, x: Tensor) -> Rows:
+    if modulation is None:
+        return None
+    own = layout(modulation, x)
+    return modulation, own.batch_step, own.token_step, own.tokens_per_row, own.channel_step
+
+
+@triton.jit
+def places(rows, tokens, ROWS: tl.constexpr):
+    """This program's tokens: the batch entry of each, its place there, and whether there is one at all."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    return row // tokens, row % tokens, row < rows
+
+
+# What a call does not have is not given to these two: before Triton 3.7 no function that may answer None compiles.
+@triton.jit
+def token_start(own, batch, token):
+    data, batch_step, token_step = own
+    return data + batch * batch_step + token * token_step
+
+
+@triton.jit
+def row_start(own, batch, token):
+    """Where each token's row of a modulation begins, and how far apart its channels lie."""
+    data, batch_step, token_step, tokens_per_row, channel_step = own
+    return data + batch * batch_step + token // tokens_per_row * token_step, channel_step
+
+
+@triton.jit
+def read(row, column, mask):
+    start, channel_step = row
+    return tl.load(start + column * channel_step, mask, 0.0).to(tl.float32)
+
+
+@triton.jit
+def wide(tokens, column, mask):
+    return tl.load(tokens + column, mask, 0.0).to(tl.float32)
+
+
+@triton.jit
+def write(tokens, column, value, mask):
+    tl.store(tokens + column, value.to(tokens.dtype.element_ty), mask)
+
+
+@triton.jit
+def affine(normed, weight, bias, column, inside):
+    """Weight and bias are the same for every token, so they are read for one."""
+    if weight is not None:
+        normed *= wide(weight, column, inside)
+    if bias is not None:
+        normed += wide(bias, column, inside)
+    return normed
+
+
+@triton.jit
+def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
+    """Of tokens held whole: what is taken from each value, and what the rest is multiplied with.
+
+    Far from zero a mean is off by its own roundings; the mean of what it leaves is what it lacks.
+    """
+    mean = tl.zeros([value.shape[0], 1], tl.float32)
+    lacking = mean
+    if not RMS:
+        mean = tl.sum(value, 1, keep_dims=True) / width
+        value = tl.where(mask, value - mean, 0.0)
+        lacking = tl.sum(value, 1, keep_dims=True) / width
+    variance = tl.sum(value * value, 1, keep_dims=True) / width - lacking * lacking
+    return mean + lacking, tl.rsqrt(variance + eps)
+
+
+@triton.jit
+def streamed_statistics(
+    value_of: tl.constexpr, given, there, width, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The same of tokens in pieces of BLOCK; `value_of(given, column, mask)` is a piece, formed anew in each pass and 0
+    outside its mask."""
+    mean = tl.zeros([ROWS, 1], tl.float32)
+    if not RMS:
+        sums = tl.zeros([ROWS, BLOCK], tl.float32)
+        for start in range(0, width, BLOCK):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            sums += value_of(given, column, there & (column < width))
+        mean = tl.sum(sums, 1, keep_dims=True) / width
+    squares = tl.zeros([ROWS, BLOCK], tl.float32)
+    rests = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)[None, :]
+        mask = there & (column < width)
+        value = tl.where(mask, value_of(given, column, mask) - mean, 0.0)
+        squares += value * value
+        if not RMS:
+            rests += value
+    lacking = tl.sum(rests, 1, keep_dims=True) / width
+    variance = tl.sum(squares, 1, keep_dims=True) / width - lacking * lacking
+    return mean + lacking, tl.rsqrt(variance + eps)

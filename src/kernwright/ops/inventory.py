@@ -1,0 +1,53 @@
+"""Survey: what `kernwright.ops` has for some ops, and the native libraries that they need on a target, built.
+
+    python -m kernwright.ops.inventory sm_90 scale_shift rms_norm
+
+For a process of its own: who judges these ops asks for it from outside and imports none of them. A library lies in the
+folders that KERNWRIGHT_BUILDS names, in the user's cache, or is built there. Answers one line of JSON, the last.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernwright.core.errors import KernwrightError
+from kernwright.ops import FAMILIES
+from kernwright.ops.builds import libraries, side_by_side
+from kernwright.ops.catalog import dispatcher
+from kernwright.runtime.library import Library
+from kernwright.runtime.target import Target
+
+
+def surveyed(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
+    """Per op the backends beyond its reference, best first; the libraries of those ops' families, and why any lacks."""
+    backends = {op: [name for name in dispatcher(op).backends if name != "torch"] for op in ops}
+    found: dict[str, Any] = {"backends": backends, "libraries": [], "unbuilt": {}}
+    if target is None:
+        return found
+
+    def made(library: Library) -> Path | KernwrightError:
+        try:
+            return library.need(target)
+        except KernwrightError as problem:  # the others are of use without it
+            return problem
+
+    wanted = libraries(target, {FAMILIES[op] for op, own in backends.items() if own})
+    for library, result in zip(wanted, side_by_side(wanted, made), strict=True):
+        if isinstance(result, Path):
+            found["libraries"].append(str(result))
+        else:
+            found["unbuilt"][library.name] = result.cause
+    return found
+
+
+def main() -> None:
+    target, *ops = sys.argv[1:]
+    print(json.dumps(surveyed(Target.named(target) if target != "none" else None, ops)))
+
+
+if __name__ == "__main__":
+    main()
