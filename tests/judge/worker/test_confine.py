@@ -324,7 +324,7 @@ def test_the_seed_leaves_the_command_line_and_memory_closes() -> None:
     code = """
 import ctypes, os, sys
 from pathlib import Path
-from kernwright.judge.worker.confine import hide_judge
+from kernwright.judge.system.concealment import hide_judge
 said = hide_judge()
 line = Path("/proc/self/cmdline").read_bytes()
 print(said, b"12345" in line, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), sys.argv[1:])
