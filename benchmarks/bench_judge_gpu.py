@@ -44,6 +44,7 @@ from naps import (
     write_task,
 )
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.cli.console import Bar, err
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import baseline_spec
@@ -54,7 +55,6 @@ from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
@@ -22,7 +23,6 @@ from kernwright.judge.device.problems import refuse_rows_too_large
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
 BASELINES = """

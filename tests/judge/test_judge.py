@@ -201,6 +201,7 @@ def test_a_candidate_that_seems_fast_while_blocks_are_sized_must_be_right_too(ru
     assert verdict.rows[0].metrics == {}
 
 
+@pytest.mark.clock
 def test_a_slower_candidate_is_slower(run: Callable[..., Verdict]) -> None:
     verdict = run("slow", SLOW)
     assert (verdict.verdict, verdict.exit_status) == ("slower", 1)
@@ -270,6 +271,7 @@ def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.clock
 def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from kernwright.ledger.record import Record
 from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.clock]  # the pace of sides is compared
 
 CONTENDERS = """
 def copied(op):

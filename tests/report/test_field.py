@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from kernwright.baselines.lookup import Surroundings, find_baseline
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
@@ -22,13 +23,13 @@ from kernwright.report.field import Field, Standing
 from kernwright.report.field_plots import copy_plot, plots_of, speedup_plot
 from kernwright.report.origin import TodaysBaselines
 from kernwright.tasks import catalog
-from kernwright.tasks.baseline import Surroundings, find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
 from kernwright.tasks.workload import Workload
 
-pytestmark = pytest.mark.slow  # its sweep is by the clock: beside others it may end without a time
+# Its sweep measures: beside others' work a row may end without a time.
+pytestmark = [pytest.mark.slow, pytest.mark.clock]
 
 BASELINES = """
 def slow(op):

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from kernwright.baselines.lookup import find_baseline
+from kernwright.baselines.shipped import Shipped
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError, LedgerError
 from kernwright.judge.record.verdict import MetricResult, RowVerdict, Verdict
@@ -26,10 +28,8 @@ from kernwright.report.kda_pilot import kda_pilot
 from kernwright.report.results import Results, tokens_of
 from kernwright.report.results_page import files_of
 from kernwright.tasks import catalog
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 from kernwright.tasks.workload import Workload
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.results import Results
 from kernwright.report.sanitized import Sanitized, Watched
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import Shipped
 
 TASK = find_task("norm_infer")
 LAYER, RMS = (row for row in TASK.rows if row.set == "smoke")

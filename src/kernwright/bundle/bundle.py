@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from kernwright import __version__
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
 from kernwright.bundle.origin import own_files
 from kernwright.bundle.parts import Load, pack
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.version import __version__
 from kernwright.packages.archive import cut
 from kernwright.packages.archive import pack as archive_tree
 from kernwright.packages.download import Source, fetch

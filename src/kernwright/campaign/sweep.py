@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from kernwright.baselines.adapter import Capability
+from kernwright.baselines.lookup import find_baseline, find_contender
+from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.minutes import minutes_given
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
@@ -19,8 +21,8 @@ from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.rounds.progress import Progress
 from kernwright.ledger.ledger import Ledger
 from kernwright.packages.store import Store
-from kernwright.tasks.baseline import Baseline, find_baseline
-from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

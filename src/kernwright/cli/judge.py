@@ -42,7 +42,7 @@ def judge(
     from kernwright.cli.console import Bar, out
     from kernwright.judge.request import JudgeRequest, judge
     from kernwright.report.table import verdict_table
-    from kernwright.tasks.shipped import SHIPPED
+    from kernwright.tasks.candidate import SHIPPED
 
     if candidate == SHIPPED and contender is None:  # no folder of that name is a candidate
         candidate, contender = None, SHIPPED

@@ -7,7 +7,6 @@ import sys
 
 import typer
 
-from kernwright import __version__
 from kernwright.cli import baseline, ledger, op, task
 from kernwright.cli.build import build
 from kernwright.cli.bundle import bundle
@@ -21,6 +20,7 @@ from kernwright.cli.sanitize import sanitize
 from kernwright.cli.sweep import sweep
 from kernwright.cli.tune import tune
 from kernwright.core.errors import KernwrightError
+from kernwright.core.version import __version__
 
 # The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
 # when torch is imported.

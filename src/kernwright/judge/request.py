@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
@@ -27,11 +28,10 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.concealment import hide_judge
 from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import TimingPolicy
-from kernwright.tasks.shipped import find_contender
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})

@@ -28,8 +28,8 @@ from kernwright.report.origin import (
 )
 from kernwright.report.repeats import DeviceTime, Repeats
 from kernwright.report.variants import variants_of
+from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import METRICS, Metric
-from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kernwright.baselines.lookup import Surroundings, find_baseline
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.record.verdict import Verdict
-from kernwright.tasks.baseline import Surroundings, find_baseline
 from kernwright.tasks.candidate import CANDIDATE_FILE
 from kernwright.tasks.task import Task
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
 from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.report.sanitized import Sanitized
+from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import Metric
-from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

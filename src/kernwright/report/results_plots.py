@@ -5,8 +5,8 @@ from __future__ import annotations
 from kernwright.judge.record.verdict import MetricResult
 from kernwright.report.results import Results
 from kernwright.report.row_plot import ratio_plot, share_plot
+from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import Metric
-from kernwright.tasks.shipped import SHIPPED
 from kernwright.tasks.task import Task
 
 

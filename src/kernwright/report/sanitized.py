@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernwright.tasks.shipped import Shipped
+from kernwright.baselines.shipped import Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

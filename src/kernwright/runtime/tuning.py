@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.call import Call
-from kernwright.runtime.configurations import FEW, SHARED, Configuration, Situation, kernel_of, power_of_two
+from kernwright.runtime.configurations import FEW, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.library import CACHE_VARIABLE, cache_folder
 
 SHIPPED = Path(__file__).resolve().parents[1] / "ops" / "tuned"
@@ -258,15 +258,6 @@ def configured(call: Call) -> Found | None:
     if asked is None:
         return None
     return looked_up(asked.op, asked.width, asked.element_bytes, asked.is_few, call.first.device)
-
-
-def shipped_configurations(ops: Iterable[str], folder: Path = SHIPPED) -> str:
-    """Those that ship for some ops, on any GPU, without what was measured: a part of what those ops are."""
-    wanted = {SHARED.get(op, op) for op in ops}
-    lines = []
-    for path in sorted(folder.glob("*.json")):
-        lines += [f"{path.stem}: {e.situation}: {e.configuration}" for e in Table.read(path).entries if e.op in wanted]
-    return "\n".join(lines)
 
 
 def is_interpreted() -> bool:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.checks import sanitizer
 from kernwright.judge.checks.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.worker import sanitizer_program as sanitized
 from kernwright.tasks.candidate import load_candidate
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
 
 TOOL = """#!/bin/sh

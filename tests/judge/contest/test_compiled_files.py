@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.tasks.baseline import Baseline
-from kernwright.tasks.shipped import Shipped
 
 ADAPTER = '''
 """A package that compiles, as far as a judge can see."""

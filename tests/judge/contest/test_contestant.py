@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
+from kernwright.baselines.shipped import Shipped
 from kernwright.judge.contest.contestant import Contestant
-from kernwright.tasks.baseline import find_baseline
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import load_task
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import kernwright
+from kernwright.baselines.lookup import find_contender
+from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
@@ -23,7 +25,6 @@ from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.shipped import Shipped, find_contender
 from kernwright.tasks.task import Task, load_task
 
 PACKAGE = Path(kernwright.__file__).parent

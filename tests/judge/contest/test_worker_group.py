@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
 from kernwright.judge.contest.pair import SideName
@@ -17,7 +18,7 @@ from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import load_task
 
 

@@ -14,6 +14,8 @@ from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 
+pytestmark = pytest.mark.clock  # whether a processor sleeps is seen
+
 WORKER = 4711
 
 

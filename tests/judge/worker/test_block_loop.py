@@ -381,6 +381,7 @@ def mix(x, w, *, eps):
 """
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_no_shorter_way_pays_for_work_that_is_shared_between_calls(
     tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.shipped_build import find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, candidate_spec, shipped_spec
@@ -32,9 +33,8 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.ledger.ledger import Ledger
 from kernwright.runtime.preference import STRICT_VARIABLE
-from kernwright.tasks.candidate import Candidate, load_candidate
+from kernwright.tasks.candidate import SHIPPED, Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import SHIPPED, Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.checks.case_runner import CaseRunner
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.contestant import Contestant
@@ -27,7 +28,7 @@ from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.record.provenance import library_versions
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.session.session import WrongBehaviour
-from kernwright.tasks.baseline import Baseline, find_baseline
+from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

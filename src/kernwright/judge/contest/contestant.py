@@ -11,9 +11,9 @@ from typing import Any
 
 from kernwright.baselines.adapter import Capability
 from kernwright.baselines.published import PublishedBaseline
+from kernwright.baselines.shipped import Shipped
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

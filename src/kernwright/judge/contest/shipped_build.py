@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-import kernwright
 from kernwright.baselines.adapter import Capability
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.version import __version__
 from kernwright.judge.system.sandbox import import_folders
 from kernwright.runtime.library import checksum_file
 from kernwright.tasks.workload import Workload
@@ -58,7 +58,7 @@ class ShippedBuild(BaseModel):
         skipped = {op: why for op in named if (why := self.skips(op))}
         return {
             "package": "kernwright",
-            "version": kernwright.__version__,
+            "version": __version__,
             "target": self.target,
             "backends": {op: list(self.backends[op]) for op in named if not self.skips(op)},
             "libraries": [path.name for path in self.libraries],

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright import __version__
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.digest import C_SUFFIXES, PYTHON, Source, code_digest
+from kernwright.core.version import __version__
 from kernwright.tasks.candidate import Candidate
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 
 JUDGE = Path(__file__).parents[1]

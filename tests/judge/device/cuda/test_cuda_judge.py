@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.selection import find_device
@@ -17,7 +18,6 @@ from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.rounds.timing import warm_up
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone, pytest.mark.slow]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.core.errors import KernwrightError
-from kernwright.tasks.baseline import adapter_names, find_baseline
+from kernwright.tasks.baseline import adapter_names
 from kernwright.tasks.task import Task, load_task
 
 ADAPTERS = """
@@ -45,10 +46,12 @@ def test_adapters_are_the_public_functions_and_are_not_imported(task: Task) -> N
     assert find_baseline(task, "fused").kind == "adapter"
 
 
-def test_an_adapters_digest_is_of_its_file(task: Task) -> None:
+def test_an_adapters_digest_is_of_its_code(task: Task) -> None:
     first = find_baseline(task, "fused").digest
     assert task.adapters is not None
-    task.adapters.write_text(ADAPTERS + "\n# another\n")
+    task.adapters.write_text(ADAPTERS + "\n# another comment\n")
+    assert find_baseline(task, "fused").digest == first
+    task.adapters.write_text(ADAPTERS + "\nmore = 1\n")
     assert find_baseline(task, "fused").digest != first
     assert find_baseline(task, "eager").digest == find_baseline(task, "eager").digest
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kernwright.baselines import shipped
+from kernwright.baselines.shipped import Shipped
 from kernwright.runtime.tuning import Entry, Place, Table
-from kernwright.tasks import shipped
-from kernwright.tasks.shipped import Shipped
 
 
 @pytest.fixture
