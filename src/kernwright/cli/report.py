@@ -11,7 +11,7 @@ from kernwright.cli.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
 if TYPE_CHECKING:
-    from kernwright.judge.verdict import Verdict
+    from kernwright.judge.record.verdict import Verdict
     from kernwright.ledger.ledger import Ledger
 
 
@@ -61,6 +61,6 @@ def _all(book: Ledger) -> list[Verdict]:
 
 
 def _verdicts(book: Ledger, run: str) -> list[Verdict]:
-    from kernwright.judge.recorded import recorded_bodies
+    from kernwright.judge.record.recorded import recorded_bodies
 
     return [record.verdict() for record in recorded_bodies(book, runs=[run])]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from kernwright.judge.recorded import recorded_bodies
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.judge.record.recorded import recorded_bodies
+from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.origin import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from kernwright.judge.recorded import RecordedBody, recorded_bodies
+from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.results import is_of_what_ships
 from kernwright.tasks.candidate import SHIPPED
