@@ -45,7 +45,7 @@ from naps import (
 )
 
 from kernwright.baselines.lookup import find_baseline
-from kernwright.cli.console import Bar, err
+from kernwright.cli.console import ProgressBar, err
 from kernwright.judge.device import find_device
 from kernwright.judge.processors import apart_from
 from kernwright.judge.provenance import judge_digest
@@ -65,7 +65,7 @@ ROWS_AT_ONCE = 16  # of A/A: a judgement that is cut off counts for nothing
 
 
 def _judge(**wanted: Any) -> Verdict:
-    with Bar() as bar:
+    with ProgressBar() as bar:
         verdict = judge(JudgeRequest(device="cuda", wait_s=600.0, **wanted), bar)
     if verdict.interrupted:
         raise typer.Exit(2)
@@ -124,7 +124,7 @@ def aa(
             census=False, device="cuda", wait_s=600.0,
         )  # fmt: skip
         alike = [replace(asked, against_itself=False, contender=name) for name in ALIKE]
-        with Bar() as bar:
+        with ProgressBar() as bar:
             judged = judge_together([asked, *alike], bar)
         if any(verdict is None or verdict.interrupted for verdict in judged):
             raise typer.Exit(2)
