@@ -12,25 +12,25 @@ from pathlib import Path
 from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
 from kernwright.core.op import Op
-from kernwright.judge.block import Block
-from kernwright.judge.cuda.awake_calls import AwakeCalls
-from kernwright.judge.cuda.session import CudaSession
-from kernwright.judge.device import Device
-from kernwright.judge.overhead import Overhead
-from kernwright.judge.sides import Crew
-from kernwright.judge.statistics import spread
-from kernwright.judge.timing import warm_up
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.device.cuda.awake_calls import AwakeCalls
+from kernwright.judge.device.cuda.session import CudaSession
+from kernwright.judge.device.device import Device
+from kernwright.judge.process.block import Block
+from kernwright.judge.record.statistics import spread
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.overhead import Overhead
+from kernwright.judge.rounds.timing import warm_up
 from kernwright.ledger.blobs import BlobStore
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 
 
 def clock_against_events(
-    crew: Crew, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
+    group: WorkerGroup, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
 ) -> dict[str, float]:
     calls = round(block_ms * 1e6 / TWENTY_US)
-    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    sessions = {name: group.open(name, op, row, calls) for name in group.specs}
     for session in sessions.values():
         session.open_loop()
         session.begin("device")
@@ -95,9 +95,9 @@ class TimedCalls(AwakeCalls):
 Parts = dict[str, list[list[int]]]  # nanoseconds by what they were spent on, block by block, call by call
 
 
-def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
+def calls_by_themselves(group: WorkerGroup, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
     """Blocks of `wall`, every other one without calls, in turn by two workers."""
-    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    sessions = {name: group.open(name, op, row, calls) for name in group.specs}
     contents = device.pool(row, 1).draw(op, row)
     parts: Parts = {}
     for session in sessions.values():

@@ -19,8 +19,8 @@ from rich.table import Table
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.console import ProgressBar, err, out
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import find_device
-from kernwright.judge.verdict import Unavailable
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.record.verdict import Unavailable
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task

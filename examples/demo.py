@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # checking threads must not
 
 from kernwright.cli.console import ProgressBar, out
 from kernwright.core.errors import KernwrightError
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verdict import Verdict
 from kernwright.ledger.verify import verify
 from kernwright.report.page import write_page
 from kernwright.report.table import verdict_table

@@ -13,7 +13,7 @@ from kernwright.packages.files import digest_of
 def test_a_checkout_gives_its_tasks_and_constraints() -> None:
     files = origin.own_files()
     assert files["kernwright/_constraints.txt"].name == "constraints.txt"
-    assert "kernwright/_tasks/norm_scale_shift/task.toml" in files and "kernwright/judge/native_loop.cc" in files
+    assert "kernwright/_tasks/norm_scale_shift/task.toml" in files and "kernwright/judge/worker/native_loop.cc" in files
     assert not [name for name in files if "__pycache__" in name]
 
 

@@ -18,8 +18,8 @@ from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.judge import refuse_rows_too_large
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.device.problems import refuse_rows_too_large
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task

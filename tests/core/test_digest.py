@@ -19,7 +19,7 @@ from kernwright.core.digest import C_SUFFIXES, Source, code_digest
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
 from kernwright.core.registry import ops_from_file
-from kernwright.judge.provenance import judge_digest
+from kernwright.judge.record.provenance import judge_digest
 from kernwright.tasks.catalog import find_task
 
 PACKAGE = Path(kernwright.__file__).parent

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.provenance import judge_digest
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.row_state import UNTIMED
-from kernwright.judge.session import Session
-from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.session.session import Session
 from kernwright.ledger.blobs import BlobStore
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
@@ -140,10 +139,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
         set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
         and min(where["seconds"].values()) > 0
     )
-    walls = where["isolation"]["workers"]
-    assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True
-    assert isinstance(walls["missing"], list) and all(": " in wall for wall in walls["missing"])
-    assert walls["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in walls["missing"])
+    sandbox = where["isolation"]["workers"]
+    assert sandbox["dies_with_judge"] is True and sandbox["no_new_privileges"] is True
+    assert isinstance(sandbox["missing"], list) and all(": " in wall for wall in sandbox["missing"])
+    assert sandbox["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in sandbox["missing"])
     assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
     assert where["libraries"]["torch"]
     assert where["hardware"]["kind"] == "cpu"
@@ -276,7 +275,9 @@ def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
 def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 1e9)  # a second from one empty block to the next
+    monkeypatch.setattr(
+        "kernwright.judge.rounds.sizing.spread", lambda _: 1e9
+    )  # a second from one empty block to the next
     monkeypatch.setattr(CpuDevice, "most_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
@@ -299,7 +300,7 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
 def test_a_row_has_no_more_rounds_than_it_is_given(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
     verdict = run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=2)
     assert verdict.provenance["rounds"] == 2 and verdict.evidence
     (row,) = verdict.rows

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.device import CpuDevice
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.judge import Judgement
-from kernwright.judge.quad import Quad
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.row_turn import RowTurn
-from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
-from kernwright.judge.sides import Crew
-from kernwright.judge.timing import RowTiming
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.rounds.quad import Quad
+from kernwright.judge.rounds.row_round import RowRound
+from kernwright.judge.rounds.timing import RowTiming
+from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.record import Record
 from kernwright.ledger.verify import verify
@@ -74,7 +74,7 @@ Matches = list[tuple[str, str]]
 @pytest.fixture
 def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
 
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [
@@ -174,9 +174,9 @@ def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
 def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is busy until the worker of a contender has ended that was wrong, and is not timed."""
     ended: list[str] = []
-    respawn = Crew.respawn
+    respawn = WorkerGroup.respawn
 
-    def noting(self: Crew, *names: str) -> None:
+    def noting(self: WorkerGroup, *names: str) -> None:
         ended.extend(names)
         respawn(self, *names)
 
@@ -184,7 +184,7 @@ def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch
         if "candidate-2" not in ended:
             raise DeviceBusy("it answers late")
 
-    monkeypatch.setattr(Crew, "respawn", noting)
+    monkeypatch.setattr(WorkerGroup, "respawn", noting)
     monkeypatch.setattr(Session, "ready", ready)
     honest, wrong = together([("eager", "copied"), ("eager", "wrong")])
     assert honest.verdict not in BAD, honest.reasons
@@ -232,13 +232,13 @@ def test_a_device_that_was_slow_once_has_the_row_begun_anew(
 ) -> None:
     Slow(monkeypatch, 4)
     spent: list[float] = []  # when the row is begun, and when it is begun anew: its budget is no smaller then
-    time_it = RowTurn._time
+    time_it = RowRound._time
 
-    def noting(turn: RowTurn) -> None:
+    def noting(turn: RowRound) -> None:
         spent.extend(state.spent_s for state in turn._states)
         time_it(turn)
 
-    monkeypatch.setattr(RowTurn, "_time", noting)
+    monkeypatch.setattr(RowRound, "_time", noting)
     (honest,) = together([("eager", "copied")])
     assert honest.verdict not in BAD and honest.provenance["slowed"] == 1
     assert spent[:2] == [0.0, 0.0]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernwright.judge.record.verdict import GOOD, RowVerdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verdict import GOOD, RowVerdict
 
 MIX_TASK = Path(__file__).parents[1] / "exploits" / "mix_task"
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import ErrorFigures, Expected, compare
-from kernwright.judge.correctness import NEAR, REDRAWS
+from kernwright.judge.numerics.contracts import ErrorFigures, Expected, compare
+from kernwright.judge.numerics.correctness import NEAR, REDRAWS
 from kernwright.ops.catalog import dispatcher
 from kernwright.tasks.task import Tolerance
 

@@ -17,7 +17,7 @@ from kernwright.baselines.lookup import Surroundings, find_baseline
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.judge.record.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Field, Standing
 from kernwright.report.field_plots import copy_plot, plots_of, speedup_plot

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.records.report import report
 from kernwright.core.errors import EnvironmentProblem, LedgerError
-from kernwright.judge.verdict import Headline, Outcome, RowVerdict, Verdict
+from kernwright.judge.record.verdict import Headline, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report import page as page_module
 from kernwright.report.page import render_page, write_page

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict
+from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict
 from kernwright.report.plots import (
     OUTCOMES,
     SHAPES,

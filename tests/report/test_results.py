@@ -20,7 +20,7 @@ from kernwright.baselines.lookup import find_baseline
 from kernwright.baselines.shipped import Shipped
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError, LedgerError
-from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.judge.record.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.bars import ASKED_OF, Bar, bars_of, loses_clearly
 from kernwright.report.field import Field, Standing

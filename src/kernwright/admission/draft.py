@@ -11,7 +11,7 @@ from kernwright.admission.captured_row import CapturedRow, DraftRequest, OtherRe
 from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
-from kernwright.judge.cases import neighbour_sizes
+from kernwright.judge.numerics.cases import neighbour_sizes
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
 from kernwright.tasks.task import TaskFile, Tolerance
 from kernwright.tasks.tensor import ConcreteTensor, TensorSpec

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
-from kernwright.judge.contract import Expected, compare
-from kernwright.judge.copying import Way, ways_on, whole_pages
-from kernwright.judge.inputs import draw_inputs
+from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
+from kernwright.judge.numerics.contracts import Expected, compare
+from kernwright.judge.numerics.inputs import draw_inputs
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.call import Call
 from kernwright.runtime.configurations import Configuration, Situation

@@ -27,7 +27,7 @@ from kernwright.campaign.time_limit import checked_minutes
 from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
-from kernwright.judge.cuda.nvml import Nvml
+from kernwright.judge.device.cuda.nvml import Nvml
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
 from kernwright.runtime.tuning import Place, Table, forget, is_interpreted, model_of, situation_of, trying, user_file

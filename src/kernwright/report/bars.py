@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.judge.verdict import MetricResult, RowVerdict
+from kernwright.judge.record.verdict import MetricResult, RowVerdict
 from kernwright.report.results import Results, declines, geomean, is_our_fault, tokens_of
 from kernwright.tasks.baseline import BUILT_IN
 from kernwright.tasks.policy import METRICS, Metric

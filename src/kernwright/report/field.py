@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Literal
 
 from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.origin import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernwright.judge.verdict import MetricResult
+from kernwright.judge.record.verdict import MetricResult
 from kernwright.report.field import Field, Side
 from kernwright.report.row_plot import ratio_plot, share_plot
 from kernwright.tasks.policy import Metric

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kernwright.baselines.lookup import Surroundings, find_baseline
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.record.verdict import Verdict
 from kernwright.tasks.candidate import CANDIDATE_FILE
 from kernwright.tasks.task import Task
 

@@ -16,7 +16,7 @@ from typing import get_args
 
 from markupsafe import Markup, escape
 
-from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict
+from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict
 from kernwright.tasks.policy import Metric
 
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})

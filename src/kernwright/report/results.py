@@ -15,7 +15,7 @@ from typing import Any
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
-from kernwright.judge.verdict import MetricResult, Ran, Verdict
+from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
@@ -171,7 +171,7 @@ class Results:
         timed = [(baseline, result) for baseline, result in found if result]
         return min(timed, key=lambda pair: pair[1].ratio, default=None)
 
-    def ran(self, task: Task, row: Workload) -> Ran | None:
+    def ran(self, task: Task, row: Workload) -> RanImplementation | None:
         return next((standing.row.ran for standing in self.of_row(task, row).values() if standing.row.ran), None)
 
     def share_of_copy(self, task: Task, row: Workload) -> float | None:

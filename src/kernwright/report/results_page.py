@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernwright.judge.verdict import Kernel, MetricResult
+from kernwright.judge.record.verdict import Kernel, MetricResult
 from kernwright.report.bars import ASKED_OF, bars_of, loses_clearly
 from kernwright.report.field import TIMED, Standing
 from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot

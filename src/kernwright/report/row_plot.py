@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from kernwright.judge.verdict import MetricResult
+from kernwright.judge.record.verdict import MetricResult
 from kernwright.report.plots import (
     AXIS_HEIGHT,
     CHARACTER_WIDTH,

@@ -12,8 +12,8 @@ from rich.text import Text
 from kernwright.admission.admission import Admission
 from kernwright.campaign.sweep import Sweep
 from kernwright.exploits.trial import Trial
-from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
-from kernwright.judge.verification import RowFinding
+from kernwright.judge.checks.verification import RowFinding
+from kernwright.judge.record.verdict import MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.tasks.policy import METRICS
 
 COLOURS = {

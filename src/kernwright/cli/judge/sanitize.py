@@ -31,7 +31,7 @@ def sanitize(
     from rich.table import Table
 
     from kernwright.cli.console import ProgressBar, out
-    from kernwright.judge.sanitizer import sanitize
+    from kernwright.judge.checks.sanitizer import sanitize
 
     tools = tool or ["memcheck", "racecheck"]
     with ProgressBar() as bar:

@@ -12,7 +12,7 @@ import typer
 from kernwright.cli.duration import Minutes, Wait
 
 if TYPE_CHECKING:
-    from kernwright.judge.verdict import Verdict
+    from kernwright.judge.record.verdict import Verdict
 
 UNTIMED = ("incorrect", "tampered", "failed")
 
@@ -46,8 +46,8 @@ def sweep(
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import ProgressBar, err, out
-    from kernwright.judge.device import find_device
-    from kernwright.judge.provision import target_of
+    from kernwright.judge.contest.shipped_build import target_of
+    from kernwright.judge.device.selection import find_device
     from kernwright.judge.request import rounds_given
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.report.table import sweep_table

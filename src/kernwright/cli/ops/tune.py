@@ -40,7 +40,7 @@ def tune(
     from kernwright.cli.console import ProgressBar, err
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
-    from kernwright.judge.lock import device_lock
+    from kernwright.judge.device.lock import device_lock
     from kernwright.ops import FAMILIES
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows

@@ -13,7 +13,7 @@ from kernwright.cli.output import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from kernwright.baselines.lock import Lock
-    from kernwright.judge.verification import RowFinding
+    from kernwright.judge.checks.verification import RowFinding
     from kernwright.packages.tree import Machine, Tree
 
 app = typer.Typer(no_args_is_help=True, help="Published baselines: list, fetch and verify them.")
@@ -104,8 +104,8 @@ def verify(
 
     from kernwright.baselines.lock import read_lock
     from kernwright.cli.console import ProgressBar, out
-    from kernwright.judge.verification import verify
-    from kernwright.judge.verifiers import Errand, Unverified, Verifiers
+    from kernwright.judge.checks.parallel_verification import Unverified, VerificationJob, VerificationPool
+    from kernwright.judge.checks.verification import verify
     from kernwright.report.table import findings_table
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows
@@ -120,14 +120,14 @@ def verify(
         for loaded in tasks
         for name in names or read_lock().names()
     ]
-    errands = [errand for name, loaded, own in matches for errand in Errand.shared_out(name, loaded, own, device)]
+    jobs = [job for name, loaded, own in matches for job in VerificationJob.shared_out(name, loaded, own, device)]
     findings: list[RowFinding] = []
     trouble: Unverified | KeyboardInterrupt | None = None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, as Ctrl-C's is: nobody is left behind
     with ProgressBar() as bar:
         try:
-            if processes > 1 and len(errands) > 1:
-                for finding in Verifiers(device, processes, wait).run(errands, bar):
+            if processes > 1 and len(jobs) > 1:
+                for finding in VerificationPool(device, processes, wait).run(jobs, bar):
                     findings.append(finding)  # one by one: what is there when it is interrupted counts
             else:
                 for name, loaded, own in matches:

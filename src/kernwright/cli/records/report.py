@@ -11,7 +11,7 @@ from kernwright.cli.records.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
 if TYPE_CHECKING:
-    from kernwright.judge.verdict import Verdict
+    from kernwright.judge.record.verdict import Verdict
     from kernwright.ledger.ledger import Ledger
 
 
@@ -63,7 +63,7 @@ def _all(book: Ledger) -> list[Verdict]:
 def _verdicts(book: Ledger, run: str) -> list[Verdict]:
     from pydantic import ValidationError
 
-    from kernwright.judge.verdict import Verdict
+    from kernwright.judge.record.verdict import Verdict
 
     try:
         return [Verdict.model_validate(record.body) for record in book.records(run) if record.kind == "verdict"]

@@ -1,0 +1,168 @@
+"""Quad: every side of a row once, then every side again in mirrored order; and what it says of one pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernwright.judge.contest.pair import Pair, Role, SideName
+from kernwright.judge.process.block import Block
+from kernwright.judge.rounds.overhead import Overhead
+from kernwright.tasks.policy import Metric
+
+
+@dataclass
+class Sample:
+    """One quad of one metric, of one pair: its sides' two blocks, nanoseconds a call, mirrored in time."""
+
+    metric: Metric
+    round: int
+    order: list[Role]
+    redone: int
+    busy: bool
+    ns_per_call: dict[Role, tuple[float, float]]
+    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
+    moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
+    longer: float = 1.0  # times as long as at first, its blocks were
+    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # a call's, of the blocks before these
+    overhead_ns: tuple[float, float] = (0.0, 0.0)  # an empty block's, that was taken off in either half
+    by_events: bool = False  # whether the device's own clock told these times, not the judge's
+
+    def log_ratio(self, over: Role, under: Role) -> float:
+        """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
+        a, b = self.ns_per_call[over], self.ns_per_call[under]
+        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
+
+    def mean_us(self, side: Role) -> float:
+        first, second = self.ns_per_call[side]
+        return math.sqrt(first * second) / 1e3
+
+
+@dataclass(frozen=True)
+class Quad:
+    """All sides' blocks. Whoever stands between a pair's two blocks of a half stands there mirrored in the other."""
+
+    metric: Metric
+    round: int
+    order: list[SideName]
+    redone: int
+    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
+    ns_per_call: dict[SideName, tuple[float, float]]
+    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
+    moved: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
+    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    overhead_ns: tuple[float, float] = (0.0, 0.0)
+
+    def of(self, pair: Pair, longer: float = 1.0) -> Sample:
+        """As if nobody else had been there.
+
+        Kernels of sides that are all trusted are timed by the device's own events, in which nothing of the protocol is.
+        What a worker says of itself is no candidate's time, nor that of whom it is held against.
+        """
+        roles = pair.roles
+        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
+        times = self.event_ns_per_call if by_events else self.ns_per_call
+        return Sample(
+            self.metric,
+            self.round,
+            [roles[side] for side in self.order if side in roles],
+            self.redone,
+            not self.kept_waiting.isdisjoint(roles),
+            {roles[side]: ns for side, ns in times.items() if side in roles},
+            {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            sum(self.moved.get(side, 0) for side in roles),
+            longer,
+            {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            self.overhead_ns,
+            by_events,
+        )
+
+
+@dataclass(frozen=True)
+class DiscardedBlock:
+    """A block that did not count, and what the protocol took when it ran."""
+
+    elapsed_ns: int
+    calls: int
+    overhead: Overhead
+
+
+@dataclass
+class HalfQuad:
+    """What the judge's clock showed. How much of it were calls is for the overhead of the moment to say."""
+
+    overhead: Overhead  # as it was measured last
+    blocks: dict[SideName, Block] = field(default_factory=dict)
+    calls: dict[SideName, int] = field(default_factory=dict)
+    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one a block, or one a call
+    event_ns: dict[SideName, int] = field(default_factory=dict)  # trusted sides' blocks by the device's own clock
+    released_ns: dict[SideName, float] = field(default_factory=dict)
+    waited: frozenset[SideName] = frozenset()  # who was kept waiting for its processor
+    redone: int = 0  # times that it was run again
+    tries: dict[SideName, list[DiscardedBlock]] = field(
+        default_factory=dict
+    )  # of untrusted sides, whose slowest one counts
+
+    def ns_per_call(self, side: SideName, now: Overhead) -> float:
+        """By what the protocol took just then; a try before that by as much more as it had drifted."""
+        drift_ns = now.empty_ns - self.overhead.empty_ns
+        took = [now.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]]
+        for one in self.tries.get(side, ()):
+            took.append(one.overhead.drifted(drift_ns).taken_off(one.elapsed_ns) / max(1, one.calls))
+        return max(took)
+
+    def event_ns_per_call(self, side: SideName) -> float:
+        return self.event_ns[side] / self.calls[side]
+
+    def tells_events(self, side: SideName) -> bool:
+        """Whether the device's clock says something that can be true of this block."""
+        return 0 < self.event_ns.get(side, 0) < self.blocks[side].elapsed_ns
+
+    @property
+    def with_events(self) -> list[tuple[int, int]]:
+        """How long blocks took, and how long by the device's own clock; not of who was kept waiting."""
+        told = (side for side in self.event_ns if self.tells_events(side) and side not in self.waited)
+        return [(self.blocks[side].elapsed_ns, self.event_ns[side]) for side in told]
+
+    def secured_ns(self, side: SideName) -> int:
+        block = self.blocks[side]
+        return block.elapsed_ns - block.running_ns
+
+
+def quad_of(
+    metric: Metric,
+    number: int,
+    order: Sequence[SideName],
+    first: HalfQuad,
+    second: HalfQuad,
+    moved: Mapping[SideName, int],
+) -> Quad:
+    """Both halves of one."""
+    then, now = _overheads(first, second)
+    halves = first, second
+    released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
+    told = [side for side in order if all(half.tells_events(side) for half in halves)]
+    return Quad(
+        metric,
+        number,
+        list(order),
+        first.redone + second.redone,
+        first.waited | second.waited,
+        {side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
+        {side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
+        dict(moved),
+        released,
+        {side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in told},
+        (then.empty_ns, now.empty_ns),
+    )
+
+
+def _overheads(first: HalfQuad, second: HalfQuad) -> tuple[Overhead, Overhead]:
+    """Of the moment, in each half. Where it was measured anew between them, for a side's outputs that lie elsewhere,
+    neither says anything of the other: one of them has more to read back, and whose doing that is nobody asks."""
+    if first.overhead == second.overhead:
+        now = first.overhead.as_of(first.with_events + second.with_events)
+        return now, now
+    return first.overhead.as_of(first.with_events), second.overhead.as_of(second.with_events)
