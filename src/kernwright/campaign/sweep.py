@@ -11,7 +11,7 @@ from pathlib import Path
 from kernwright.baselines.adapter import Capability
 from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.baselines.shipped import Shipped
-from kernwright.campaign.minutes import minutes_given
+from kernwright.campaign.time_limit import checked_minutes
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import find_shipped_build
@@ -150,7 +150,7 @@ class Sweep:
     _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def __post_init__(self) -> None:
-        minutes_given(self.minutes)
+        checked_minutes(self.minutes)
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""

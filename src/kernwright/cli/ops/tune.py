@@ -37,7 +37,7 @@ def tune(
     when it is interrupted, and not measured again. Exit status 0: nothing is left; 1: run it again to go on.
     """
     from kernwright.campaign.tuner import Tuner, find_device, works_of
-    from kernwright.cli.console import Bar, err
+    from kernwright.cli.console import ProgressBar, err
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
     from kernwright.judge.device.lock import device_lock
@@ -68,7 +68,7 @@ def tune(
     done: list[Outcome] = []
     stopped = False
     try:
-        with device_lock(str(place), wait), Bar() as bar:
+        with device_lock(str(place), wait), ProgressBar() as bar:
             for outcome in tuner.run(bar):
                 done.append(outcome)
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ def judge(
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
 ) -> None:
     """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
-    from kernwright.cli.console import Bar, out
+    from kernwright.cli.console import ProgressBar, out
     from kernwright.judge.request import JudgeRequest, judge
     from kernwright.report.table import verdict_table
     from kernwright.tasks.candidate import SHIPPED
@@ -55,7 +55,7 @@ def judge(
         rounds=rounds,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
-    with Bar() as bar:
+    with ProgressBar() as bar:
         verdict = judge(request, bar)
     out.print(verdict_table(verdict))
     if json_file is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.baseline import trees_for
+from kernwright.cli.packages.baseline import trees_for
 
 if TYPE_CHECKING:
     from rich.table import Table

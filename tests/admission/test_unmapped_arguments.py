@@ -56,11 +56,11 @@ def new(source: Path, out: Path, *more: str) -> Result:
 @pytest.mark.parametrize(
     ("source", "words", "said"),
     [
-        ("norm_scale_shift", ["--op", "rms_norm"], "scale, shift, norm_type='layer': is nothing that rms_norm takes"),
-        ("norm_scale_shift", ["--op", "rms_norm", "--map", "weight=scale"], ":2: shift, norm_type='layer': is nothing"),
-        ("norm_scale_shift", ["--op", "rms_modulate"], ":2: norm_type='layer': is nothing that rms_modulate takes"),
-        ("foreign", ["--op", "rms_norm"], "workspace, prefix='blocks.0': is nothing that rms_norm takes"),
-        ("foreign", ["--op", "rms_norm", "--ignore", "prefix"], ": workspace: is nothing"),
+        ("norm_scale_shift", ["--op", "rms_norm"], "scale, shift, norm_type='layer': is no argument of rms_norm"),
+        ("norm_scale_shift", ["--op", "rms_norm", "--map", "weight=scale"], ":2: shift, norm_type='layer': is no"),
+        ("norm_scale_shift", ["--op", "rms_modulate"], ":2: norm_type='layer': is no argument of rms_modulate"),
+        ("foreign", ["--op", "rms_norm"], "workspace, prefix='blocks.0': is no argument of rms_norm"),
+        ("foreign", ["--op", "rms_norm", "--ignore", "prefix"], ": workspace: is no argument"),
         ("foreign", ["--op", "rms_norm", "--ignore", "no", *("--ignore", "prefix", "--ignore", "workspace")],
          "--ignore no: model:norm has no such argument"),
         ("layer_norm", ["--op", "rms_norm"], "holds calls of layer_norm, not of rms_norm"),

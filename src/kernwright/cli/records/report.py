@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.ledger import LedgerFolder, _resolve
+from kernwright.cli.records.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
 if TYPE_CHECKING:

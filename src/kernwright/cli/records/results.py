@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.ledger import LedgerFolder
 from kernwright.cli.output import write_whole
+from kernwright.cli.records.ledger import LedgerFolder
 from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:

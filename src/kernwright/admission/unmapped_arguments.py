@@ -1,19 +1,23 @@
-"""Strangers: what a captured call was given and the op does not take. Left out in silence, another function's call
-would be frozen as the op's."""
+"""Unmapped arguments: tensors and strings of a captured call that the op does not take.
+
+A draft that ignored them silently would freeze the calls of another function as calls of the op.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from kernwright.admission.captured_row import Request
+from kernwright.admission.captured_row import DraftRequest
 from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.capture.own_ops import WISHES, op_of
 from kernwright.core.errors import BadFile, KernwrightError
 
 
-def refuse_strangers(capture: Capture, request: Request, ignored: Collection[str]) -> None:
-    """A call with a tensor that the op does not take, or a text, which picks what is computed, is no call of the op.
-    A number may be anything: that it was not used is said in a note."""
+def refuse_unmapped_arguments(capture: Capture, request: DraftRequest, ignored: Collection[str]) -> None:
+    """Raise BadFile if a call has a tensor or a string that the op does not take.
+
+    A string selects what is computed, so such a call is not a call of the op. An unused number is only noted.
+    """
     own = (*(parameter.name for parameter in request.op.tensor_parameters), *request.op.scalar_defaults)
     taken = {*request.mapping.values(), *(name for name in own if name not in request.mapping)}
     met: set[str] = set()
@@ -21,10 +25,10 @@ def refuse_strangers(capture: Capture, request: Request, ignored: Collection[str
         if call.call != request.call or call.raised:
             continue
         met |= {argument.name for argument in call.arguments} | {*call.values()}
-        if strangers := _strangers(call, taken, ignored):
+        if unmapped := _unmapped(call, taken, ignored):
             raise BadFile(
-                f"{request.source}:{number}", ", ".join(strangers),
-                f"is nothing that {request.op.name} takes: the call is another function's",
+                f"{request.source}:{number}", ", ".join(unmapped),
+                f"is no argument of {request.op.name}: the call is one of another function",
                 f"choose the --op that was called; {request.op.name} takes {', '.join(own)}: --map NAME=ARGUMENT says "
                 "where they are; --ignore leaves out an argument that no result depends on",
             )  # fmt: skip
@@ -34,9 +38,9 @@ def refuse_strangers(capture: Capture, request: Request, ignored: Collection[str
         )
 
 
-def _strangers(call: CapturedCall, taken: Collection[str], ignored: Collection[str]) -> list[str]:
-    """Tensors and texts of a call that the op does not take, texts with what they say."""
-    # `out` is memory for the results, under that name in torch's functions as in ours.
+def _unmapped(call: CapturedCall, taken: Collection[str], ignored: Collection[str]) -> list[str]:
+    """Return the tensors and strings of a call that the op does not take, strings with their value."""
+    # `out` is memory for the results, both in torch's functions and in ours.
     free = {"return", "out", *ignored, *(WISHES if op_of(call.call) else ())}
     found = []
     for name, value in call.values().items():
@@ -49,8 +53,11 @@ def _strangers(call: CapturedCall, taken: Collection[str], ignored: Collection[s
     return found
 
 
-def refuse_another_op(request: Request) -> None:
-    """Some ops take the same arguments: nothing but their names tells layer_norm's calls from rms_norm's."""
+def refuse_another_op(request: DraftRequest) -> None:
+    """Raise BadFile if the calls are those of another op of ours.
+
+    Some ops take the same arguments: only the name distinguishes a call of layer_norm from one of rms_norm.
+    """
     called = op_of(request.call)
     if called not in (None, request.op.name):
         raise BadFile(

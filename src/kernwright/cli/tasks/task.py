@@ -118,13 +118,13 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="write over a task that exists")] = False,
 ) -> None:
     """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
-    from kernwright.admission.captured_row import Request
+    from kernwright.admission.captured_row import DraftRequest
     from kernwright.admission.draft import draft_task
     from kernwright.admission.task_folder import write_task
+    from kernwright.admission.unmapped_arguments import refuse_another_op, refuse_unmapped_arguments
     from kernwright.capture.capture import read_capture
     from kernwright.capture.own_ops import op_of, settings_of
     from kernwright.cli.console import out
-    from kernwright.cli.task_strangers import refuse_another_op, refuse_strangers
     from kernwright.core.errors import KernwrightError
     from kernwright.core.registry import ops_from_file, shipped_ops
 
@@ -137,12 +137,12 @@ def new(
             f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}; or bring it along with --definitions"
         )
     called = _captured(capture, source, call, op)
-    request = Request(
+    request = DraftRequest(
         name=name, source=source, call=called, op=ops[op], mapping=_pairs(mapping or [], ops[op]),
         models=tuple(model or ()), title=title, settings=settings_of(ops[op]) if op_of(called) == op else {},
     )  # fmt: skip
     draft = draft_task(capture, request, definitions.name if definitions else None)
-    refuse_strangers(capture, request, ignore or [])
+    refuse_unmapped_arguments(capture, request, ignore or [])
     if call is None and definitions is None:
         refuse_another_op(request)
     place = folder or Path("tasks") / name
@@ -197,13 +197,13 @@ def check(
 ) -> None:
     """Admits a task only if its rows and tolerances reject every mutant. Exit status 1: refused."""
     from kernwright.admission.admission import admit
-    from kernwright.cli.console import Bar, out
+    from kernwright.cli.console import ProgressBar, out
     from kernwright.report.table import admission_table
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
     chosen = loaded.select(rows)
-    with Bar() as bar:
+    with ProgressBar() as bar:
         admission = admit(loaded, chosen, bar)
     left_out = sorted(set(loaded.ops) - {row.op for row in chosen}) or (["other rows"] if rows else [])
     out.print(admission_table(admission, left_out))

@@ -30,11 +30,11 @@ def sanitize(
     1: one found errors, or could not finish; 2: it could not run."""
     from rich.table import Table
 
-    from kernwright.cli.console import Bar, out
+    from kernwright.cli.console import ProgressBar, out
     from kernwright.judge.checks.sanitizer import sanitize
 
     tools = tool or ["memcheck", "racecheck"]
-    with Bar() as bar:
+    with ProgressBar() as bar:
         found = sanitize(task, candidate, rows, tools, device, bar, ledger, wait, deadline)
     table = Table("tool", "outcome", "calls", "seconds", "what")
     for finding in found:

@@ -103,7 +103,7 @@ def verify(
     import signal
 
     from kernwright.baselines.lock import read_lock
-    from kernwright.cli.console import Bar, out
+    from kernwright.cli.console import ProgressBar, out
     from kernwright.judge.checks.parallel_verification import Unverified, VerificationJob, VerificationPool
     from kernwright.judge.checks.verification import verify
     from kernwright.report.table import findings_table
@@ -124,7 +124,7 @@ def verify(
     findings: list[RowFinding] = []
     trouble: Unverified | KeyboardInterrupt | None = None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, as Ctrl-C's is: nobody is left behind
-    with Bar() as bar:
+    with ProgressBar() as bar:
         try:
             if processes > 1 and len(jobs) > 1:
                 for finding in VerificationPool(device, processes, wait).run(jobs, bar):

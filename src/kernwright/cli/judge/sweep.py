@@ -45,7 +45,7 @@ def sweep(
 ) -> None:
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
     from kernwright.campaign.sweep import Sweep, legs_of
-    from kernwright.cli.console import Bar, err, out
+    from kernwright.cli.console import ProgressBar, err, out
     from kernwright.judge.contest.shipped_build import target_of
     from kernwright.judge.device.selection import find_device
     from kernwright.judge.request import rounds_given
@@ -77,7 +77,7 @@ def sweep(
         rounds_given(rounds, leg.task.policy)
         leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
     try:
-        with Bar() as bar:
+        with ProgressBar() as bar:
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
