@@ -17,7 +17,7 @@ import typer
 from rich.table import Table
 
 from kernwright.campaign.sweep import Sweep, legs_of
-from kernwright.cli.console import Bar, err, out
+from kernwright.cli.console import ProgressBar, err, out
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.record.verdict import Unavailable
@@ -49,7 +49,7 @@ def benchmark(task: str, *contenders: str) -> None:
         work = Sweep(legs, wanted, device, ledger, minutes, wait_s=600.0)
         for leg in legs:
             leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
-        with Bar() as bar:
+        with ProgressBar() as bar:
             for verdict in work.run(bar):
                 out.print(f"{verdict.candidate}: {len(verdict.rows)} rows", style="dim", highlight=False)
         field = Field.gathered(Ledger(ledger), [loaded], "eager", device.partition(":")[0], wanted)

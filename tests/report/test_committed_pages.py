@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = "benchmarks/evidence/h200"
+EVIDENCE = "evidence/h200"
 
 
 def test_they_say_what_the_evidence_says() -> None:

@@ -11,7 +11,7 @@ import typer
 from test_plots import a_result, a_row
 from typer.testing import CliRunner
 
-from kernwright.cli.report import report
+from kernwright.cli.records.report import report
 from kernwright.core.errors import EnvironmentProblem, LedgerError
 from kernwright.judge.record.verdict import Headline, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger

@@ -404,7 +404,7 @@ def test_a_foreign_folder_of_our_name_is_not_ours(swept_ops: Path, tmp_path: Pat
 
 def gathered(task: Task, bodies: list[dict[str, Any]], *more: Any) -> Results:
     records = [SimpleNamespace(kind="verdict", body=body, run="a run") for body in bodies]
-    ledger: Any = SimpleNamespace(all_records=lambda: records)
+    ledger: Any = SimpleNamespace(runs=lambda: ["a run"], records=lambda _: records, beside=Path("nowhere").joinpath)
     return Results.gathered(ledger, [task], "cpu", "smoke", *more)
 
 
@@ -481,7 +481,7 @@ def test_figures_that_the_judge_does_not_measure_say_where_they_come_from() -> N
 def test_a_changed_baseline_makes_its_records_old_and_the_check_fails(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops).exit_code == 0
     adapters = swept / "tasks" / "ours" / "baselines.py"
-    adapters.write_text(adapters.read_text() + "# changed\n")
+    adapters.write_text(adapters.read_text() + "CHANGED = True\n")
     assert call(swept_ops).exit_code == 0
     assert "† 1 of 3 records" in (swept / "docs" / "results.md").read_text()
     found = call(swept_ops, "--check")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
+from kernwright.judge.record.recorded import recorded_bodies
 from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
@@ -82,6 +82,7 @@ class Field:
     rows: str
     standings: dict[Key, list[Standing]] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    stale_runs: set[str] = field(default_factory=set)
 
     @classmethod
     def gathered(
@@ -91,12 +92,11 @@ class Field:
         found = cls(tasks, baseline, device, rows)
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
         today = TodaysBaselines(tasks)
-        outdated: list[tuple[str, set[Key]]] = []
-        aliases = DigestAliases.load(ledger.root / ALIASES_FILE)
-        for record in ledger.all_records():
-            if record.kind != "verdict" or record.body.get("task") not in wanted or not record.body.get("evidence"):
+        outdated: list[tuple[str, str, set[Key]]] = []
+        for record in recorded_bodies(ledger):
+            if record.body.get("task") not in wanted or not record.body.get("evidence"):
                 continue
-            verdict = Verdict.model_validate(aliases.apply(record.body))
+            verdict = record.verdict()
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
             if verdict.candidate == SHIPPED or is_of_a_folder(verdict):  # no part of the field
@@ -111,14 +111,21 @@ class Field:
             if cause := found._outdated_by(verdict, today):
                 finished = verdict.provenance["finished"]
                 told = f"{cause}: {verdict.task}: {verdict.candidate}, {finished}, run {record.run}"
-                outdated.append((told, set(standings)))
+                outdated.append((told, record.run, set(standings)))
                 continue
             for key, standing in standings.items():
                 found.standings.setdefault(key, []).append(standing)
-        # A ledger forgets nothing: what has been judged again since is no longer stale.
-        found.stale += [told for told, keys in outdated if not keys <= found.standings.keys()]
+        for told, run, keys in outdated:
+            if not keys <= found.standings.keys():  # Rows that were judged again since are no longer stale.
+                found.stale.append(told)
+                found.stale_runs.add(run)
         refuse_mixed_models(found.runs())
         return found
+
+    @property
+    def recorded_in(self) -> set[str]:
+        """The ledger's runs that the page uses. Repeats use all records of a row, so that no such run is superseded."""
+        return {own.recorded_in for found in self.standings.values() for own in found} | self.stale_runs
 
     def _outdated_by(self, verdict: Verdict, today: TodaysBaselines) -> str | None:
         if verdict.task_digest != next(task.digest for task in self.tasks if task.name == verdict.task):

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from kernwright.baselines.shipped import Shipped
-from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
+from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Standing
@@ -40,6 +40,7 @@ class Results:
     standings: dict[Key, Standing] = field(default_factory=dict)
     grid: dict[Key, Standing] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    stale_runs: set[str] = field(default_factory=set)
     sanitized: Sanitized = field(default_factory=Sanitized)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
 
@@ -50,17 +51,16 @@ class Results:
         """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, device, rows)
         by_name = {task.name: task for task in tasks}
-        outdated: dict[Key, str] = {}
-        sanitized: list[dict[str, Any]] = []
-        aliases = DigestAliases.load(ledger.root / ALIASES_FILE)
-        for record in ledger.all_records():
-            body = aliases.apply(record.body)
+        outdated: dict[Key, tuple[str, str]] = {}
+        sanitized: list[RecordedBody] = []
+        for record in recorded_bodies(ledger, ("verdict", "sanitizer")):
+            body = record.body
             if record.kind == "sanitizer" and body["candidate"] == SHIPPED and body["task"] in by_name:
-                sanitized.append(body)
+                sanitized.append(record)
                 continue
             if record.kind != "verdict" or not is_of_what_ships(body) or not body.get("evidence"):
                 continue
-            verdict = Verdict.model_validate(body)
+            verdict = record.verdict()
             task = by_name.get(verdict.task)
             if task is None or verdict.provenance["device"].partition(":")[0] != device:
                 continue
@@ -73,22 +73,23 @@ class Results:
                 if row.id in wanted or row.id not in frozen
             }
             if verdict.task_digest != task.digest:
-                outdated |= dict.fromkeys(standings, f"{verdict.provenance['finished']}, run {record.run}")
+                outdated |= dict.fromkeys(standings, (verdict.provenance["finished"], record.run))
                 continue
             for key, standing in standings.items():
                 found._keep(found.standings if standing.row.id in wanted else found.grid, key, standing)
-        for key, when in outdated.items():
+        for key, (when, run) in outdated.items():
             if key not in found.standings and key not in found.grid:  # no later record has taken its place
-                found.stale.append("of another task digest: {}: {} against {}, {}".format(*key, when))
+                found.stale.append("of another task digest: {}: {} against {}, {}, run {}".format(*key, when, run))
+                found.stale_runs.add(run)
         for key, standing in {**found.standings, **found.grid}.items():
             if not found.baselines_today.hold(standing.run):
                 when = f"{standing.run.provenance['finished']}, run {standing.recorded_in}"
                 found.stale.append("of another baseline than today's: {}: {} against {}, {}".format(*key, when))
         refuse_mixed_models(found.runs())
         own_model = model or next(map(model_of, found.runs()), None)
-        for body in sanitized:
-            if device == "cuda" and own_model == body["hardware"]["model"]:
-                found.sanitized.add(body, by_name[body["task"]])
+        for record in sanitized:
+            if device == "cuda" and own_model == record.body["hardware"]["model"]:
+                found.sanitized.add(record.body, by_name[record.body["task"]], record.run)
         return found
 
     def _keep(self, among: dict[Key, Standing], key: Key, standing: Standing) -> None:
@@ -99,6 +100,12 @@ class Results:
     def runs(self) -> list[Verdict]:
         """Those that the pages say anything of."""
         return [standing.run for standing in (*self.standings.values(), *self.grid.values())]
+
+    @property
+    def recorded_in(self) -> set[str]:
+        """The ledger's runs that the pages use."""
+        used = {own.recorded_in for own in (*self.standings.values(), *self.grid.values())}
+        return used | self.stale_runs | self.sanitized.recorded_in
 
     @property
     def machines(self) -> list[str]:

@@ -28,13 +28,23 @@ class Sanitized:
 
     rows: dict[tuple[str, str, str], Watched] = field(default_factory=dict)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _newest: dict[tuple[str, str, str], str] = field(default_factory=dict)  # run, whatever its sources
+    _counted: dict[tuple[str, str, str], str] = field(default_factory=dict)  # run of `rows`
 
-    def add(self, body: Mapping[str, Any], task: Task) -> None:
-        """Older records first. One of another task or of other sources says nothing of today's."""
+    @property
+    def recorded_in(self) -> set[str]:
+        """The ledger's runs with the newest word on each row, of the present sources and of any."""
+        return {*self._newest.values(), *self._counted.values()}
+
+    def add(self, body: Mapping[str, Any], task: Task, run: str = "") -> None:
+        """Take in a record, older ones first. A record of another task or of other sources counts for no row."""
+        keys = [(task.name, row, finding["tool"]) for finding in body["findings"] for row in body["rows"]]
+        self._newest |= dict.fromkeys(keys, run)
         if body["task_digest"] != task.digest or body["candidate_digest"] != self._digest_of(
             tuple(body.get("ops", ()))
         ):
             return
+        self._counted |= dict.fromkeys(keys, run)
         for finding in body["findings"]:
             for row in body["rows"]:
                 calls = sum(call.split(" ")[0] == row for call in finding["calls"])
