@@ -22,7 +22,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.record.verdict import Unavailable
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.field import DECLINES, TIMED, Field, Standing
+from kernwright.report.field.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS, Metric
 

@@ -21,8 +21,8 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.ledger.verify import verify
-from kernwright.report.page import write_page
 from kernwright.report.table import verdict_table
+from kernwright.report.verdict_page import write_page
 
 CANDIDATES = Path(__file__).resolve().parent / "candidates"
 FOLDER = Path(".kernwright/demo")

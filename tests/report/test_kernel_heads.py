@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.bars import LARGE_BYTES
-from kernwright.report.results import Results
+from kernwright.report.results.results import Results
 from kernwright.tasks.catalog import find_task, list_tasks
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from statistics import median
 
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.judge.record.verdict import MetricResult, RowVerdict
-from kernwright.report.results import Results, declines, geomean, is_our_fault, tokens_of
+from kernwright.report.results.results import Results, declines, geomean, is_our_fault, tokens_of
 from kernwright.tasks.baseline import BUILT_IN
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task

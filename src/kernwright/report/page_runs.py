@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.results import is_of_what_ships
+from kernwright.report.results.results import is_of_what_ships
 from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.task import Task
 

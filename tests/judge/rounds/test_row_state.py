@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from kernwright.judge.contest.faults import WrongOutput
-from kernwright.judge.contest.pair import Role
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import CorrectnessReport
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.record.decision import level_of
+from kernwright.judge.record.sample import Role, Sample
 from kernwright.judge.record.verdict import MetricResult, Outcome, RanImplementation, RowVerdict, Unavailable
 from kernwright.judge.record.wall_check import shared_between_calls, wall_says
-from kernwright.judge.rounds.quad import Sample
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import BlockSizes
 from kernwright.judge.session.session import WrongBehaviour

@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
     from kernwright.ledger.ledger import Ledger
-    from kernwright.report.page import write_page
+    from kernwright.report.verdict_page import write_page
 
     book = Ledger(ledger)
     verdicts = _named(book, runs) if runs else _all(book)

@@ -16,7 +16,7 @@ from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
     from kernwright.ledger.ledger import Ledger
-    from kernwright.report.field import Field
+    from kernwright.report.field.field import Field
     from kernwright.tasks.task import Task
 
 PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
@@ -54,9 +54,9 @@ def results(
     make, a record is of another task digest or baseline, or the ledger is not what was written.
     """
     from kernwright.ledger.ledger import Ledger
-    from kernwright.report.field import Field
-    from kernwright.report.results import Results
-    from kernwright.report.results_page import family_page_of, files_of
+    from kernwright.report.field.field import Field
+    from kernwright.report.results.page import family_page_of, files_of
+    from kernwright.report.results.results import Results
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows
 
@@ -135,7 +135,7 @@ def pack_pages(book: Ledger, tasks: Sequence[Task], used: Collection[str], folde
 
 def field_files(field: Field, page: Path, command: str) -> dict[Path, str]:
     """The field's page, and its plots in a folder beside it."""
-    from kernwright.report.field_plots import plots_of
+    from kernwright.report.field.plots import plots_of
 
     plots, folder = plots_of(field), page.with_suffix("")
     text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})

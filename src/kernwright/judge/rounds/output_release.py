@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median
 
 from kernwright.judge.contest.pair import SideName
-from kernwright.judge.record.verdict import MetricResult
-from kernwright.judge.rounds.quad import Sample
-
-GAIN_SHARE = 0.5  # of a gain, that may be paid there
-BASELINE_SHARE = 0.05  # of the baseline's time, that it may take more in any case
-RELEASE_US = 3.0  # and as much
-LEAST_RELEASES = 3  # quads that show it
 
 
 @dataclass
@@ -38,18 +29,3 @@ class ReleaseTimes:
 
     def of(self, side: SideName) -> float | None:
         return self._found_ns.get(side)
-
-
-def paid_on_release(quads: Sequence[Sample], deciding: MetricResult) -> str | None:
-    """The reason not to believe who lets go of what its calls returned by much more work than the baseline."""
-    known = [sample.released_ns for sample in quads]
-    more = [
-        mean(own["candidate"]) - mean(own["baseline"]) for own in known if own.get("candidate") and own.get("baseline")
-    ]
-    if len(more) < LEAST_RELEASES:
-        return None
-    longer_us = median(more) / 1e3
-    gained = max(0.0, deciding.baseline_us - deciding.candidate_us)
-    if longer_us <= max(GAIN_SHARE * gained, BASELINE_SHARE * deciding.baseline_us, RELEASE_US):
-        return None
-    return f"to let go of what a call returned takes {longer_us:.0f} us more than of the baseline's, which nobody times"

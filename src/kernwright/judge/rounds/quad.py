@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import Pair, Role, SideName
+from kernwright.judge.contest.pair import Pair, SideName
 from kernwright.judge.process.block import Block
+from kernwright.judge.record.sample import Sample
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
-
-
-@dataclass
-class Sample:
-    """One quad of one metric, of one pair: its sides' two blocks, nanoseconds a call, mirrored in time."""
-
-    metric: Metric
-    round: int
-    order: list[Role]
-    redone: int
-    busy: bool
-    ns_per_call: dict[Role, tuple[float, float]]
-    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
-    moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
-    longer: float = 1.0  # times as long as at first, its blocks were
-    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # a call's, of the blocks before these
-    overhead_ns: tuple[float, float] = (0.0, 0.0)  # an empty block's, that was taken off in either half
-    by_events: bool = False  # whether the device's own clock told these times, not the judge's
-
-    def log_ratio(self, over: Role, under: Role) -> float:
-        """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
-        a, b = self.ns_per_call[over], self.ns_per_call[under]
-        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
-
-    def mean_us(self, side: Role) -> float:
-        first, second = self.ns_per_call[side]
-        return math.sqrt(first * second) / 1e3
 
 
 @dataclass(frozen=True)

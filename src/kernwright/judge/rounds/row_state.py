@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import cycle, islice
-from statistics import median
 
 from kernwright.judge.contest.faults import WrongOutput
-from kernwright.judge.contest.pair import Role
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.correctness import CorrectnessReport
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
-from kernwright.judge.record.decision import level_of, noise_band, outcome_of
-from kernwright.judge.record.statistics import Interval, least_quads, signed_rank_interval
+from kernwright.judge.record.row_outcome import row_outcome
+from kernwright.judge.record.sample import Role, RowSamples, Sample
+from kernwright.judge.record.statistics import Interval, least_quads
 from kernwright.judge.record.verdict import (
     GOOD,
     UNTIMED,
@@ -24,9 +22,7 @@ from kernwright.judge.record.verdict import (
     RowVerdict,
     Unavailable,
 )
-from kernwright.judge.record.wall_check import less_than_its_kernels, shared_between_calls, wall_says
-from kernwright.judge.rounds.output_release import paid_on_release
-from kernwright.judge.rounds.quad import Sample
+from kernwright.judge.record.wall_check import wall_says
 from kernwright.judge.rounds.sizing import BlockSizes
 from kernwright.judge.session.session import WrongBehaviour
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -82,45 +78,19 @@ class RowState:
         self.fault = "failed"
         self.reasons.append(reason)
 
-    def quads(self, metric: Metric) -> list[Sample]:
-        return [sample for sample in self.samples if sample.metric == metric]
+    @property
+    def timed(self) -> RowSamples:
+        return RowSamples(self.samples, self.unavailable)
 
-    def counting(self, metric: Metric, level: float) -> list[Sample]:
-        """Those of the longest blocks, once they are enough for an interval: those of shorter ones are noisier."""
-        quads = self.quads(metric)
-        longest = max((sample.longer for sample in quads), default=1.0)
-        own = [sample for sample in quads if sample.longer == longest]
-        return own if len(own) >= least_quads(level) else quads
+    def quads(self, metric: Metric) -> list[Sample]:
+        return self.timed.quads(metric)
 
     def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
-        """Baseline over candidate, and baseline over its twin: the difference and the noise."""
-        quads = self.counting(metric, level)
-        quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
-        speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
-        noise = [sample.log_ratio("baseline", "again") for sample in quads]
-        return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
+        """Return baseline over candidate, and baseline over its twin: the difference and the noise."""
+        return self.timed.intervals(metric, level, repeated_to)
 
     def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
-        if metric in self.unavailable:
-            return Unavailable(unavailable=self.unavailable[metric])
-        level = level_of(metric, policy, self._has_waited(policy))
-        quads = self.counting(metric, level)
-        ratio, noise = self.intervals(metric, level)
-        if quick and quads:
-            ratio, noise = _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
-        if math.isinf(ratio.high) or math.isinf(ratio.low):
-            return Unavailable(unavailable=f"too few quads for an interval ({len(quads)})")
-        band = noise_band(noise, policy)
-        return MetricResult(
-            ratio=math.exp(ratio.estimate),
-            interval=(math.exp(ratio.low), math.exp(ratio.high)),
-            noise_band=math.expm1(band),
-            baseline_us=median(sample.mean_us("baseline") for sample in quads),
-            candidate_us=median(sample.mean_us("candidate") for sample in quads),
-            quads=len(quads),
-            by_events=bool(quads) and all(sample.by_events for sample in quads),
-            outcome=outcome_of(ratio, band, policy),
-        )
+        return self.timed.result(metric, policy, quick)
 
     def look(self, policy: TimingPolicy, rounds: int | None = None) -> None:
         """The sequential test's look at this row: decided, out of time, or one more round. `rounds`: that it is given
@@ -139,10 +109,6 @@ class RowState:
             self.reasons.append(f"too noisy here for {most} rounds to decide")
         elif not decided and (calmer := self._calmer_sizes(policy, most)) is not None:
             self.sizes = calmer
-
-    def _has_waited(self, policy: TimingPolicy) -> bool:
-        """Whether `wall` was looked at and then measured further."""
-        return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
 
     @property
     def longer(self) -> float:
@@ -215,47 +181,14 @@ class RowState:
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, device: Device
     ) -> tuple[Outcome, list[str]]:
-        reasons = list(self.reasons)
         if self.fault is not None:
-            return self.fault, reasons
-        deciding = metrics.get(policy.decides)
-        if not isinstance(deciding, MetricResult):
-            return "inconclusive", [*reasons, deciding.unavailable if deciding else self._why_untimed()]
+            return self.fault, list(self.reasons)
+        if policy.decides not in metrics:
+            return "inconclusive", [*self.reasons, self._why_untimed()]
+        outcome, reasons = row_outcome(self.timed, metrics, policy, lambda: self._fastest_us(policy, device))
+        return outcome, [*self.reasons, *reasons]
+
+    def _fastest_us(self, policy: TimingPolicy, device: Device) -> float:
+        """Return the least time that the row's bytes can take on this device."""
         working_set = self.row.bytes_min * self._calls_of_block(policy.decides)
-        fastest = device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6
-        if deciding.candidate_us < fastest:
-            return "tampered", [
-                *reasons,
-                f"{deciding.candidate_us:.3g} us is impossible: its bytes take {fastest:.3g} us at the very least",
-            ]
-        outcome = deciding.outcome
-        if busy := sum(sample.busy for sample in self.counting(policy.decides, policy.level)):
-            reasons.append(f"{busy} of {deciding.quads} quads were taken on a busy machine")
-        if outcome == "inconclusive":
-            reasons.append("the interval neither clears the noise band nor lies inside the margin")
-        if outcome in ("faster", "slower") and _too_close(deciding, policy):
-            return "inconclusive", [*reasons, f"a difference under {policy.least_difference_us} us is the clock's own"]
-        if outcome in GOOD and (hidden := paid_on_release(self.counting(policy.decides, policy.level), deciding)):
-            return "inconclusive", [*reasons, hidden]
-        wall = metrics.get("wall")
-        if outcome in GOOD and isinstance(wall, Unavailable) and self.quads("wall"):
-            return "inconclusive", [*reasons, f"no wall time to hold against it: {wall.unavailable}"]
-        if outcome in GOOD and isinstance(wall, MetricResult):
-            if shared := shared_between_calls(deciding, wall):
-                return "inconclusive", [*reasons, shared]
-            if less_than_its_kernels(wall, metrics.get("device")):
-                return "inconclusive", [*reasons, "a call by itself seems to take less time than its kernels do"]
-            if wall.outcome == "slower":
-                return "inconclusive", [*reasons, f"{outcome} in a run of calls, slower when called by itself"]
-        return outcome, reasons
-
-
-def _too_close(result: MetricResult, policy: TimingPolicy) -> bool:
-    """On rows of a few microseconds a share is nothing: the clock itself moves by tenths of one."""
-    return abs(result.baseline_us - result.candidate_us) < policy.least_difference_us
-
-
-def _spread(interval: Interval, quads: list[Sample], other: Role) -> Interval:
-    """The range of a few quads: what a quick run shows instead of an interval."""
-    values = [sample.log_ratio("baseline", other) for sample in quads]
-    return Interval(interval.estimate, min(values), max(values))
+        return device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6

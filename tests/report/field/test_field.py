@@ -19,9 +19,9 @@ from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.record.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.field import Field, Standing
-from kernwright.report.field_plots import copy_plot, plots_of, speedup_plot
-from kernwright.report.origin import TodaysBaselines
+from kernwright.report.current_baselines import CurrentBaselines
+from kernwright.report.field.field import Field, Standing
+from kernwright.report.field.plots import copy_plot, plots_of, speedup_plot
 from kernwright.tasks import catalog
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS
@@ -246,8 +246,8 @@ def test_a_package_of_another_machine_is_known_by_its_lock() -> None:
         about = {"hardware": {"architecture": architecture}, "libraries": {"python": "3.12.3", "torch": "9.9.9"}}
         digest = find_baseline(known, name, Surroundings.recorded(about)).digest
         verdict = Verdict.model_construct(task=known.name, candidate=name, candidate_digest=digest, provenance=about)
-        assert TodaysBaselines([known]).hold_contender(verdict)
-        assert not TodaysBaselines([known]).hold_contender(verdict.model_copy(update={"candidate_digest": "another"}))
+        assert CurrentBaselines([known]).hold_contender(verdict)
+        assert not CurrentBaselines([known]).hold_contender(verdict.model_copy(update={"candidate_digest": "another"}))
         digests[architecture] = digest
     assert digests["x86_64"] != digests["aarch64"], "its companions are wheels of their own"
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import typer
-from test_plots import a_result, a_row
+from test_verdict_plots import a_result, a_row
 from typer.testing import CliRunner
 
 from kernwright.cli.records.report import report
 from kernwright.core.errors import EnvironmentProblem, LedgerError
 from kernwright.judge.record.verdict import Headline, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
-from kernwright.report import page as page_module
-from kernwright.report.page import render_page, write_page
+from kernwright.report import verdict_page as page_module
+from kernwright.report.verdict_page import render_page, write_page
 
 VOID = {"meta", "br", "link", "img", "hr"}
 NO_LOOP = "no loop without Python for 'this' pair"
@@ -215,7 +215,7 @@ def test_a_failed_write_leaves_nothing_and_names_the_remedy(tmp_path: Path, monk
 
 
 def test_the_template_ships_beside_its_module() -> None:
-    assert (Path(page_module.__file__).parent / "page.html.j2").is_file()
+    assert (Path(page_module.__file__).parent / "verdict_page.html.j2").is_file()
 
 
 def invoke(*arguments: str) -> tuple[int, str, BaseException | None]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict
-from kernwright.report.plots import (
+from kernwright.report.verdict_plots import (
     OUTCOMES,
     SHAPES,
     TICK_GAP,

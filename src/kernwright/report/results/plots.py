@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.report.results import Results
+from kernwright.report.results.results import Results
 from kernwright.report.row_plot import ratio_plot, share_plot
 from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import Metric

@@ -17,9 +17,10 @@ from kernwright.baselines.shipped import Shipped
 from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.field import Standing
-from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
-from kernwright.report.sanitized import Sanitized
+from kernwright.report.current_baselines import CurrentBaselines
+from kernwright.report.field.field import Standing
+from kernwright.report.machines import machines_of, model_of, refuse_mixed_models
+from kernwright.report.results.sanitized import Sanitized
 from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
@@ -112,8 +113,8 @@ class Results:
         return machines_of(self.runs())
 
     @cached_property
-    def baselines_today(self) -> TodaysBaselines:
-        return TodaysBaselines(self.tasks)
+    def baselines_today(self) -> CurrentBaselines:
+        return CurrentBaselines(self.tasks)
 
     def only_current(self) -> Results:
         """Without what was judged with other sources or against another baseline than today's."""

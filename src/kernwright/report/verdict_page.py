@@ -15,7 +15,15 @@ from markupsafe import Markup
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.ledger.files import replacing
-from kernwright.report.plots import OUTCOMES, SHAPES, bandwidth_plot, interval_text, magnitude, plain, speedup_plot
+from kernwright.report.verdict_plots import (
+    OUTCOMES,
+    SHAPES,
+    bandwidth_plot,
+    interval_text,
+    magnitude,
+    plain,
+    speedup_plot,
+)
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
 # What a reader asks for first; anything else that a provenance holds follows these.
@@ -68,7 +76,7 @@ class Section:
 def render_page(verdicts: Sequence[Verdict], title: str) -> str:
     """The page as text. The same verdicts and title give the same bytes: it carries no clock of its own."""
     sections = [Section.of(verdict, number) for number, verdict in enumerate(verdicts, start=1)]
-    return _environment().get_template("page.html.j2").render(title=title, sections=sections)
+    return _environment().get_template("verdict_page.html.j2").render(title=title, sections=sections)
 
 
 def write_page(verdicts: Sequence[Verdict], path: Path, title: str) -> None:

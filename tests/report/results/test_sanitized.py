@@ -10,8 +10,8 @@ import pytest
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.results import Results
-from kernwright.report.sanitized import Sanitized, Watched
+from kernwright.report.results.results import Results
+from kernwright.report.results.sanitized import Sanitized, Watched
 from kernwright.tasks.catalog import find_task
 
 TASK = find_task("norm_infer")

@@ -17,18 +17,12 @@ from typing import Literal
 from kernwright.judge.record.recorded import recorded_bodies
 from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
+from kernwright.report.current_baselines import CurrentBaselines
+from kernwright.report.field.repeats import DeviceTime, Repeats
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
-from kernwright.report.origin import (
-    TodaysBaselines,
-    gpu_of,
-    is_of_a_folder,
-    machines_of,
-    model_of,
-    refuse_mixed_models,
-)
-from kernwright.report.repeats import DeviceTime, Repeats
+from kernwright.report.machines import gpu_of, machines_of, model_of, refuse_mixed_models
 from kernwright.report.variants import variants_of
-from kernwright.tasks.candidate import SHIPPED
+from kernwright.tasks.candidate import CANDIDATE_FILE, SHIPPED
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -91,7 +85,7 @@ class Field:
         """`model`: records of this one only; without it there may be no other."""
         found = cls(tasks, baseline, device, rows)
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
-        today = TodaysBaselines(tasks)
+        today = CurrentBaselines(tasks)
         outdated: list[tuple[str, str, set[Key]]] = []
         for record in recorded_bodies(ledger):
             if record.body.get("task") not in wanted or not record.body.get("evidence"):
@@ -99,7 +93,7 @@ class Field:
             verdict = record.verdict()
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
-            if verdict.candidate == SHIPPED or is_of_a_folder(verdict):  # no part of the field
+            if verdict.candidate == SHIPPED or _is_of_a_folder(verdict):  # not a part of the field
                 continue
             if model is not None and model_of(verdict) != model:
                 continue
@@ -127,7 +121,7 @@ class Field:
         """The ledger's runs that the page uses. Repeats use all records of a row, so that no such run is superseded."""
         return {own.recorded_in for found in self.standings.values() for own in found} | self.stale_runs
 
-    def _outdated_by(self, verdict: Verdict, today: TodaysBaselines) -> str | None:
+    def _outdated_by(self, verdict: Verdict, today: CurrentBaselines) -> str | None:
         if verdict.task_digest != next(task.digest for task in self.tasks if task.name == verdict.task):
             return "of another task digest"
         if not today.hold(verdict):
@@ -348,6 +342,11 @@ class Field:
             for (name, state, why), rows in untimed.items()
         ]
         return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
+
+
+def _is_of_a_folder(verdict: Verdict) -> bool:
+    """Return whether a verdict is of a candidate's folder, which may have the name of a baseline."""
+    return CANDIDATE_FILE in verdict.provenance.get("sources", {})
 
 
 def _judge_of(run: Verdict) -> str:

@@ -23,10 +23,10 @@ from kernwright.core.errors import KernwrightError, LedgerError
 from kernwright.judge.record.verdict import MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.bars import ASKED_OF, Bar, bars_of, loses_clearly
-from kernwright.report.field import Field, Standing
+from kernwright.report.field.field import Field, Standing
 from kernwright.report.kda_pilot import kda_pilot
-from kernwright.report.results import Results, tokens_of
-from kernwright.report.results_page import files_of
+from kernwright.report.results.page import files_of
+from kernwright.report.results.results import Results, tokens_of
 from kernwright.tasks import catalog
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS

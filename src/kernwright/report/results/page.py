@@ -9,10 +9,10 @@ from pathlib import Path
 
 from kernwright.judge.record.verdict import Kernel, MetricResult
 from kernwright.report.bars import ASKED_OF, bars_of, loses_clearly
-from kernwright.report.field import TIMED, Standing
+from kernwright.report.field.field import TIMED, Standing
 from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
-from kernwright.report.results import Results, declines, geomean, tokens_of
-from kernwright.report.results_plots import plots_of
+from kernwright.report.results.plots import plots_of
+from kernwright.report.results.results import Results, declines, geomean, tokens_of
 from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernwright.report.repeats import DeviceTime, Repeats
+from kernwright.report.field.repeats import DeviceTime, Repeats
 
 NEW, OLD = "b" * 64, "a" * 64
 DAYS = {NEW: "2026-11-17T08:00:00Z", OLD: "2026-11-16T08:00:00Z"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.report.field import Field, Side
+from kernwright.report.field.field import Field, Side
 from kernwright.report.row_plot import ratio_plot, share_plot
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
