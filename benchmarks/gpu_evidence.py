@@ -191,7 +191,7 @@ def sanitize(window: Window, step: Step) -> Commands:
 
 
 def tasks_with_kernels() -> list[str]:
-    from kernwright.runtime.catalog import dispatcher
+    from kernwright.ops.catalog import dispatcher
 
     from kernwright.baselines.shipped import Shipped
     from kernwright.tasks.catalog import find_task, list_tasks
