@@ -1,56 +1,15 @@
-"""Quad: every side of a row once, then every side again in mirrored order; and what it says of one pair."""
+"""Half-quads: every side of a row once; two of them in mirrored order make a quad."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import Pair, SideName
+from kernwright.judge.contest.pair import SideName
 from kernwright.judge.process.block import Block
-from kernwright.judge.record.sample import Sample
+from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
-
-
-@dataclass(frozen=True)
-class Quad:
-    """All sides' blocks. Whoever stands between a pair's two blocks of a half stands there mirrored in the other."""
-
-    metric: Metric
-    round: int
-    order: list[SideName]
-    redone: int
-    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
-    ns_per_call: dict[SideName, tuple[float, float]]
-    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
-    moved: dict[SideName, int] = field(default_factory=dict)
-    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
-    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
-    overhead_ns: tuple[float, float] = (0.0, 0.0)
-
-    def of(self, pair: Pair, longer: float = 1.0) -> Sample:
-        """As if nobody else had been there.
-
-        Kernels of sides that are all trusted are timed by the device's own events, in which nothing of the protocol is.
-        What a worker says of itself is no candidate's time, nor that of whom it is held against.
-        """
-        roles = pair.roles
-        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
-        times = self.event_ns_per_call if by_events else self.ns_per_call
-        return Sample(
-            self.metric,
-            self.round,
-            [roles[side] for side in self.order if side in roles],
-            self.redone,
-            not self.kept_waiting.isdisjoint(roles),
-            {roles[side]: ns for side, ns in times.items() if side in roles},
-            {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
-            sum(self.moved.get(side, 0) for side in roles),
-            longer,
-            {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
-            self.overhead_ns,
-            by_events,
-        )
 
 
 @dataclass(frozen=True)
@@ -112,7 +71,7 @@ def quad_of(
     second: HalfQuad,
     moved: Mapping[SideName, int],
 ) -> Quad:
-    """Both halves of one."""
+    """Combine two mirrored half-quads into a quad."""
     then, now = _overheads(first, second)
     halves = first, second
     released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
