@@ -18,6 +18,7 @@ import pytest
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.recompute import recompute
 from kernwright.judge.record.round_record import recorded_samples
 from kernwright.judge.record.sample import Sample
 from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
@@ -438,6 +439,8 @@ def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
     last = Ledger(ledger).records(run)[-1]
     assert (last.kind, last.body["interrupted"], last.body["evidence"]) == ("verdict", True, False)
     assert verify(ledger) == []
+    again = recompute(Ledger(ledger))
+    assert (again.verdicts, again.differences, again.underivable) == (1, [], {})
     assert json.loads(json_file.read_text())["interrupted"] is True
     assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
 
