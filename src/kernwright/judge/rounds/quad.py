@@ -14,7 +14,7 @@ from kernwright.tasks.policy import Metric
 
 @dataclass(frozen=True)
 class DiscardedBlock:
-    """A block that did not count, and what the protocol took when it ran."""
+    """A block that did not count, and the overhead at that time."""
 
     elapsed_ns: int
     calls: int
@@ -23,22 +23,22 @@ class DiscardedBlock:
 
 @dataclass
 class HalfQuad:
-    """What the judge's clock showed. How much of it were calls is for the overhead of the moment to say."""
+    """One block of every side, as the judge's clock measured it, before the overhead is subtracted."""
 
-    overhead: Overhead  # as it was measured last
+    overhead: Overhead  # the last one measured
     blocks: dict[SideName, Block] = field(default_factory=dict)
     calls: dict[SideName, int] = field(default_factory=dict)
-    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one a block, or one a call
-    event_ns: dict[SideName, int] = field(default_factory=dict)  # trusted sides' blocks by the device's own clock
+    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one per block, or one per call
+    event_ns: dict[SideName, int] = field(default_factory=dict)  # blocks of trusted sides by the device's events
     released_ns: dict[SideName, float] = field(default_factory=dict)
-    waited: frozenset[SideName] = frozenset()  # who was kept waiting for its processor
-    redone: int = 0  # times that it was run again
+    waited: frozenset[SideName] = frozenset()  # sides that waited for a processor
+    redone: int = 0  # repeats
     tries: dict[SideName, list[DiscardedBlock]] = field(
         default_factory=dict
-    )  # of untrusted sides, whose slowest one counts
+    )  # discarded blocks of untrusted sides; the slowest counts
 
     def ns_per_call(self, side: SideName, now: Overhead) -> float:
-        """By what the protocol took just then; a try before that by as much more as it had drifted."""
+        """Return the time of a call without the overhead. Discarded blocks allow for the drift since then."""
         drift_ns = now.empty_ns - self.overhead.empty_ns
         took = [now.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]]
         for one in self.tries.get(side, ()):
@@ -49,12 +49,12 @@ class HalfQuad:
         return self.event_ns[side] / self.calls[side]
 
     def tells_events(self, side: SideName) -> bool:
-        """Whether the device's clock says something that can be true of this block."""
+        """Return whether the block's event time is plausible."""
         return 0 < self.event_ns.get(side, 0) < self.blocks[side].elapsed_ns
 
     @property
     def with_events(self) -> list[tuple[int, int]]:
-        """How long blocks took, and how long by the device's own clock; not of who was kept waiting."""
+        """Return (elapsed, event) nanoseconds of the blocks with plausible events whose side did not wait."""
         told = (side for side in self.event_ns if self.tells_events(side) and side not in self.waited)
         return [(self.blocks[side].elapsed_ns, self.event_ns[side]) for side in told]
 
@@ -92,8 +92,10 @@ def quad_of(
 
 
 def _overheads(first: HalfQuad, second: HalfQuad) -> tuple[Overhead, Overhead]:
-    """Of the moment, in each half. Where it was measured anew between them, for a side's outputs that lie elsewhere,
-    neither says anything of the other: one of them has more to read back, and whose doing that is nobody asks."""
+    """Return the overhead during each half.
+
+    If it was measured again between the halves, because a side's outputs moved, each half uses only its own blocks.
+    """
     if first.overhead == second.overhead:
         now = first.overhead.as_of(first.with_events + second.with_events)
         return now, now

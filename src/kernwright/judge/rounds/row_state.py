@@ -1,4 +1,4 @@
-"""RowState: what a judgement has gathered of one pair on one row so far, and the verdict that it amounts to."""
+"""RowState: the samples and findings of one pair on one row so far, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kernwright.judge.session.session import WrongBehaviour
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
-CALMER = 1.5  # times as long at least, or starting over with longer blocks is not worth it
-HOPEFUL = 0.5  # share of the width that all rounds are expected to leave; with luck it is as little as this
+CALMER = 1.5  # least gain in block length that is worth starting over
+HOPEFUL = 0.5  # smallest share of the expected interval width that luck may leave after all rounds
 
 
 @dataclass
@@ -46,7 +46,7 @@ class RowState:
     fault: Outcome | None = None
     reasons: list[str] = field(default_factory=list)
     decided: bool = False
-    awaits_wall: bool = False  # decided, were it not for `wall`, which cannot tell yet
+    awaits_wall: bool = False  # only `wall` is still open
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     ran: RanImplementation | None = None
 
@@ -55,7 +55,7 @@ class RowState:
         return self.fault is None and not self.decided
 
     def condemn(self, cause: Exception) -> None:
-        """The candidate fell over or broke a rule: that is this row's verdict."""
+        """Set the row's verdict: the candidate failed or broke a rule."""
         match cause:
             case WorkerCheated():
                 self.fault = "tampered"
@@ -68,13 +68,13 @@ class RowState:
         self.reasons.append(str(cause))
 
     def take_findings(self, other: RowState) -> None:
-        """The same contender was examined on this row, for another pair that it stands in."""
+        """Copy the findings of the same contender on this row from another pair."""
         self.report, self.ran = other.report, other.ran
         self.fault, self.decided = other.fault, other.decided
         self.reasons += other.reasons
 
     def fail(self, reason: str) -> None:
-        """The row cannot be judged, through no fault of the candidate's."""
+        """Mark the row as not judgeable, for a reason that is not the candidate's fault."""
         self.fault = "failed"
         self.reasons.append(reason)
 
@@ -93,8 +93,10 @@ class RowState:
         return self.timed.result(metric, policy, quick)
 
     def look(self, policy: TimingPolicy, rounds: int | None = None) -> None:
-        """The sequential test's look at this row: decided, out of time, or one more round. `rounds`: that it is given
-        at most, where fewer than the policy has."""
+        """Take the sequential test's look: the row is decided, out of time, or gets one more round.
+
+        `rounds` is the maximum number of rounds, if it is below the policy's.
+        """
         most = rounds or policy.max_rounds
         result = self.result(policy.decides, policy, quick=False)
         decided = isinstance(result, MetricResult) and result.outcome != "inconclusive"
@@ -103,21 +105,23 @@ class RowState:
             self.decided = True
         elif self.spent_s > policy.row_budget_s:
             self.decided = True
-            self.reasons.append(f"undecided when its {policy.row_budget_s:.0f} s were spent")
+            self.reasons.append(f"undecided after the row's time budget of {policy.row_budget_s:.0f} s")
         elif not decided and self._is_hopeless(policy, most):
             self.decided = True
-            self.reasons.append(f"too noisy here for {most} rounds to decide")
+            self.reasons.append(f"too noisy on this machine to decide within {most} rounds")
         elif not decided and (calmer := self._calmer_sizes(policy, most)) is not None:
             self.sizes = calmer
 
     @property
     def longer(self) -> float:
-        """Times as long as at first, its blocks are: the side's that has gained the least."""
+        """Return the factor by which blocks were lengthened, the smallest of all sides."""
         return min((size.longer for size in self.sizes.values()), default=1.0)
 
     def _calmer_sizes(self, policy: TimingPolicy, rounds: int) -> dict[Role, BlockSizes] | None:
-        """At the first look, where longer blocks are much calmer and the rounds to come can do without what was
-        measured so far. Of `wall` a block has as many calls as ever."""
+        """Return larger block sizes if, at the first look, longer blocks promise much less noise.
+
+        The remaining rounds must suffice without the samples so far. Blocks of `wall` never change their size.
+        """
         left = rounds * policy.quads_per_round - len(self.quads(policy.decides))
         is_first = all(sample.round < policy.first_look for sample in self.samples)
         if policy.decides == "wall" or not is_first or not self.sizes or left < least_quads(policy.level):
@@ -126,15 +130,14 @@ class RowState:
         return sizes if min(size.longer for size in sizes.values()) >= CALMER else None
 
     def _is_hopeless(self, policy: TimingPolicy, rounds: int) -> bool:
-        """Whether all rounds that are left would most likely not decide it: they cost time and show nothing. No row is
-        called anything for it but inconclusive."""
+        """Return whether the remaining rounds would most likely not decide the row. It then ends inconclusive."""
         quads, most = len(self.quads(policy.decides)), policy.quads_per_round * rounds
         if not policy.quads_per_round * policy.first_look < quads < most:
-            return False  # the first look is too early: one stray quad of so few tells nothing of the rest
+            return False  # the first look is too early: among so few quads one outlier dominates
         if self.longer > 1:
-            return False  # it has started over, and what is known of it is mostly from before
-        # The quads so far, again and again up to as many as there can be: of few the interval is the whole range, one
-        # stray quad included, which of many it is not.
+            return False  # the row has started over, and most samples are from before
+        # Repeat the quads so far up to the possible number. The interval of few quads spans their whole range including
+        # an outlier; the interval of many does not.
         ratio, noise = self.intervals(policy.decides, policy.level, most)
         reach = HOPEFUL * (ratio.high - ratio.low) / 2
         may_be_same = reach <= math.log1p(policy.same_margin)
@@ -142,7 +145,7 @@ class RowState:
         return not may_be_same and not may_differ
 
     def _wall_cannot_tell(self, deciding: MetricResult | Unavailable, policy: TimingPolicy) -> bool:
-        """Whether more of `wall` may show what it does not show yet: that a call by itself has the gain too."""
+        """Return whether more samples of `wall` may show that a single call has the gain too."""
         wall = self.result("wall", policy, quick=False)
         if not isinstance(deciding, MetricResult) or not isinstance(wall, MetricResult) or policy.decides == "wall":
             return False
@@ -151,7 +154,7 @@ class RowState:
     def verdict(self, policy: TimingPolicy, device: Device, quick: bool) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
         outcome, reasons = self._outcome(metrics, policy, device)
-        if self.ran and self.ran.stands_in:  # last: readers take the first reason for the cause of the verdict
+        if self.ran and self.ran.stands_in:  # last, because the first reason is read as the cause of the verdict
             reasons.append(self.ran.stands_in)
         return RowVerdict(
             id=self.row.id,
@@ -169,7 +172,7 @@ class RowState:
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
-        """Of the candidate's."""
+        """Return the number of calls in the candidate's block."""
         if (own := self.sizes.get("candidate")) is None:
             return 1
         return own.stream_calls if metric == "stream" else own.slots
