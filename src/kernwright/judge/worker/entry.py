@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.core.registry import ops_from_file, shipped_ops
+from kernwright.core.registry import SHIPPED, ops_from_file, shipped_ops
 from kernwright.tasks.tensor import ConcreteTensor
 
 Arguments = Sequence[Any]
@@ -48,9 +49,7 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
 
         return load_published(side)
     if kind == "shipped":
-        from kernwright import ops
-
-        return getattr(ops, side["op"])  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(SHIPPED), side["op"])  # type: ignore[no-any-return]
     if side["language"] in ("cpp", "cuda"):
         return _native_function(side)
     return _python_function(Path(side["folder"]) / side["file"], side["function"])
@@ -58,8 +57,7 @@ def load(side: dict[str, Any]) -> Callable[..., Any]:
 
 def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[str, Any]) -> dict[str, Any]:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
-    from kernwright.ops.catalog import dispatcher
-
+    dispatcher = importlib.import_module(f"{SHIPPED}.catalog").dispatcher
     if side["kind"] != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")
     refused: list[str] = []
