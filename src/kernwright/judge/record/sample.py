@@ -1,4 +1,4 @@
-"""Sample: the raw times of one quad of one pair, and the figures that the samples of a row give."""
+"""Sample: the raw times of one quad of one pair; RowSamples: the figures that follow from a row's samples."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kernwright.judge.record.statistics import Interval, least_quads, signed_ran
 from kernwright.judge.record.verdict import MetricResult, Unavailable
 from kernwright.tasks.policy import Metric, TimingPolicy
 
-Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+Role = Literal["baseline", "again", "candidate"]  # `again` is the baseline's twin, which gives the noise band
 TOO_FEW = "too few quads for an interval"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Sample:
-    """One quad of one metric, of one pair: two blocks of each side, nanoseconds per call, mirrored in time."""
+    """One quad of one metric and one pair: the times of two blocks of each side, in mirrored order."""
 
     metric: Metric
     round: int
@@ -28,12 +28,13 @@ class Sample:
     redone: int
     busy: bool
     ns_per_call: dict[Role, tuple[float, float]]
-    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side was idle
-    moved: int = 0  # times that a half was repeated because outputs lay elsewhere than before
-    longer: float = 1.0  # length of the blocks, as a multiple of their first length
-    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, of the blocks before these
-    overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block that was subtracted in each half
-    by_events: bool = False  # whether the device's events gave these times instead of the judge's clock
+    # The part of each block after the worker stopped, in which the judge copies the outputs.
+    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)
+    moved: int = 0  # number of halves that were repeated because outputs had moved
+    longer: float = 1.0  # length of the blocks as a multiple of their first length
+    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, outputs of previous blocks
+    overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block, subtracted in each half
+    by_events: bool = False  # whether the times come from device events instead of the judge's clock
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """Return log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -60,11 +61,11 @@ class RowSamples:
         otherwise all quads."""
         quads = self.quads(metric)
         longest = max((sample.longer for sample in quads), default=1.0)
-        own = [sample for sample in quads if sample.longer == longest]
-        return own if len(own) >= least_quads(level) else quads
+        of_longest = [sample for sample in quads if sample.longer == longest]
+        return of_longest if len(of_longest) >= least_quads(level) else quads
 
     def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
-        """Return baseline over candidate, and baseline over its twin: the difference and the noise."""
+        """Return the interval of the speedup (baseline over candidate) and of the noise (baseline over its twin)."""
         quads = self.counting(metric, level)
         quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
         speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
@@ -95,7 +96,7 @@ class RowSamples:
         )
 
     def _has_waited(self, policy: TimingPolicy) -> bool:
-        """Return whether `wall` was looked at and then measured further."""
+        """Return whether `wall` was measured further after its first look."""
         return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
 
 

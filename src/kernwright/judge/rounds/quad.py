@@ -38,18 +38,18 @@ class Quad:
         by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
         times = self.event_ns_per_call if by_events else self.ns_per_call
         return Sample(
-            self.metric,
-            self.round,
-            [roles[side] for side in self.order if side in roles],
-            self.redone,
-            not self.kept_waiting.isdisjoint(roles),
-            {roles[side]: ns for side, ns in times.items() if side in roles},
-            {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
-            sum(self.moved.get(side, 0) for side in roles),
-            longer,
-            {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
-            self.overhead_ns,
-            by_events,
+            metric=self.metric,
+            round=self.round,
+            order=[roles[side] for side in self.order if side in roles],
+            redone=self.redone,
+            busy=not self.kept_waiting.isdisjoint(roles),
+            ns_per_call={roles[side]: ns for side, ns in times.items() if side in roles},
+            secured_ns={roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            moved=sum(self.moved.get(side, 0) for side in roles),
+            longer=longer,
+            released_ns={roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            overhead_ns=self.overhead_ns,
+            by_events=by_events,
         )
 
 
