@@ -312,7 +312,7 @@ def test_a_row_has_no_more_rounds_than_it_is_given(
 
 def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidable_folder: Path) -> None:
     before = Ledger(run.ledger).runs()
-    with pytest.raises(KernwrightError, match="first looked at after 2 rounds, and there would be 1"):
+    with pytest.raises(KernwrightError, match=r"at least 2, .*got 1"):
         run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=1)
     assert Ledger(run.ledger).runs() == before
 
@@ -462,7 +462,7 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
     tiny = str(tiny_folder)
     cases: list[tuple[list[str], str]] = [
         ([tiny, *good, "--rows", "huge"], "row huge does not fit"),
-        ([tiny, *good, "--rounds", "0"], "first looked at after 1 rounds, and there would be 0"),
+        ([tiny, *good, "--rounds", "0"], "--rounds must be at least 1, the policy's first look, got 0"),
         ([tiny, *good, "--device", "tpu"], "'tpu' is not a device"),
         ([tiny, *good, "--device", "cuda"], "device cuda is not there"),
         ([tiny, *good, "--json", str(tmp_path / "none" / "v.json")], "cannot be written"),
