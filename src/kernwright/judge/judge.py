@@ -21,7 +21,7 @@ from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.census import refuse_other_kernels, take_census
 from kernwright.judge.rounds.context import JudgementContext
-from kernwright.judge.rounds.pair_state import PairState
+from kernwright.judge.rounds.pair_state import PairState, record_round
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.rounds.row_round import RowRound, UnattributedFault
 from kernwright.judge.session.session import WrongBehaviour
@@ -100,6 +100,7 @@ class Judgement:
             self._refuse_changed_files()
             for pair in self._standing:
                 pair.end_early(self._turns if self._round else (), self._round, self.rounds)
+            record_round([pair for pair in self._standing if pair.samples_of(self._round)], self._round)
             return True
         return False
 
@@ -144,10 +145,10 @@ class Judgement:
             self._refuse_changed_files()
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
                 group.keep_compiled({pair.pair.again for pair in pairs})
-            for pair in pairs:
-                if pair.problem is None:
-                    pair.record_round(number)
-                    pair.look(number, self.rounds)
+            standing = [pair for pair in pairs if pair.problem is None]
+            record_round(standing, number)
+            for pair in standing:
+                pair.look(number, self.rounds)
         if self.rounds is not None:
             for pair in self._standing:
                 pair.end_looks(self.rounds)

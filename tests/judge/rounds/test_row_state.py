@@ -57,7 +57,7 @@ def quads(
 
 
 def verdict(state: RowState, quick: bool = False) -> RowVerdict:
-    return state.verdict(POLICY, CpuDevice(), quick, "blob:x")
+    return state.verdict(POLICY, CpuDevice(), quick)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_row_that_no_number_of_rounds_would_decide_stops(
     state.look(FIVE_ROUNDS)
     assert state.pending == goes_on
     if not goes_on:
-        found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+        found = state.verdict(FIVE_ROUNDS, CpuDevice(), False)
         assert found.verdict == "inconclusive"
         assert "within 5 rounds" in found.reasons[0]
 
@@ -270,7 +270,7 @@ def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state
     assert state.pending, "of so few long ones there is no interval, and with the short ones nothing is clear"
     state.samples += [replace(sample, round=3) for sample in calm[4:]]
     state.look(FIVE_ROUNDS)
-    found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+    found = state.verdict(FIVE_ROUNDS, CpuDevice(), False)
     assert found.verdict == "faster" and found.metrics["stream"].quads == 8  # type: ignore[union-attr]
 
 
@@ -314,7 +314,7 @@ def test_the_deciding_metric_pays_for_each_look() -> None:
 def test_another_metric_can_decide(state: RowState) -> None:
     state.samples = quads("stream", 100, 50) + quads("wall", 100, 200)
     slow = POLICY.model_copy(update={"decides": "wall"})
-    assert state.verdict(slow, CpuDevice(), False, None).verdict == "slower"
+    assert state.verdict(slow, CpuDevice(), False).verdict == "slower"
 
 
 # What the record holds
@@ -337,12 +337,7 @@ def test_the_row_record(state: RowState) -> None:
     assert found.metrics["device"] == Unavailable(unavailable="candidate: no loop")
     assert isinstance(found.metrics["wall"], Unavailable)
     assert found.errors["y"] == {"max_error": 1e-3, "rms_error": None, "eager_max": 1e-3, "eager_rms": 1e-4}
-    assert (found.cases, found.deterministic, found.fastest_copy_us, found.samples) == (
-        9,
-        True,
-        pytest.approx(2.0),
-        "blob:x",
-    )
+    assert (found.cases, found.deterministic, found.fastest_copy_us) == (9, True, pytest.approx(2.0))
     assert found.bytes_min == state.row.bytes_min
 
 

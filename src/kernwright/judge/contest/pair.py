@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kernwright.judge.record.sample import Role
+from kernwright.judge.record.sample import Role as Role
+from kernwright.judge.record.sample import SideName as SideName
 
 CALLED: dict[Role, str] = {"baseline": "the baseline", "again": "the baseline's twin", "candidate": "the candidate"}
-SideName = str  # the role, with a number from the second side of a role on
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,20 @@
-"""Sample: the raw times of one quad of one pair; RowSamples: the figures that follow from a row's samples."""
+"""Sample: the raw times of a quad of all sides or of one pair; RowSamples: the figures of a row's samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from kernwright.judge.record.decision import level_of, noise_band, outcome_of
 from kernwright.judge.record.statistics import Interval, least_quads, signed_rank_interval
 from kernwright.judge.record.verdict import MetricResult, Unavailable
 from kernwright.tasks.policy import Metric, TimingPolicy
 
+SideName = str  # the name of a side in a judgement: its role, with a number unless it is the first of its role
 Role = Literal["baseline", "again", "candidate"]  # `again` is the baseline's twin, which gives the noise band
 TOO_FEW = "too few quads for an interval"
 
@@ -35,6 +36,7 @@ class Sample:
     released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, outputs of previous blocks
     overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block, subtracted in each half
     by_events: bool = False  # whether the times come from device events instead of the judge's clock
+    quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that contains it
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """Return log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -44,6 +46,54 @@ class Sample:
     def mean_us(self, side: Role) -> float:
         first, second = self.ns_per_call[side]
         return math.sqrt(first * second) / 1e3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Quad:
+    """The times of two blocks of every side. The second half has the sides in the reverse order of the first."""
+
+    metric: Metric
+    round: int
+    order: list[SideName]
+    redone: int
+    kept_waiting: frozenset[SideName]  # sides that waited for a processor in spite of all repeats
+    ns_per_call: dict[SideName, tuple[float, float]]
+    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
+    moved: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
+    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    overhead_ns: tuple[float, float] = (0.0, 0.0)
+
+    def of(self, roles: Mapping[SideName, Role], longer: float = 1.0) -> Sample:
+        """Return the sample of one pair, as if no other side had been there.
+
+        If all sides of the pair are trusted, `device` is timed by device events, which exclude the overhead of the
+        protocol. Events are reported by the worker, so they are not used for a pair with a candidate.
+        """
+        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
+        times = self.event_ns_per_call if by_events else self.ns_per_call
+        return Sample(
+            metric=self.metric,
+            round=self.round,
+            order=[roles[side] for side in self.order if side in roles],
+            redone=self.redone,
+            busy=not self.kept_waiting.isdisjoint(roles),
+            ns_per_call={roles[side]: ns for side, ns in times.items() if side in roles},
+            secured_ns={roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            moved=sum(self.moved.get(side, 0) for side in roles),
+            longer=longer,
+            released_ns={roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            overhead_ns=self.overhead_ns,
+            by_events=by_events,
+            quad=self,
+        )
+
+    def stored(self) -> dict[str, Any]:
+        return asdict(self) | {"kept_waiting": sorted(self.kept_waiting)}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Quad:
+        return cls(**{**stored, "kept_waiting": frozenset(stored["kept_waiting"])})
 
 
 @dataclass(frozen=True)

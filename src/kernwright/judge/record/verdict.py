@@ -92,7 +92,7 @@ class RowVerdict(BaseModel):
     fastest_copy_us: float | None = Field(
         default=None, description="time of the fastest plain copy that moves `bytes_min`, measured in the same run"
     )
-    samples: str | None = Field(default=None, description="reference of the blob with the time of every block")
+    samples: str | None = Field(default=None, description="schema 1 only: reference of the blob with all block times")
 
 
 class Headline(BaseModel):
@@ -113,7 +113,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: int = 1
+    schema_version: int = 2  # 2: samples are stored once, in the rounds of the run
     task: str
     task_digest: str
     baseline: str
