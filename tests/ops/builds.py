@@ -23,6 +23,7 @@ from kernwright.runtime.library import Library, cache_folder
 from kernwright.runtime.target import Target, nvcc
 
 KEPT_S = 14 * 24 * 3600.0  # builds that no test has used for so long are removed
+UNOPTIMISED = ("-Xptxas=-O0", "-Xcicc=-O1")  # for kernels that need only compile
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
