@@ -60,7 +60,7 @@ def ripple(instant: int) -> float:
 
 
 def verdict(state: RowState, policy: TimingPolicy = POLICY, quick: bool = False) -> RowVerdict:
-    return state.verdict(policy, CpuDevice(), quick, None)
+    return state.verdict(policy, CpuDevice(), quick)
 
 
 def ratio(found: RowVerdict, metric: Metric = "stream") -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from comparisons.bars import LARGE_BYTES
+
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.bars import LARGE_BYTES
 from kernwright.report.results.results import Results
 from kernwright.tasks.catalog import find_task, list_tasks
 

@@ -69,7 +69,7 @@ def test_a_gain_that_is_paid_for_there_is_not_believed(
     told = paid_on_release(quads(count, 1.0 + more_us), result(*times))
     assert (told is not None) == is_paid
     if told:
-        assert f"takes {more_us} us more" in told
+        assert f"{more_us} us more" in told
 
 
 def test_who_tells_nothing_of_it_is_not_held_to_it() -> None:

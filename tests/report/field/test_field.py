@@ -301,29 +301,6 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
     assert "apart by slow 5.0% in the middle of 1 and 5.0% at most" in field.page("x")
 
 
-def test_times_that_are_known_to_be_wrong_say_nothing_of_how_well_they_repeat(swept: Path, task: Task) -> None:
-    in_place = {name: op.model_copy(update={"inplace": ("x",)}) for name, op in task.ops.items()}
-    field = gathered(swept, task)
-    field.device, field.tasks = "cuda", [task.model_copy(update={"ops": in_place})]
-    (standing,) = field.standings["tiny", "r64", "slow"]
-
-    def judged(finished: str, us: float, gpu: str) -> Standing:
-        run = Verdict.model_validate(standing.run.model_dump())
-        run.provenance.update(finished=finished, hardware={**run.provenance["hardware"], "uuid": gpu})
-        return Standing(standing.row.model_copy(update={"metrics": {"device": metric(us)}}), run)
-
-    wrong, right = "2026-11-16T00:00:00Z", "2026-11-18T00:00:00Z"
-    before, after, later = judged(wrong, 70.0, "a"), judged(right, 30.0, "a"), judged(right, 30.3, "a")
-    elsewhere = judged(right, 33.0, "b")
-    field.standings = {("tiny", "r64", "slow"): [before, after]}
-    assert counted(field) == {} and field.repeats().between_gpus() == {}
-    field.standings = {("tiny", "r64", "slow"): [before, elsewhere]}
-    assert field.repeats().between_gpus() == {}
-    field.standings = {("tiny", "r64", "slow"): [before, after, later, elsewhere]}
-    assert counted(field) == {"slow": (1, 1)}
-    assert field.repeats().between_gpus() == {"slow": [pytest.approx(33.0 / 30.3 - 1)]}
-
-
 def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:
     """Every production row: `fast` in 20 us, a copy in 10, and what that ratio makes of it for eager."""
     about = {"device": "cuda", "finished": "today", "policy": {"max_rounds": 2}, "libraries": {}, "started": "today"}
@@ -399,23 +376,6 @@ def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
     field.standings["tiny", "r64", "never"].pop()
     assert field.of_earlier_judges() == {"tiny": 1}, "one contender is enough"
     assert "an earlier version of the judge judged: 1 of tiny." in field.page("x")
-
-
-def test_times_with_slots_in_them_are_told_of(swept: Path, task: Task) -> None:
-    field = gathered(swept, task)
-    assert field.with_slots_in_their_times() == {}  # nothing works in place here, and a CPU never had that fault
-    for found in field.standings.values():
-        found[-1].run.provenance["finished"] = "2026-11-16T00:00:00Z"
-    in_place = {name: op.model_copy(update={"inplace": ("x",)}) for name, op in task.ops.items()}
-    field.tasks = [task.model_copy(update={"ops": in_place})]
-    assert field.with_slots_in_their_times() == {}
-    field.device = "cuda"
-    rows = {row for _, row, _ in field.standings}
-    assert field.with_slots_in_their_times() == {"tiny": len(rows)}
-    assert f"to be judged again: {len(rows)} of tiny." in field.page("x")
-    for found in field.standings.values():
-        found[-1].run.provenance["finished"] = "2026-11-18T00:00:00Z"
-    assert field.with_slots_in_their_times() == {}
 
 
 def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:

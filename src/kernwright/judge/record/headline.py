@@ -12,17 +12,26 @@ from kernwright.judge.record.statistics import Interval, geometric_mean
 from kernwright.judge.record.verdict import GOOD, UNTIMED, Headline, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.record.wall_check import shared_between_calls
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
-from kernwright.tasks.workload import Workload
 
 Headlines = dict[Metric, Headline | Unavailable]
 MOST_REASONS = 8
+
+
+class RowIdentity(Protocol):
+    """The part of a workload that a headline reads."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def set(self) -> str: ...
 
 
 class TimedRow(Protocol):
     """The state of one row that a headline is computed from."""
 
     @property
-    def row(self) -> Workload: ...
+    def row(self) -> RowIdentity: ...
 
     @property
     def unavailable(self) -> Mapping[Metric, str]: ...

@@ -1,19 +1,20 @@
-"""Sample: the raw times of one quad of one pair, and the figures that the samples of a row give."""
+"""Sample: the raw times of a quad, of all sides or of one pair, and the figures that the samples of a row give."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from kernwright.judge.record.decision import level_of, noise_band, outcome_of
 from kernwright.judge.record.statistics import Interval, least_quads, signed_rank_interval
 from kernwright.judge.record.verdict import MetricResult, Unavailable
 from kernwright.tasks.policy import Metric, TimingPolicy
 
+SideName = str  # the name of a side in a judgement: its role, and a number where it is not the first of its role
 Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
 TOO_FEW = "too few quads for an interval"
 
@@ -34,6 +35,7 @@ class Sample:
     released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, of the blocks before these
     overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block that was subtracted in each half
     by_events: bool = False  # whether the device's events gave these times instead of the judge's clock
+    quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that it was taken from
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """Return log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -43,6 +45,54 @@ class Sample:
     def mean_us(self, side: Role) -> float:
         first, second = self.ns_per_call[side]
         return math.sqrt(first * second) / 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class Quad:
+    """The blocks of all sides. The sides between the two blocks of a pair in one half are mirrored in the other."""
+
+    metric: Metric
+    round: int
+    order: list[SideName]
+    redone: int
+    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was repeated often enough
+    ns_per_call: dict[SideName, tuple[float, float]]
+    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
+    moved: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
+    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    overhead_ns: tuple[float, float] = (0.0, 0.0)
+
+    def of(self, roles: Mapping[SideName, Role], longer: float = 1.0) -> Sample:
+        """Return the sample of one pair, as if no other side had been there.
+
+        If all sides of the pair are trusted, the device's events time its kernels, without the protocol's overhead. The
+        times that a worker reports of itself count neither for a candidate nor for its baseline.
+        """
+        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
+        times = self.event_ns_per_call if by_events else self.ns_per_call
+        return Sample(
+            metric=self.metric,
+            round=self.round,
+            order=[roles[side] for side in self.order if side in roles],
+            redone=self.redone,
+            busy=not self.kept_waiting.isdisjoint(roles),
+            ns_per_call={roles[side]: ns for side, ns in times.items() if side in roles},
+            secured_ns={roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            moved=sum(self.moved.get(side, 0) for side in roles),
+            longer=longer,
+            released_ns={roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            overhead_ns=self.overhead_ns,
+            by_events=by_events,
+            quad=self,
+        )
+
+    def stored(self) -> dict[str, Any]:
+        return asdict(self) | {"kept_waiting": sorted(self.kept_waiting)}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Quad:
+        return cls(**{**stored, "kept_waiting": frozenset(stored["kept_waiting"])})
 
 
 @dataclass(frozen=True)

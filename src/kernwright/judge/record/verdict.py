@@ -91,7 +91,7 @@ class RowVerdict(BaseModel):
     fastest_copy_us: float | None = Field(
         default=None, description="a plain copy of the same fewest bytes, in the same run, the fastest way there is"
     )
-    samples: str | None = Field(default=None, description="the blob that holds every block's time")
+    samples: str | None = Field(default=None, description="schema 1 only: the blob that holds every block's time")
 
 
 class Headline(BaseModel):
@@ -112,7 +112,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: int = 1
+    schema_version: int = 2  # 2: samples are stored once, in the rounds of the run
     task: str
     task_digest: str
     baseline: str

@@ -151,7 +151,7 @@ class RowState:
             return False
         return deciding.outcome in GOOD and wall_says(deciding, wall) == "cannot tell"
 
-    def verdict(self, policy: TimingPolicy, device: Device, quick: bool, samples_blob: str | None) -> RowVerdict:
+    def verdict(self, policy: TimingPolicy, device: Device, quick: bool) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
         outcome, reasons = self._outcome(metrics, policy, device)
         if self.ran and self.ran.stands_in:  # last, because the first reason is read as the cause of the verdict
@@ -169,7 +169,6 @@ class RowState:
             ran=self.ran,
             bytes_min=self.row.bytes_min,
             fastest_copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
-            samples=samples_blob,
         )
 
     def _calls_of_block(self, metric: Metric) -> int:

@@ -19,7 +19,6 @@ from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, V
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.current_baselines import CurrentBaselines
 from kernwright.report.field.repeats import DeviceTime, Repeats
-from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.machines import gpu_of, machines_of, model_of, refuse_mixed_models
 from kernwright.report.variants import variants_of
 from kernwright.tasks.candidate import CANDIDATE_FILE, SHIPPED
@@ -29,8 +28,6 @@ from kernwright.tasks.workload import Workload
 
 DECLINES = "the candidate declines: "  # as the judge says it
 TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
-# Until then a judge on a GPU took off of all sides what it takes to copy one side's slots of an op that works in place.
-SLOTS_MENDED = "2026-11-17T06:30:00Z"
 Key = tuple[str, str, str]  # task, row, contender
 Side = Literal["baseline_us", "candidate_us"]
 
@@ -171,14 +168,14 @@ class Field:
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
     def repeats(self) -> Repeats:
-        """Without times that are known to be wrong: they say nothing of how well others repeat."""
+        """Return the device times of rows that were judged more than once."""
         found = Repeats()
         for (task, row, contender), standings in self.standings.items():
             times = [
                 DeviceTime(result.candidate_us, gpu_of(run), _judge_of(run), str(run.provenance["finished"]))
                 for standing in standings
                 for run in [standing.run]
-                if (result := standing.result("device")) and not self.has_slots_in_its_times(standing)
+                if (result := standing.result("device"))
             ]
             found.add(contender, task, row, times)
         return found
@@ -194,20 +191,6 @@ class Field:
         newest = self._newest_judge
         rows = {(task, row) for (task, row, _), found in self.standings.items() if _judge_of(found[-1].run) != newest}
         return dict(Counter(task for task, _ in rows))
-
-    def with_slots_in_their_times(self) -> dict[str, int]:
-        """Rows by task of ops that work in place whose times have the copying of their slots in them."""
-        found: dict[str, set[str]] = {}
-        for (task, id_, _), standings in self.standings.items():
-            if self.has_slots_in_its_times(standings[-1]):
-                found.setdefault(task, set()).add(id_)
-        return {task: len(rows) for task, rows in found.items()}
-
-    def has_slots_in_its_times(self, standing: Standing) -> bool:
-        if self.device == "cpu" or str(standing.run.provenance["finished"]) >= SLOTS_MENDED:
-            return False
-        task = next(task for task in self.tasks if task.name == standing.run.task)
-        return bool(task.ops[standing.row.op].inplace)
 
     def seconds_spent(self) -> dict[str, float]:
         """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
@@ -236,27 +219,7 @@ class Field:
                 if place := (plots or {}).get(f"{task.name}_{kind}"):
                     lines += ["", f"![{kind} of {task.name}]({place})"]
             lines += ["", *self._family(task)]
-        if replays := self._beside_replays():
-            lines += ["", *replays]
         return "\n".join(lines) + "\n"
-
-    def _beside_replays(self) -> list[str]:
-        """Where these are of the GPU that the page is of."""
-        known = graph_replays()
-        if {model_of(run) for run in self.runs()} != {known.gpu}:
-            return []
-        repeats = self.repeats()
-        return known.beside(lambda replay: self._device_time(replay, repeats))
-
-    def _device_time(self, replay: Replay, repeats: Repeats) -> Judged | None:
-        task = next((task for task in self.tasks if task.name == replay.task), None)
-        standing = self.standing(task, replay.row, replay.contender) if task else None
-        result = standing.result("device") if standing else None
-        if standing is None or result is None:
-            return None
-        fault = "timed wrongly here, as said above" if self.has_slots_in_its_times(standing) else None
-        apart = repeats.most_apart(replay.contender, replay.task)
-        return Judged(result.candidate_us, standing.row.bytes_min, fault, apart)
 
     def _explained(self) -> list[str]:
         judged, different = self.against_itself()
@@ -282,14 +245,6 @@ class Field:
         if earlier := self.of_earlier_judges():
             told = ", ".join(f"{count} of {task}" for task, count in sorted(earlier.items()))
             lines += ["", f"Rows that an earlier version of the judge judged: {told}."]
-        if wrong := self.with_slots_in_their_times():
-            told = ", ".join(f"{count} of {task}" for task, count in sorted(wrong.items()))
-            lines += [
-                "",
-                f"Timed wrongly, and to be judged again: {told}. These work in place, and when they were judged, what "
-                "it takes the judge to copy their slots was taken off as one side's, where it is each side's own: who "
-                "has more slots, being faster, may have twice its time here, or more.",
-            ]
         if spent := self.seconds_spent():
             parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
             lines += [

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernwright.judge.record.verdict import Kernel, MetricResult
-from kernwright.report.bars import ASKED_OF, bars_of, loses_clearly
 from kernwright.report.field.field import TIMED, Standing
-from kernwright.report.kda_pilot import STARTED_FROM, PilotRow, kda_pilot
 from kernwright.report.results.plots import plots_of
-from kernwright.report.results.results import Results, declines, geomean, tokens_of
+from kernwright.report.results.results import Results, declines, geomean, loses_clearly, tokens_of
 from kernwright.report.variants import variants_of
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.task import Task
@@ -31,13 +29,6 @@ measured in the same run. A row's contract is what it was held to: `exact` the b
 accurate than it. The best peer of a row is the baseline that ours gains least on; tokens are rows of channels, so of a
 norm over heads every head counts. A baseline that declines a row has no time there, and is named. What is lost stays
 here, in bold. `kernwright results --check` finds a page that says something else than the ledger."""
-NOT_THE_JUDGES = f"""\
-Two more figures have a bar, and no judgement measures them, so that no ledger has them: the host's time of a call, and
-how long the first call takes, what it imports included. Both come from `python benchmarks/bench_ops.py`, on the GPU.
-
-A bar counts every production row of the families here that were captured from models, judged with the sources and the
-baselines of today: until all are, it says how many, and is not met. They are {", ".join(ASKED_OF)}.
-Other families below count in none."""
 WATCHED = """\
 Each tensor an allocation of its own, on the smoke rows and at the odd sizes beside them: `kernwright sanitize TASK
 --candidate kernwright`. Of the sources as they are now; what was watched before their last change counts as not run."""
@@ -67,15 +58,10 @@ def files_of(results: Results, summary: Path, command: str) -> dict[Path, str]:
 
 def _summary_page(results: Results, page: Path, command: str, plots: Mapping[Path, str]) -> str:
     lines = ["# Results of kernwright.ops", "", *_opening(results, command), "", EXPLAINED, ""]
-    lines += ["## Bars of the modulations and norms", ""]
-    lines += ["| figure | bar | measured | |", "|---|---|---|---|"]
-    lines += [f"| {bar.figure} | {bar.asked} | {bar.measured} | {bar.verdict} |" for bar in bars_of(results)]
-    lines += ["", NOT_THE_JUDGES]
-    lines += ["", "## Families", "", *_families(results)]
+    lines += ["## Families", "", *_families(results)]
     lines += ["", "## Rows that lose", "", *_losses(results, results.families)]
     if results.device == "cuda":
         lines += ["", "## Under compute-sanitizer", "", WATCHED, "", *results.sanitized.table(results.families)]
-    lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *_pilot_families(results)]
     for task in results.families:
         by_row = f"[Row by row]({_way(page, family_page_of(task, page))})"
         lines += ["", f"## {task.name}", "", f"{task.file.title}. {by_row}."]
@@ -94,8 +80,6 @@ def _family_page(results: Results, task: Task, summary: Path, command: str, plot
         lines += ["", f"## {metric}", "", f"{MEANS[metric]} Theirs, ours in the same run, the ratio and its interval."]
         lines += ["", *_times(results, task, metric)]
     lines += ["", "## Rows that lose", "", *_losses(results, [task])]
-    if pilot := _pilot_rows(results, task):
-        lines += ["", "## Beside KDA-Pilot", "", *_pilot_words(), "", *pilot]
     lines += ["", "## Without a time", "", *_untimed(results, task)]
     return "\n".join(lines) + "\n"
 
@@ -180,16 +164,19 @@ def _ratio_cell(results: Results, standing: Standing | None, metric: Metric) -> 
     result = standing.result(metric)
     if result is None:
         return _verdict(standing) if standing.row.verdict not in TIMED or not standing.row.metrics else "–"
-    return f"{_us(result.baseline_us)}, {_us(result.candidate_us)}, {_ratio(result)}{_age(results, standing)}"
+    times = f"{time_text(result.baseline_us)}, {time_text(result.candidate_us)}"
+    return f"{times}, {ratio_text(result)}{_age(results, standing)}"
 
 
-def _ratio(result: MetricResult) -> str:
+def ratio_text(result: MetricResult) -> str:
+    """Return a ratio with its interval, in bold if ours is slower."""
     low, high = result.interval
     told = f"{result.ratio:.2f}x ({low:.2f}–{high:.2f})"
     return f"**{told}**" if high < 1 else told
 
 
-def _us(time: float) -> str:
+def time_text(time: float) -> str:
+    """Return a time in microseconds."""
     return f"{time:.2f}" if time < 10 else f"{time:.1f}"
 
 
@@ -210,10 +197,10 @@ def _losses(results: Results, tasks: Sequence[Task]) -> list[str]:
                 for metric in METRICS:
                     result = standing.result(metric)
                     if result and result.interval[1] < 1:
-                        times = f"{_us(result.baseline_us)} us, ours {_us(result.candidate_us)} us"
+                        times = f"{time_text(result.baseline_us)} us, ours {time_text(result.candidate_us)} us"
                         clear = ", clearly" if loses_clearly(result) else ""
                         what = f"{task.name}, {row.id}, {metric} against {name}"
-                        found.append((result.ratio, f"- {what}: {times}, {_ratio(result)}{clear}"))
+                        found.append((result.ratio, f"- {what}: {times}, {ratio_text(result)}{clear}"))
     return [line for _, line in sorted(found)] or ["None: no interval lies below 1."]
 
 
@@ -225,55 +212,6 @@ def _untimed(results: Results, task: Task) -> list[str]:
                 why = standing.row.reasons[0] if standing.row.reasons else "no reason was recorded"
                 causes.setdefault(f"{name}: {standing.row.verdict}: {why}", []).append(row.id)
     return [f"- {cause} ({', '.join(rows)})" for cause, rows in causes.items()] or ["None."]
-
-
-# Beside KDA-Pilot
-
-
-def _pilot_words() -> list[str]:
-    pilot = kda_pilot()
-    clocks = "; ".join(f"`{name}` beside our `{clock.ours}`: {clock.means}" for name, clock in pilot.clocks.items())
-    return [f"{pilot.origin} Its ratios are against {pilot.against}. {clocks}."]
-
-
-def _pilot_rows(results: Results, task: Task) -> list[str]:
-    judged = {row.id: row for row in results.judged(task)}
-    rows = [own for own in kda_pilot().of(task.name) if own.row in judged]
-    if not rows:
-        return []
-    lines = [
-        "| row | its GPU and clock | its us | its ratio | ours | our us | against the same | against sglang@0.5.23 |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for own in rows:
-        metric = kda_pilot().clocks[own.clock].ours
-        same, now = (results.result(task, own.row, name, metric) for name in (own.against, "sglang@0.5.23"))
-        ours = same or now
-        cells = [
-            own.row, f"{own.gpu}, {own.clock}", _us(own.us) if own.us else "–", f"{own.ratio:.2f}x", metric,
-            _us(ours.candidate_us) if ours else "–",
-            f"{_ratio(same)} of {own.against}" if same else "–", _ratio(now) if now else "–",
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _pilot_families(results: Results) -> list[str]:
-    head = "| family | its GPU and clock | rows of both | its geomean | ours | our geomean |"
-    lines = [head, "|---|---|---|---|---|---|"]
-    for task in results.families:
-        groups: dict[tuple[str, str], list[tuple[PilotRow, MetricResult]]] = {}
-        for own in kda_pilot().of(task.name):
-            metric = kda_pilot().clocks[own.clock].ours
-            if (result := results.result(task, own.row, own.against, metric)) is not None:
-                groups.setdefault((own.gpu, own.clock), []).append((own, result))
-        for (gpu, clock), pairs in groups.items():
-            its, ours = geomean(own.ratio for own, _ in pairs), geomean(result.ratio for _, result in pairs)
-            assert its is not None and ours is not None
-            against = ", ".join(sorted({own.against for own, _ in pairs}))
-            told = f"{kda_pilot().clocks[clock].ours} against {against}"
-            lines.append(f"| {task.name} | {gpu}, {clock} | {len(pairs)} | {its[0]:.2f}x | {told} | {ours[0]:.2f}x |")
-    return lines if len(lines) > 2 else [f"Nothing was judged against {STARTED_FROM} on its rows yet."]
 
 
 # Words

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from kernwright.baselines.lock import read_lock
 from kernwright.baselines.shipped import Shipped
 from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.judge.record.verdict import MetricResult, RanImplementation, Verdict
@@ -26,7 +27,8 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-ORDER = ("sglang@0.5.23", "sglang@0.5.12.post1", "liger@0.8.5", "compile", "eager")
+BUILT_IN_ORDER = ("compile", "eager")  # after the published baselines, which come in the order of the lock file
+LEAST_OF_BEST, SHORT_US, MOST_LOST_US = 0.97, 10.0, 0.3
 THEIRS = "the baseline "  # how a reason begins that is no fault of ours
 Key = tuple[str, str, str]  # task, row, baseline
 
@@ -145,7 +147,8 @@ class Results:
 
     @staticmethod
     def _in_order(names: Iterable[str]) -> list[str]:
-        return sorted(set(names), key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+        order = [*read_lock().names(), *BUILT_IN_ORDER]
+        return sorted(set(names), key=lambda name: (order.index(name) if name in order else len(order), name))
 
     @cached_property
     def families(self) -> list[Task]:
@@ -211,6 +214,18 @@ def is_our_fault(standing: Standing) -> bool:
     if own.verdict == "failed":
         return not any(reason.startswith(THEIRS) for reason in own.reasons)
     return own.verdict in ("incorrect", "tampered")
+
+
+def loses_clearly(result: MetricResult) -> bool:
+    """Return whether a row is slower than a baseline beyond doubt.
+
+    The whole interval lies below LEAST_OF_BEST. A time below SHORT_US must be slower by more than MOST_LOST_US, because
+    a smaller difference may come from the clock.
+    """
+    high = result.interval[1]
+    if result.candidate_us < SHORT_US:
+        return result.candidate_us * (1 - high) > MOST_LOST_US
+    return high < LEAST_OF_BEST
 
 
 def geomean(ratios: Iterable[float]) -> tuple[float, int] | None:

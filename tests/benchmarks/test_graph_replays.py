@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from comparisons.graph_replays import GraphReplays, JudgedTime, Replay, graph_replays
 
 from kernwright.baselines.lock import read_lock
-from kernwright.report.graph_replays import GraphReplays, Judged, Replay, graph_replays
 from kernwright.tasks.catalog import find_task
 
 
@@ -23,20 +23,20 @@ def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
         for row, us in (("near", 100.0), ("apart", 100.0), ("wrong", 9.0), ("small", 2.0), ("unjudged", 5.0))
     )
     judged = {
-        "near": Judged(104.0, 10**8),
-        "apart": Judged(94.2, 11 * 10**6),  # sixteen sets of it are more than the cache holds
-        "wrong": Judged(18.0, 10**8, "timed wrongly"),
-        "small": Judged(3.0, 9 * 10**6),
+        "near": JudgedTime(104.0, 10**8),
+        "apart": JudgedTime(94.2, 11 * 10**6),  # sixteen sets of it are more than the cache holds
+        "wrong": JudgedTime(18.0, 10**8),
+        "small": JudgedTime(3.0, 9 * 10**6),
     }
     lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda own: judged.get(own.row))
-    assert "more than 10 MB" in lines[2] and "of 3 such times 1 lie within 5%" in lines[2]
-    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[6:] if line.startswith("| ")}
+    assert "more than 10 MB" in lines[0] and "of 3 such times 1 lie within 5%" in lines[0]
+    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[4:] if line.startswith("| ")}
     assert list(shown) == ["near", "apart", "wrong", "small"], "what has not been judged has nothing beside it"
     assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
     assert shown["small"].endswith("| 1.50x |"), "the cache explains it"
     assert lines[lines.index("More than 5% apart:") + 2 :] == [
         "- apart, eager: -5.8%; not explained",
-        "- wrong, eager: +100.0%; timed wrongly",
+        "- wrong, eager: +100.0%; not explained",
     ]
     assert GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: None) == []
     alike = GraphReplays(origin="by hand", gpu="a GPU", rows=rows[:1]).beside(lambda own: judged.get(own.row))
@@ -53,6 +53,6 @@ def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
 )
 def test_that_runs_of_its_own_differ_as_much_explains_it(contender: str, apart: float, why: str) -> None:
     rows = (Replay(task="t", row="r", contender=contender, device_us=10.0),)
-    judged = Judged(11.0, 10**9, None, apart)
+    judged = JudgedTime(11.0, 10**9, apart)
     told = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: judged)[-1]
     assert told.startswith(f"- r, {contender}: +10.0%; ") and told.endswith(why)
