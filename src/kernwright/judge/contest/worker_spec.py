@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
@@ -12,6 +11,7 @@ from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import CompiledStore
 from kernwright.judge.contest.shipped_build import ShippedBuild
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.packages.store import Store
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
@@ -25,7 +25,7 @@ class WorkerSpec:
     def __init__(
         self,
         folder: Path,
-        orders: dict[str, Any],
+        orders: SideOrders,
         environment: dict[str, str] | None = None,
         reads: Sequence[Path] = (),
     ) -> None:
@@ -40,12 +40,12 @@ class WorkerSpec:
 
     @property
     def style(self) -> Style:
-        return self.orders["style"]  # type: ignore[no-any-return]
+        return self.orders.style
 
     @property
     def is_baseline(self) -> bool:
         """In whichever place. The ops that ship are none: they are timed like a candidate."""
-        return self.orders["kind"] not in ("candidate", "shipped")
+        return self.orders.kind not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
         """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
@@ -54,14 +54,14 @@ class WorkerSpec:
         a CPU remembers whether its interpreter was asked for, and all of torch's compiler imports it. Inductor
         remembers a folder too, but only for what its kernels for a CPU include.
         """
-        compiles = self.orders["kind"] == "compile"
+        compiles = self.orders.kind == "compile"
         if device == "cpu":
             return ("torch.fx.experimental.symbolic_shapes",) if compiles else ()
         if compiles:
             return "torch._dynamo", "torch._inductor.compile_fx", "triton.language"
-        if self.orders["kind"] == "package":  # sglang marks functions for torch's compiler, which imports half of it
+        if self.orders.kind == "package":  # sglang marks functions for torch's compiler, which imports half of it
             return "torch._dynamo", "triton.language"
-        return ("triton.language",) if self.orders.get("language") == "triton" else ()
+        return ("triton.language",) if self.orders.language == "triton" else ()
 
 
 def baseline_spec(
@@ -69,16 +69,16 @@ def baseline_spec(
 ) -> WorkerSpec:
     """`ops`: those that will be asked for, where the baseline is a package. Without any it needs nothing."""
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
-    orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
+    orders = SideOrders(kind=baseline.kind, definitions=definitions)
     if baseline.kind == "package":
         published = PublishedBaseline.find(baseline.name)
         found, places = published.orders(ops, Store()) if ops else ({}, [])
         environment = _interpreted(device) | _with_bytecode(folder / "scratch")
-        side = WorkerSpec(folder, orders | found, environment, [task.folder, *places])
+        side = WorkerSpec(folder, SideOrders(**orders.model_dump() | found), environment, [task.folder, *places])
         side.compiles_anew = frozenset(op for op in ops if published.needs(op, CUTEDSL))
         return side
     if baseline.kind == "adapter":
-        orders |= {"file": str(task.adapters), "function": baseline.name}
+        orders = SideOrders(kind="adapter", file=str(task.adapters), function=baseline.name, definitions=definitions)
     kept = baseline.kind == "compile" and device != "cpu" and CompiledStore.here() is not None
     side = WorkerSpec(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
     if baseline.kind == "compile":
@@ -99,17 +99,17 @@ def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpe
         _open_to_all(path)
     return WorkerSpec(
         folder,
-        {
-            "kind": "candidate",
-            "language": candidate.file.language,
-            "folder": str(folder / "sources"),
-            "file": candidate.entry_file,
-            "function": candidate.entry_function,
-            "build": candidate.file.build.model_dump(mode="json"),
-            "build_folder": str(folder / "scratch" / "build"),
-            "style": candidate.style,
-            "loop": loop,
-        },
+        SideOrders(
+            kind="candidate",
+            language=candidate.file.language,
+            folder=str(folder / "sources"),
+            file=candidate.entry_file,
+            function=candidate.entry_function,
+            build=candidate.file.build,
+            build_folder=str(folder / "scratch" / "build"),
+            style=candidate.style,
+            loop=loop,
+        ),
         _interpreted(device) if candidate.file.language == "triton" else {},
         reads,
     )
@@ -119,7 +119,7 @@ def shipped_spec(build: ShippedBuild, folder: Path) -> WorkerSpec:
     """The ops that ship, as a user calls them. What is built for them is read, and anything else of theirs is built in
     the worker's scratch."""
     builds = build.laid_out(folder / "builds")
-    return WorkerSpec(folder, {"kind": "shipped", "style": "returns"}, {BUILDS_VARIABLE: str(builds)}, [builds])
+    return WorkerSpec(folder, SideOrders(kind="shipped"), {BUILDS_VARIABLE: str(builds)}, [builds])
 
 
 def _interpreted(device: str) -> dict[str, str]:

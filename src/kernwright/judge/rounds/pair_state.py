@@ -102,9 +102,9 @@ class PairState:
     def note_workers(self, group: WorkerGroup) -> None:
         """The walls that stood, and what compilers had made before."""
         baseline, candidate = (group.workers[name].isolation for name in (self.pair.baseline, self.pair.candidate))
-        self.provenance.isolation["workers"] = candidate
-        if baseline.get("missing") != candidate.get("missing"):
-            self.provenance.isolation["baseline"] = baseline
+        self.provenance.isolation["workers"] = asdict(candidate)
+        if baseline.missing != candidate.missing:
+            self.provenance.isolation["baseline"] = asdict(baseline)
         self.provenance.compiled = group.about_compiled(self.pair)
 
     def record_correctness(self) -> None:
