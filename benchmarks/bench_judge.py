@@ -33,7 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import typer
 from figures import note, page
 
-from kernwright.cli.console import Bar, err
+from kernwright.cli.console import ProgressBar, err
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.ledger.ledger import Ledger
@@ -104,7 +104,7 @@ def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
 
 
 def _judge(**wanted: Any) -> None:
-    with Bar() as bar:
+    with ProgressBar() as bar:
         if judge(JudgeRequest(task=wanted.pop("task", TASK), wait_s=600.0, **wanted), bar).interrupted:
             raise typer.Exit(2)
 

@@ -45,7 +45,7 @@ from naps import (
 )
 
 from kernwright.baselines.lookup import find_baseline
-from kernwright.cli.console import Bar, err
+from kernwright.cli.console import ProgressBar, err
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.keepalive import keep_processor_awake
@@ -66,7 +66,7 @@ ROWS_AT_ONCE = 16  # of A/A: a judgement that is cut off counts for nothing
 
 
 def _judge(**wanted: Any) -> Verdict:
-    with Bar() as bar:
+    with ProgressBar() as bar:
         verdict = judge(JudgeRequest(device="cuda", wait_s=600.0, **wanted), bar)
     if verdict.interrupted:
         raise typer.Exit(2)
@@ -125,7 +125,7 @@ def aa(
             census=False, device="cuda", wait_s=600.0,
         )  # fmt: skip
         alike = [replace(asked, against_itself=False, contender=name) for name in ALIKE]
-        with Bar() as bar:
+        with ProgressBar() as bar:
             judged = judge_together([asked, *alike], bar)
         if any(verdict is None or verdict.interrupted for verdict in judged):
             raise typer.Exit(2)

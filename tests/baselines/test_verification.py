@@ -154,7 +154,7 @@ def test_a_baseline_that_breaks_on_a_row_fails_that_row(
     )
     verdict = judge(JudgeRequest(candidate=candidate, baseline=NAME, quick=True, **rows), quiet)  # type: ignore[arg-type]
     assert verdict.rows[0].verdict == "failed"
-    assert any(reason.startswith("the baseline fell over: ") for reason in verdict.rows[0].reasons)
+    assert any(reason.startswith("the baseline failed: ") for reason in verdict.rows[0].reasons)
 
 
 def test_the_command_line_fetches_lists_and_verifies(

@@ -305,7 +305,7 @@ def test_a_row_has_no_more_rounds_than_it_is_given(
     assert verdict.provenance["rounds"] == 2 and verdict.evidence
     (row,) = verdict.rows
     assert row.verdict == "inconclusive"
-    assert "undecided after the 2 rounds that it was given" in row.reasons
+    assert "undecided after the 2 rounds that were requested" in row.reasons
     samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
     assert {sample["round"] for sample in samples} == {0, 1}
 
@@ -320,7 +320,7 @@ def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidabl
 def test_rounds_that_the_policy_has_anyway_change_nothing(run: Callable[..., Verdict]) -> None:
     verdict = run("itself", None, against_itself=True, rounds=1)
     assert verdict.provenance["rounds"] is None
-    assert not any("rounds that it was given" in reason for reason in verdict.rows[0].reasons)
+    assert not any("rounds that were requested" in reason for reason in verdict.rows[0].reasons)
 
 
 # Rows of a grid, and baselines as contenders

@@ -13,15 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.contest.pair import Role
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated
 from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of
+from kernwright.judge.record.sample import Role, Sample
 from kernwright.judge.record.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
-from kernwright.judge.rounds.quad import Sample
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
 from kernwright.judge.worker.entry import RowCall

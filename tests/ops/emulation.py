@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from builds import shared_library
+
 from kernwright.ops._shared.native_op import TYPES as TYPES
 from kernwright.ops._shared.native_sources import CUDA_HEADERS
 from kernwright.runtime import library
@@ -21,16 +23,16 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 def built(
-    source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path
+    source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path | None = None
 ) -> dict[Kind, Any]:
-    """A module of each kind, by the macros that choose it."""
+    """Return a module of each kind, built with the macros that choose it and shared with every test process."""
     import tvm_ffi
 
     files = (HERE / source, HERE / "cuda_runtime.h", *headers, *CUDA_HEADERS)
 
     def of(macros: Mapping[str, str]) -> Any:
-        own = Library("_".join(("emulated", *macros.values())), files, tuple(macros.items()))
-        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
+        own = Library("_".join((Path(source).stem, *macros.values())), files, tuple(macros.items()))
+        return tvm_ffi.load_module(str(shared_library(own, Target("cpu"))))
 
     # Nobody times it, and builds are waited for: those of checks that nothing goes on from take a quarter less.
     checked = ("-O1", *library.CPU_FLAGS[1:], "-fsanitize=alignment", "-fno-sanitize-recover=alignment")

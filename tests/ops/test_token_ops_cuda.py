@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import torch
+from builds import shared_compilation, shared_library
 
 from kernwright.ops.ltx2_modulate import native as ltx2_native
 from kernwright.ops.norm_modulation import exact_native, select_native
@@ -19,11 +18,11 @@ from kernwright.runtime.target import Target, nvcc
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
-def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
+def test_they_compile_for_the_oldest() -> None:
     """The one of which most is asked, for the GPU that can least; not optimised, which a build would wait for."""
     own = select_native.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
     with patch.object(library, "CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1")):
-        assert own.build(Target("sm_75"), tmp_path).exists()
+        assert shared_library(own, Target("sm_75")).exists()
 
 
 @pytest.mark.slow
@@ -36,24 +35,19 @@ def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
     ],
     ids=lambda own: own.name,
 )
-def test_kernels_in_torchs_order_compile_too(own: Library, tmp_path: Path) -> None:
+def test_kernels_in_torchs_order_compile_too(own: Library) -> None:
     """Those of which most is asked; alone, as what is around them compiles in the emulation."""
-    compile_kernels(own, "sm_75", tmp_path)
+    compile_kernels(own, "sm_75")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
-def test_kernels_for_every_form_of_a_sum_compile_too(architecture: str, tmp_path: Path) -> None:
+def test_kernels_for_every_form_of_a_sum_compile_too(architecture: str) -> None:
     macros = residual_native.CUDA["add_norm"].library(torch.bfloat16).macros
-    compile_kernels(Library("general_sums", residual_native.GENERAL, macros), architecture, tmp_path)
+    compile_kernels(Library("general_sums", residual_native.GENERAL, macros), architecture)
 
 
-def compile_kernels(own: Library, architecture: str, folder: Path) -> None:
-    (kernel,) = (source for source in own.sources if source.suffix == ".cu")
-    macros = [f"-D{name}={value}" for name, value in own.macros]
-    folders = sorted({f"-I{source.parent}" for source in own.sources})
-    flags = ["-cubin", f"-arch={architecture}", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
-    made = folder / "cubin"
-    subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(made), str(kernel)], check=True)
+def compile_kernels(own: Library, architecture: str) -> None:
+    made = shared_compilation(own, architecture, "cubin", "-Xptxas=-O0", "-Xcicc=-O1")
     assert b"ELF" in made.read_bytes()[:4]

@@ -11,11 +11,12 @@ from pathlib import Path
 from kernwright.baselines.adapter import Capability
 from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.baselines.shipped import Shipped
-from kernwright.campaign.minutes import minutes_given
+from kernwright.campaign.time_limit import checked_minutes
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import find_shipped_build
 from kernwright.judge.device.problems import RowsTooLarge
+from kernwright.judge.record.recorded import recorded_bodies
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.rounds.progress import Progress
@@ -149,7 +150,7 @@ class Sweep:
     _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def __post_init__(self) -> None:
-        minutes_given(self.minutes)
+        checked_minutes(self.minutes)
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
@@ -168,8 +169,7 @@ class Sweep:
         for run in book.runs():
             size = book.run_size(run)
             if self._read.get(run, (-1, []))[0] != size:
-                bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
-                self._read[run] = size, [Verdict.model_validate(body) for body in bodies]
+                self._read[run] = size, [record.verdict() for record in recorded_bodies(book, runs=[run])]
         return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:

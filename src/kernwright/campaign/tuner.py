@@ -23,7 +23,7 @@ from typing import Protocol
 import torch
 
 from kernwright.baselines.shipped import Shipped
-from kernwright.campaign.minutes import minutes_given
+from kernwright.campaign.time_limit import checked_minutes
 from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
@@ -142,7 +142,7 @@ class Tuner:
         self.path: Path = user_file(str(model_of(device)))
         self.table = self._begun(told)
         self.works = [work for work in works if again or self.table.entry(work.situation) is None]
-        self._minutes, self._start = minutes_given(minutes), time.monotonic()
+        self._minutes, self._start = checked_minutes(minutes), time.monotonic()
 
     def _begun(self, told: Callable[[str], None]) -> Table:
         new = Table(place=place_of(self.device), kernwright=__version__, date=str(datetime.date.today()))

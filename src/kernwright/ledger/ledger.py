@@ -49,6 +49,10 @@ class Ledger:
         self.root = Path(root) if root is not None else default_ledger_root()
         self.heads_path = self.root / "heads.jsonl"
 
+    def beside(self, name: str) -> Path:
+        """Return the path of a file that belongs to the ledger but is no record, such as digests.json."""
+        return self.root.parent / name if self.root.is_file() else self.root / name
+
     @cached_property
     def source(self) -> Source:
         return source_at(self.root)

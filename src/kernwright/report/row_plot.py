@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.report.plots import (
+from kernwright.report.verdict_plots import (
     AXIS_HEIGHT,
     CHARACTER_WIDTH,
     SHARE_LIMIT,

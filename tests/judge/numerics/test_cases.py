@@ -37,10 +37,12 @@ def is_prime(n: int) -> bool:
 
 def test_the_frozen_size_meets_every_distribution(row: Workload) -> None:
     frozen = [case.distribution for case in cases_for(OP, row, ("S", "D")) if case.row is row]
-    assert frozen == [name for name in DISTRIBUTIONS if name != "bare"], "with one activation there is nothing to bare"
+    assert frozen == [name for name in DISTRIBUTIONS if name != "first_activation"], (
+        "with one activation there are no others"
+    )
 
 
-def test_the_first_of_several_activations_is_also_met_bare(row: Workload) -> None:
+def test_several_activations_add_a_first_activation_case(row: Workload) -> None:
     op: Op = define(outputs=["y"], activations=["x", "w"])(axpy)
     assert [case.distribution for case in cases_for(op, row, ())] == list(DISTRIBUTIONS)
 

@@ -206,8 +206,8 @@ def test_a_small_case_is_held_to_what_is_known_of_the_chain() -> None:
     tolerance = Tolerance(atol=1e-3, rtol=1e-3)
     assert compare(value, lucky, "close", tolerance).problem
     known = ErrorFigures(0.0, 0.0, 2.5e-7, 2.5e-7)
-    assert compare(value, lucky.at_least(known), "close", tolerance).problem is None
-    assert compare(value + 1e-5, lucky.at_least(known), "close", tolerance).problem
+    assert compare(value, lucky.widened_to(known), "close", tolerance).problem is None
+    assert compare(value + 1e-5, lucky.widened_to(known), "close", tolerance).problem
 
 
 def test_a_tolerance_alone_asks_for_no_bits_and_no_eager_accuracy() -> None:

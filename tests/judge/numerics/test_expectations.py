@@ -51,7 +51,7 @@ def test_one_wrong_element_is_seen(oracle: Tensor, bound: Bound, stray: float) -
 
 def test_errors_that_hide_below_the_tolerance_are_seen_together(oracle: Tensor, bound: Bound) -> None:
     """Every element within the largest error allowed, all of them nearly that far off: imprecise once it is timed."""
-    coarse = oracle + 0.9 * bound.slack * torch.sign(drawn(16, 64))
+    coarse = oracle + 0.9 * bound.element_limits * torch.sign(drawn(16, 64))
     assert "RMS" in str(bound.problem(coarse))
 
 

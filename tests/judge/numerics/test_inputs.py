@@ -165,18 +165,18 @@ def test_row_numbers_reach_every_row_of_their_table_and_none_beyond(make_row: Ca
     assert {int(value) for positions in drawn for value in positions} == set(range(7))
 
 
-def test_bare_leaves_the_first_activation_and_quietens_the_others(make_row: Callable[..., Any]) -> None:
+def test_first_activation_makes_the_others_small(make_row: Callable[..., Any]) -> None:
     op: Op = define(outputs=["y"], activations=["x", "w"])(gather)
     row = workload(make_row)
-    drawn = pool(row).draw(op, row, "bare")
+    drawn = pool(row).draw(op, row, "first_activation")
     assert 0.8 < float(drawn["x"].std()) < 1.2
     assert 0 < float(drawn["w"].std()) < 0.01
 
 
 @pytest.mark.parametrize("shape", [(640, 8), (3, 8), (8,)])
-def test_seldom_is_an_offset_in_a_few_rows_and_at_least_in_one(shape: tuple[int, ...]) -> None:
+def test_rare_offset_changes_at_least_one_row(shape: tuple[int, ...]) -> None:
     noise = torch.randn(shape, generator=Generator().manual_seed(1))
-    drawn = DISTRIBUTIONS["seldom"](noise, torch.float32, Generator().manual_seed(2))
+    drawn = DISTRIBUTIONS["rare_offset"](noise, torch.float32, Generator().manual_seed(2))
     hit = (drawn.reshape(-1, shape[-1]) > 1000).all(1)
     assert 1 <= int(hit.sum()) <= max(1, hit.numel() // 20)
     assert torch.equal(drawn.reshape(-1, shape[-1])[~hit], noise.reshape(-1, shape[-1])[~hit])

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from kernwright.judge.numerics.secret_rng import CONTENT_BITS, SecretRng, cpu_generator
+from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS, SecretRng, cpu_generator
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_gives_others() -> None:
@@ -25,7 +25,7 @@ def test_every_choice_is_as_likely_as_the_next() -> None:
     counts = Counter(rng.randrange(6) for _ in range(6000))
     assert all(850 < counts[face] < 1150 for face in range(6))
     assert all(0.0 <= rng.random() < 1.0 for _ in range(100))
-    assert max(rng.content_seed() for _ in range(64)).bit_length() == CONTENT_BITS
+    assert max(rng.content_seed() for _ in range(64)).bit_length() == CONTENT_SEED_BITS
 
 
 def test_a_sample_has_each_at_most_once_and_all_alike() -> None:

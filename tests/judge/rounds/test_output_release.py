@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kernwright.judge.record.row_outcome import LEAST_RELEASES, paid_on_release
+from kernwright.judge.record.sample import Sample
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.judge.rounds.output_release import LEAST_RELEASES, ReleaseTimes, paid_on_release
-from kernwright.judge.rounds.quad import Sample
+from kernwright.judge.rounds.output_release import ReleaseTimes
 
 
 def test_it_is_a_calls_share_of_the_block_before() -> None:

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from kernwright.judge.contest.faults import WrongOutput
-from kernwright.judge.contest.pair import Role
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import CorrectnessReport
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.record.decision import level_of
+from kernwright.judge.record.sample import Role, Sample
 from kernwright.judge.record.verdict import MetricResult, Outcome, RanImplementation, RowVerdict, Unavailable
 from kernwright.judge.record.wall_check import shared_between_calls, wall_says
-from kernwright.judge.rounds.quad import Sample
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import BlockSizes
 from kernwright.judge.session.session import WrongBehaviour
@@ -184,7 +183,7 @@ def test_a_row_whose_time_is_spent_stops_undecided(state: RowState) -> None:
     state.look(POLICY)
     assert not state.pending
     assert verdict(state).verdict == "inconclusive"
-    assert "20 s were spent" in verdict(state).reasons[0]
+    assert "time budget of 20 s" in verdict(state).reasons[0]
 
 
 FIVE_ROUNDS = TimingPolicy()
@@ -207,7 +206,7 @@ def test_a_row_that_no_number_of_rounds_would_decide_stops(
     if not goes_on:
         found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
         assert found.verdict == "inconclusive"
-        assert "too noisy here for 5 rounds" in found.reasons[0]
+        assert "within 5 rounds" in found.reasons[0]
 
 
 @pytest.mark.parametrize("strays", [0.0, 0.04], ids=["even noise", "stray quads"])

@@ -22,7 +22,7 @@ from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_la
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.correctness import check_row
-from kernwright.judge.numerics.secret_rng import CONTENT_BITS
+from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.record.provenance import library_versions
@@ -130,7 +130,7 @@ class Verification:
             session.close()
 
     def _pool(self, row: Workload) -> Pool:
-        return self.device.pool(row, secrets.randbits(CONTENT_BITS))
+        return self.device.pool(row, secrets.randbits(CONTENT_SEED_BITS))
 
     def _with_rounding(self, row: Workload, problem: str) -> str:
         adapter = self.contestant.published.adapter(row.op) if self.contestant.published else None

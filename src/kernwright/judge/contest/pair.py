@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+from kernwright.judge.record.sample import Role
+
 CALLED: dict[Role, str] = {"baseline": "the baseline", "again": "the baseline's twin", "candidate": "the candidate"}
 SideName = str  # its role, and a number where it is not the first of its role
 

@@ -1,4 +1,4 @@
-"""ContentPool: fresh contents on a CPU, at the price of a copy."""
+"""ContentPool: fresh contents on a CPU, at the cost of a copy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kernwright.tasks.workload import Workload
 
 @dataclass
 class ContentPool:
-    """Fresh contents at the price of a copy.
+    """A source of fresh contents at the cost of a copy.
 
-    Every draw is the sum of two windows at secret places of a long run of normal numbers, each times a secret factor.
-    A side that remembers the run could recognise one window and look up its sums; of two at an unknown distance it has
-    no table. No pair comes twice.
+    Every draw is the sum of two windows at secret offsets into a long array of normal numbers, each scaled by a secret
+    factor. A side that had stored the array could recognise a single window and look up precomputed results. It cannot
+    tabulate the sums of two windows at an unknown distance.
     """
 
     normals: Tensor
@@ -48,6 +48,10 @@ class ContentPool:
         return self.normals[start : start + tensor.elements].view(tensor.shape)
 
     def _factor(self) -> float:
-        """The sum's spread stays within a few percent of one, so a block's errors compare with the checked ones."""
+        """Return a random scale factor.
+
+        The standard deviation of the sum stays within a few percent of 1, so that errors in timed blocks are
+        comparable with those of the correctness phase.
+        """
         size, sign = torch.rand(2, generator=self.generator).tolist()
         return float((0.95 + 0.1 * size) * 0.5**0.5 * (1 if sign < 0.5 else -1))

@@ -1,4 +1,4 @@
-"""Contents: what the calls of one half of a quad work on, and what each of them must give."""
+"""Contents: the inputs for the calls of one half of a quad, and the expected outputs of each call."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ EagerErrors = dict[str, ErrorFigures]
 
 
 class PlaceableContents(Protocol):
-    """As many as a block makes calls. Which slot each lies in is the caller's secret."""
+    """Inputs for every call of a block. The caller chooses the slot of each in secret."""
 
     def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
-        """Writes contents into the session's slots, from the numbered one on."""
+        """Write contents into the session's slots, starting with content number `first`."""
         ...
 
 
 class Contents(PlaceableContents, Protocol):
-    """And what calls on them must leave."""
+    """Inputs for every call of a block, with the expected outputs."""
 
     def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
-        """What is wrong with the outputs that calls on these contents left, in the same order.
+        """Return the first problem in outputs of calls on these contents, given in the same order; None if correct.
 
-        They are held to the op's contract, or to the tolerances given.
+        The outputs must keep the op's contract, or `tolerances` where they are given.
         """
         ...
 
 
 class Pool(Protocol):
-    """A source of contents, from a seed that workers never see."""
+    """A source of contents, seeded with a number that workers never see."""
 
     def draw(self, op: Op, row: Workload, distribution: str = "normal") -> Inputs: ...
 
@@ -44,7 +44,7 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class ListedContents:
-    """Contents in the host's memory, one by one: small enough to stay in a processor's caches."""
+    """Contents in host memory, each placed and checked by itself, small enough to stay in the CPU caches."""
 
     items: tuple[tuple[Inputs, BlockExpectation], ...]
 
@@ -53,7 +53,7 @@ class ListedContents:
             session.fill(slot, self.items[number][0])
 
     def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
-        for number, left in enumerate(outputs, first):
-            if problem := self.items[number][1].problem(left, tolerances):
+        for number, returned in enumerate(outputs, first):
+            if problem := self.items[number][1].problem(returned, tolerances):
                 return f"call {number + 1} of a timed block: {problem}"
         return None

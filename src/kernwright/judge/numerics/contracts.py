@@ -1,4 +1,7 @@
-"""Contract: how close an output must come, judged against a float64 oracle and the eager chain's own error."""
+"""Contract: the allowed error of an output, measured against a float64 oracle and relative to the eager chain's error.
+
+The eager chain is the op's reference in the row's dtypes; the oracle is the same chain in float64.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,25 @@ from torch import Tensor
 from kernwright.core.op import Contract
 from kernwright.tasks.task import Tolerance
 
-# What an output is held to. A candidate: its op's contract. A baseline, which is trusted and may round in its own way:
-# the task's fixed tolerance alone.
+# The standard that outputs are compared under. A candidate must keep its op's contract. A baseline is trusted and may
+# round differently, so it only has to stay within the task's fixed tolerance.
 Standard = Contract | Literal["tolerance"]
 
-EAGER_FACTOR = 1.5  # an implementation may be at most this much less accurate than the chain it replaces
-ULP_FACTOR = 2.0  # but is never asked to be closer than this many units in the output's last place
-EXPONENT = 0x7FF0_0000_0000_0000  # of a float64's bits
+EAGER_FACTOR = 1.5  # the error of an implementation may be this multiple of the eager chain's error
+ULP_FACTOR = 2.0  # an error of this many units in the last place of the output is always allowed
+EXPONENT_MASK = 0x7FF0_0000_0000_0000  # the exponent bits of a float64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What one output must be: the oracle, the eager chain's value, and that chain's own error."""
+    """The expected value of one output: oracle, eager chain, and the error of the eager chain."""
 
     oracle: Tensor
     eager: Tensor
     eager_max: float
     eager_rms: float
     ulp_rms: float
-    finite: Tensor | None  # where both are numbers; none where they are everywhere
+    finite: Tensor | None  # mask of the elements that are finite in both; None if all are
 
     @classmethod
     def of(cls, oracle: Tensor, eager: Tensor) -> Expected:
@@ -39,10 +42,17 @@ class Expected:
         ulp = _ulp(oracle, eager.dtype)
         if finite is not None:
             ulp = torch.where(finite, ulp, 0.0)
-        return cls(oracle, eager, largest(error), _rms(error), _rms(ulp), finite)
+        return cls(
+            oracle=oracle,
+            eager=eager,
+            eager_max=largest(error),
+            eager_rms=_rms(error),
+            ulp_rms=_rms(ulp),
+            finite=finite,
+        )
 
-    def at_least(self, known: ErrorFigures) -> Expected:
-        """With no less room than an error of the eager chain that is known from elsewhere."""
+    def widened_to(self, known: ErrorFigures) -> Expected:
+        """Return a copy whose eager error is at least the one measured on other inputs."""
         return replace(
             self, eager_max=max(self.eager_max, known.eager_max), eager_rms=max(self.eager_rms, known.eager_rms)
         )
@@ -50,7 +60,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class ErrorFigures:
-    """How far an output was from the oracle, and how far the eager chain was."""
+    """The error of an output and of the eager chain, both relative to the oracle."""
 
     max_error: float
     rms_error: float
@@ -58,23 +68,27 @@ class ErrorFigures:
     eager_rms: float
 
     def as_record(self) -> dict[str, float | None]:
-        """For the ledger, which holds no NaN: a figure that is not finite is none."""
+        """Return the figures for the ledger. Non-finite figures become None, since JSON has no NaN."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class OutputFinding:
-    """The comparison of one output: its figures, and what is wrong with it, if anything."""
+    """The comparison of one output: its error figures, and the problem if there is one."""
 
     figures: ErrorFigures
     problem: str | None
-    beyond: int = 0  # elements that are further from the oracle than the eager chain is anywhere, where that is all
+    outliers: int = 0  # elements whose error exceeds the allowed multiple of the eager chain's largest error
 
 
 def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> OutputFinding:
-    """Exact: the bits of the eager chain. Close: no less accurate than it, and inside the fixed tolerance."""
+    """Compare an output with its expectation.
+
+    `exact` asks for the bits of the eager chain, `close` for its accuracy and the fixed tolerance, `tolerance` for the
+    fixed tolerance only.
+    """
     error = _error(value, expected.oracle, expected.finite)
-    worst = largest(error)  # NaN in the value gives NaN here
+    worst = largest(error)  # NaN if the output holds a NaN
     figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
     problem = _problem(value, expected, standard, tolerance, error, figures)
     return OutputFinding(figures, problem, int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0)
@@ -95,12 +109,12 @@ def _problem(
 ) -> str | None:
     if standard == "exact":
         return None if same_bits(value, expected.eager) else "differs in its bits from the eager chain"
-    if not math.isfinite(figures.max_error) and (strays := _strays(value, expected.finite)):
-        return f"{strays} elements are NaN or Inf where the reference is finite"
+    if not math.isfinite(figures.max_error) and (count := _count_nonfinite(value, expected.finite)):
+        return f"{count} elements are NaN or Inf where the reference is finite"
     if expected.finite is not None and (problem := _nonfinite_problem(value, expected)):
         return problem
     allowed = EAGER_FACTOR * expected.eager_max
-    within = figures.max_error <= allowed  # then no element needs a look of its own
+    within = figures.max_error <= allowed  # if so, the comparisons element by element are not needed
     if standard == "close" and not within:
         bad = (error > allowed) & (error > ULP_FACTOR * _ulp(expected.oracle, expected.eager.dtype))
         if count := int(bad.sum()):
@@ -113,29 +127,30 @@ def _problem(
         return f"RMS error {figures.rms_error:.3g} is over {EAGER_FACTOR} x the eager chain's {expected.eager_rms:.3g}"
     if within:
         return None
-    # Where the eager chain itself cannot keep the fixed tolerance, its own error is the measure.
+    # Where the eager chain itself exceeds the fixed tolerance, its error is allowed instead.
     outside = (error > tolerance.atol + tolerance.rtol * expected.oracle.abs()) & (error > allowed)
     count = int(outside.sum())
     return f"{count} elements are outside atol {tolerance.atol}, rtol {tolerance.rtol}" if count else None
 
 
-def _strays(value: Tensor, finite: Tensor | None) -> int:
-    strays = ~torch.isfinite(value)
-    return int((strays if finite is None else strays & finite).sum())
+def _count_nonfinite(value: Tensor, finite: Tensor | None) -> int:
+    """Return the number of non-finite elements where finite ones are expected."""
+    nonfinite = ~torch.isfinite(value)
+    return int((nonfinite if finite is None else nonfinite & finite).sum())
 
 
 def _nonfinite_problem(value: Tensor, expected: Expected) -> str | None:
-    """Where oracle and eager chain agree that there is no number, the output has none either, and the same one.
+    """Return a problem if the output lacks a NaN or an infinity that oracle and eager chain agree on.
 
-    Where only the eager chain overflowed, a number is no fault; where only the oracle did, the comparison saw to it.
+    A finite output is correct where only the eager chain overflowed.
     """
     eager = expected.eager
     if not eager.is_floating_point():
         return None
-    beyond = ~torch.isfinite(expected.oracle.to(eager.dtype))
-    if bool((beyond & torch.isnan(eager) & torch.isfinite(value)).any()):
+    nonfinite = ~torch.isfinite(expected.oracle.to(eager.dtype))
+    if bool((nonfinite & torch.isnan(eager) & torch.isfinite(value)).any()):
         return "finite where the reference is NaN"
-    infinite = beyond & torch.isinf(eager)
+    infinite = nonfinite & torch.isinf(eager)
     if bool((infinite & torch.isfinite(value)).any()):
         return "finite where the reference is infinite"
     if bool((infinite & torch.isinf(value) & (value != eager)).any()):
@@ -144,7 +159,7 @@ def _nonfinite_problem(value: Tensor, expected: Expected) -> str | None:
 
 
 def same_bits(value: Tensor, eager: Tensor) -> bool:
-    """Bit by bit, but for NaN: a NaN matches a NaN."""
+    """Return whether two tensors are bitwise equal. Any NaN equals any other NaN."""
     if not value.is_floating_point():
         return torch.equal(value, eager)
     same = (value == eager) & (torch.signbit(value) == torch.signbit(eager))
@@ -152,16 +167,20 @@ def same_bits(value: Tensor, eager: Tensor) -> bool:
 
 
 def _ulp(oracle: Tensor, dtype: torch.dtype) -> Tensor:
-    """Size of the last place of each oracle value, were it stored in the output's dtype."""
+    """Return one unit in the last place of each oracle value in the output's dtype."""
     if not dtype.is_floating_point:
         return torch.zeros_like(oracle, dtype=torch.float64)
     info = torch.finfo(dtype)
     bits = oracle.double().abs().clamp_(info.tiny, info.max).view(torch.int64)
-    return bits.bitwise_and_(EXPONENT).view(torch.float64).mul_(info.eps)  # a number's exponent alone is its power of 2
+    powers_of_two = bits.bitwise_and_(EXPONENT_MASK).view(torch.float64)
+    return powers_of_two.mul_(info.eps)
 
 
 def all_finite(values: Tensor) -> bool:
-    """By the two ends, which cost a fraction of a look at each: NaN is an end wherever it is."""
+    """Return whether all values are finite.
+
+    The maximum and the minimum are much cheaper than `torch.isfinite`, and both are NaN if any element is.
+    """
     if not values.is_floating_point() or not values.numel():
         return True
     return math.isfinite(float(values.amax())) and math.isfinite(float(values.amin()))

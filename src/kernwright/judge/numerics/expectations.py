@@ -1,7 +1,7 @@
-"""Expectations: what every output of a timed block must be, and the check against it.
+"""Expectations: the expected outputs of a timed block, and the check of outputs against them.
 
-Contents are new in every block, so a right output can only have been computed inside it. The bound is that of the
-correctness phase, taken from the same row's eager error, so a side that turns imprecise once it is timed is seen.
+Contents are new in every block, so a correct output can only have been computed inside the block. The bound is derived
+from the eager error of the correctness phase, so a side that becomes less accurate while it is timed is detected.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kernwright.judge.numerics.inputs import Inputs
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.workload import Workload
 
-MAX_SLACK = 2.0  # the largest of many errors differs from one draw of inputs to the next
-RMS_SLACK = 1.25  # their mean hardly does
+MAX_SLACK = 2.0  # slack for the maximum error, which varies between draws of inputs
+RMS_SLACK = 1.25  # slack for the RMS error, which varies little
 
 Tolerances = Mapping[str, Tolerance]  # by output
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One output's place and the distance that it may keep from it.
+    """The oracle of one output and the allowed error around it.
 
-    Most outputs are as close as the eager chain's largest error; two norms say so. Only what is farther off is looked
-    at element by element.
+    Most outputs are within the eager chain's largest error, which two norms show. Only other outputs are compared
+    element by element.
     """
 
     centre: Tensor
@@ -46,42 +46,42 @@ class Bound:
         return torch.finfo(self.dtype).eps if self.dtype.is_floating_point else 0.0
 
     @property
-    def anywhere(self) -> tuple[float, float]:
-        """The largest and the RMS error that are allowed whatever the output's own size."""
+    def limits(self) -> tuple[float, float]:
+        """The maximum and the RMS error that are allowed whatever the magnitude of the output."""
         return EAGER_FACTOR * MAX_SLACK * self.eager.eager_max, RMS_SLACK * EAGER_FACTOR * self.eager.eager_rms
 
     @property
-    def room(self) -> float:
-        """Where the eager chain itself cannot keep a fixed tolerance, its own error is the measure."""
-        return self.anywhere[0]
+    def least_allowed(self) -> float:
+        """The error that is allowed even beyond a fixed tolerance, because the eager chain itself makes it."""
+        return self.limits[0]
 
     @property
-    def slack(self) -> Tensor:
-        """Element by element: the allowed error, or a few of the element's own last places."""
-        return self.centre.abs().mul_(ULP_FACTOR * self.eps).clamp_min_(self.anywhere[0])
+    def element_limits(self) -> Tensor:
+        """The allowed error of each element: the maximum error, or a few units in the element's last place."""
+        return self.centre.abs().mul_(ULP_FACTOR * self.eps).clamp_min_(self.limits[0])
 
     def problem(self, value: Tensor) -> str | None:
-        distance = torch.sub(value, self.centre)
-        rms = _rms(distance)
-        if _within(distance, self.anywhere[0]) and rms <= self.anywhere[1]:
+        error = torch.sub(value, self.centre)
+        rms = _rms(error)
+        if _within(error, self.limits[0]) and rms <= self.limits[1]:
             return None
-        within = distance.abs() <= self.slack
+        within = error.abs() <= self.element_limits
         if not bool(within.all()):
             return f"is wrong in {int((~within).sum())} of {within.numel()} elements"
-        # A last place is between a half and all of eps times the number.
-        most = max(self.anywhere[1], RMS_SLACK * ULP_FACTOR * 0.75 * self.eps * _rms(self.centre))
-        return None if rms <= most else f"has an RMS error of {rms:.3g}, over the contract's {most:.3g}"
+        # One unit in the last place is between eps / 2 and eps times the value, 0.75 eps on average.
+        allowed = max(self.limits[1], RMS_SLACK * ULP_FACTOR * 0.75 * self.eps * _rms(self.centre))
+        return None if rms <= allowed else f"has an RMS error of {rms:.3g}, over the contract's {allowed:.3g}"
 
 
 @dataclass(frozen=True)
 class Bits:
-    """An exact output: the eager chain's own bits."""
+    """The expectation for an exact output: the bits of the eager chain."""
 
     centre: Tensor
 
     @property
-    def room(self) -> float:
-        """One rounding more or less on the way, of a number as large as the largest."""
+    def least_allowed(self) -> float:
+        """The error of one additional rounding of the largest value."""
         return rounding_of_largest(self.centre)
 
     def problem(self, value: Tensor) -> str | None:
@@ -94,19 +94,20 @@ def rounding_of_largest(values: Tensor) -> float:
     return torch.finfo(values.dtype).eps * float(values.abs().amax())
 
 
-def beyond_tolerance(value: Tensor, centre: Tensor, tolerance: Tolerance, room: float) -> str | None:
-    """`room`: what is allowed anyway, whatever the tolerance."""
-    within = (value - centre).abs() <= (tolerance.atol + tolerance.rtol * centre.abs()).clamp_min(room)  # not for NaN
-    within |= value == centre  # also where both are infinite
+def tolerance_problem(value: Tensor, centre: Tensor, tolerance: Tolerance, least_allowed: float) -> str | None:
+    """Return a problem if elements are outside the tolerance. An error of `least_allowed` is accepted in any case."""
+    allowed = (tolerance.atol + tolerance.rtol * centre.abs()).clamp_min(least_allowed)
+    within = (value - centre).abs() <= allowed  # false where the output is NaN
+    within |= value == centre  # true where both are the same infinity
     if bool(within.all()):
         return None
-    strays = int((~within).sum())
-    return f"is outside atol {tolerance.atol}, rtol {tolerance.rtol} in {strays} of {within.numel()} elements"
+    outside = int((~within).sum())
+    return f"is outside atol {tolerance.atol}, rtol {tolerance.rtol} in {outside} of {within.numel()} elements"
 
 
 @dataclass(frozen=True)
 class BlockExpectation:
-    """What each output of one content must be."""
+    """The expected outputs of one call of a timed block."""
 
     op: Op
     row: Workload
@@ -117,31 +118,31 @@ class BlockExpectation:
     @classmethod
     def of(cls, op: Op, row: Workload, inputs: Inputs, eager: dict[str, ErrorFigures]) -> BlockExpectation:
         scalars = op.scalar_defaults | row.scalars
-        wanted: dict[str, Bound | Bits]
+        expected: dict[str, Bound | Bits]
         if op.contract == "exact":
-            wanted = {name: Bits(value) for name, value in op.results(inputs, scalars).items()}
+            expected = {name: Bits(value) for name, value in op.results(inputs, scalars).items()}
         else:
-            oracles = op.results(inputs, scalars, precision=watching_precision(op, row))
-            wanted = _bounds(op, row, oracles, eager)
-        return cls(op, row, inputs, eager, wanted)
+            oracles = op.results(inputs, scalars, precision=block_oracle_precision(op, row))
+            expected = _bounds(op, row, oracles, eager)
+        return cls(op, row, inputs, eager, expected)
 
     def problem(self, outputs: dict[str, Tensor], tolerances: Tolerances | None = None) -> str | None:
-        """`tolerances`: of a side that is held to these alone."""
+        """Return the first problem of the outputs under the op's contract, or under `tolerances` if they are given."""
         for name, value in outputs.items():
             if tolerances is not None:
-                wanted = self.outputs[name]
-                if problem := beyond_tolerance(value, wanted.centre, tolerances[name], wanted.room):
+                expected = self.outputs[name]
+                if problem := tolerance_problem(value, expected.centre, tolerances[name], expected.least_allowed):
                     return f"{name} {problem}"
             elif problem := self.outputs[name].problem(value):
-                return f"{name} {problem}" if self.op.contract == "exact" else second_look(self, outputs)
+                return f"{name} {problem}" if self.op.contract == "exact" else recheck(self, outputs)
         return None
 
 
-def second_look(expected: BlockExpectation, outputs: dict[str, Tensor]) -> str | None:
-    """The bound with the eager chain's error on these very inputs.
+def recheck(expected: BlockExpectation, outputs: dict[str, Tensor]) -> str | None:
+    """Check outputs that exceeded the bound again, with the eager chain's error on the same inputs.
 
-    The largest of a million errors is larger on some draws than on the one that the row's bound comes from: nobody is
-    accused for an error that the chain itself makes here.
+    The row's bound comes from one draw of inputs. On other draws the eager chain may make larger errors, and an error
+    that the eager chain makes too is not a fault.
     """
     op, row, inputs = expected.op, expected.row, expected.inputs
     scalars = op.scalar_defaults | row.scalars
@@ -168,15 +169,21 @@ def _bounds(
     }
 
 
-def watching_precision(op: Op, row: Workload) -> torch.dtype:
-    """float32 places a 16-bit output to a thousandth of its last place, at half of float64's price."""
+def block_oracle_precision(op: Op, row: Workload) -> torch.dtype:
+    """Return the dtype of the oracle in timed blocks.
+
+    For 16-bit outputs float32 is accurate to a thousandth of a unit in the last place, at half the cost of float64.
+    """
     narrow = all(spec.item_bytes <= 2 for spec in row.results(op.inplace).values())
     return torch.float32 if narrow else torch.float64
 
 
-def _within(values: Tensor, most: float) -> bool:
-    """By the two ends: the norm says the same, and takes three times as long. False where there is a NaN."""
-    return not values.numel() or (float(values.amax()) <= most and float(values.amin()) >= -most)
+def _within(values: Tensor, limit: float) -> bool:
+    """Return whether no absolute value exceeds the limit; False if there is a NaN.
+
+    Maximum and minimum take a third of the time of the infinity norm.
+    """
+    return not values.numel() or (float(values.amax()) <= limit and float(values.amin()) >= -limit)
 
 
 def _rms(values: Tensor) -> float:

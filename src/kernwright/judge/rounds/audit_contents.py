@@ -1,4 +1,4 @@
-"""AuditContents: what an audit's calls work on, each of a kind of its own, and what is wrong with what they leave."""
+"""AuditContents: the inputs of an audit's calls, each from its own distribution, and the check of their outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernwright.tasks.task import Task
 
 
 class AuditContents:
-    """Unlike those of a timed block they are not all alike, and each call is held to the full contract."""
+    """Inputs of several distributions. Unlike in a timed block, each call is held to the full contract."""
 
     def __init__(self, cases: Sequence[Case], pool: Pool, op: Op) -> None:
         self.cases, self.pool = cases, pool
@@ -26,7 +26,7 @@ class AuditContents:
             session.fill(slot, self.items[number])
 
     def problem_of(self, task: Task, session: Session, left: Any, first: int, standard: Standard) -> str | None:
-        """What is wrong with what calls left, from the numbered one on."""
+        """Return the first problem with the outputs of the calls from number `first` on."""
         for call in range(left.calls if hasattr(left, "calls") else len(left)):
             outputs, number = session.outputs_of(left, call), first + call
             if problems := case_problems(task, self.cases[number], self.items[number], outputs, self.pool, standard):

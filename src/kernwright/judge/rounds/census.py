@@ -1,4 +1,4 @@
-"""Census: which kernels each side launches, seen in a pass of its own."""
+"""Census: the kernels that each side launches, recorded in a separate pass."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def take_census(
     pool_for: Callable[[Workload], Pool],
     trusted: Collection[SideName],
 ) -> None:
-    """To be called when these workers have nothing left to time. Baselines' twins launch what they do. Sides that are
-    not trusted are profiled: in a graph's capture a call may do something else."""
+    """Record the kernels of every side on every row that a pair still waits for.
+
+    Call this when these workers have nothing left to time. A baseline's twin launches the same kernels and is skipped.
+    Untrusted sides are profiled, because during a graph's capture a call may launch something else.
+    """
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):
         for row in rows:
             waiting = [pair for pair in pairs if side in pair.pair.roles and pair.waits_for(row)]
@@ -35,7 +38,7 @@ def take_census(
             except (SideFault, WorkerFailed, WorkerCheated) as fault:
                 for pair in waiting:
                     pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
-                break  # whatever became of that worker, the next round has new ones
+                break  # this worker may be unusable; the next round starts new ones
             for pair in waiting:
                 pair.on(row).kernels[pair.pair.roles[side]] = kernels
 
@@ -50,7 +53,7 @@ def _kernels(group: WorkerGroup, side: SideName, task: Task, row: Workload, pool
 
 
 def refuse_other_kernels(pair: PairState) -> None:
-    """A published package is what it launches. Where it ran something else, its time is nobody's."""
+    """Fail rows on which a published package launched other kernels than its own: those times are not its times."""
     for state in pair.states:
         for side, contestant in (("baseline", pair.baseline), ("candidate", pair.candidate)):
             seen = state.kernels.get(side)

@@ -18,16 +18,15 @@ from kernwright.tasks.workload import Workload
 
 @dataclass
 class Slowness:
-    """Of a device's memory, over a whole judgement: times that it lasted, and that it was gone with the contenders'
-    workers."""
+    """Slow phases of the device's memory over a whole judgement."""
 
-    lasted: int = 0
-    gone_with_workers: int = 0
+    lasted: int = 0  # phases that lasted until the judge gave up waiting
+    gone_with_workers: int = 0  # phases that ended together with the contenders' workers
 
 
 @dataclass(frozen=True)
 class JudgementContext:
-    """Its task and device, and who stands on which side."""
+    """The task, the device, the contestants and the random numbers of one judgement."""
 
     task: Task
     contestants: Mapping[SideName, Contestant]
@@ -46,9 +45,9 @@ class JudgementContext:
         return frozenset(side for side, contestant in self.contestants.items() if contestant.published is not None)
 
     def checked(self, contender: SideName) -> Task:
-        """The task at the sizes that it asks a contender for."""
+        """Return the task with the sizes that this contender is checked at."""
         return self.task.at_frozen_sizes() if self.contestants[contender].at_frozen_sizes else self.task
 
     def pool(self, row: Workload) -> Pool:
-        """Contents for one row in one round, from a seed of their own."""
+        """Return the pool of contents for one row in one round. Each pool has its own seed."""
         return self.device.pool(row, self.rng.content_seed())

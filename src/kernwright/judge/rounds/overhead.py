@@ -1,13 +1,14 @@
-"""Overhead: what a block takes beside its calls: waking the worker, its answer, stopping it, securing its outputs.
+"""Overhead: the part of a block's time that is not its calls: waking the worker, its answer, stopping it, securing
+its outputs.
 
-It is found out on a baseline's twin and then followed on all trusted sides, so that nothing that a candidate does can
-move it, and taken off every side's blocks alike. A block of no calls shows it, but for one thing: where calls have
-kept a device busy, the same steps around them take longer. On an H200 an empty block takes 450 us; around 0.4 ms of
-work it is 50 us more, around 1 to 5 ms 80 to 100. Left in, that would dilute every ratio. So where the device has
-events, blocks with calls are held against these.
+The judge measures it on a baseline's twin and tracks it on all trusted sides, so that a candidate cannot influence it,
+and subtracts it from every side's blocks alike. An empty block shows most of it. After calls have kept a device busy,
+the same steps take longer: on an H200 an empty block takes 450 us, with 0.4 ms of work 50 us more, with 1 to 5 ms 80 to
+100 us more. Left in, this would dilute every ratio. Where the device has events, the judge therefore compares
+blocks with their events.
 
-It drifts, too: by 100 us within a second, which is 4 % of a block. The blocks of trusted sides in a quad show what it
-was just then, by the same events.
+The overhead also drifts, by 100 us within a second, which is 4 % of a block. The events of the trusted sides' blocks in
+a quad show its value at that moment.
 """
 
 from __future__ import annotations
@@ -20,26 +21,28 @@ from dataclasses import dataclass, replace
 from kernwright.judge.session.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
 
-EMPTY_BLOCKS = 5  # of which the middle one counts
-FULL_BLOCKS, EMPTY_BESIDE = 3, 2  # empty ones after each full one: all of them see the same drift
-EMPTY_EXCHANGES = 21  # of calls by themselves: short ones, which vary by a good part of what they take
-SETTLED_NS = 1e6  # of work, from where on what it adds to the steps around it hardly grows
-MOST_OVER_EMPTY = 1.0  # times an empty block: a twin whose events miss part of its work must not flatter all sides
-LEAST_SHOWN = 3  # blocks that a drift is believed by
-MOST_DRIFT = 0.5  # of what it was when it was measured, that it may have become in either direction
+EMPTY_BLOCKS = 5  # the median counts
+FULL_BLOCKS, EMPTY_BESIDE = 3, 2  # empty blocks after each full one, so that all see the same drift
+EMPTY_EXCHANGES = 21  # exchanges of single calls; they are short and vary a lot
+SETTLED_NS = 1e6  # work from which on the additional overhead hardly grows
+MOST_OVER_EMPTY = 1.0  # times an empty block: events that miss part of the twin's work must not flatter all sides
+LEAST_SHOWN = 3  # blocks needed to believe in a drift
+MOST_DRIFT = 0.5  # largest drift in either direction, as a share of the measured overhead
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """`more_ns`: on top of an empty block's, around calls that take a millisecond or longer."""
+    """The time of an empty block, and `more_ns` on top of it around calls that take a millisecond or longer."""
 
     empty_ns: float = 0.0
     more_ns: float = 0.0
 
     @classmethod
     def of(cls, session: Session, metric: Metric, calls: int) -> Overhead:
-        """Of blocks of so many calls, or of the exchanges of `wall`. Empty ones after full ones: when these have shown
-        where outputs lie, there may be more to read back."""
+        """Measure the overhead of blocks of `calls` calls, or of the exchanges of `wall`.
+
+        Empty blocks run after full ones: once those have shown where outputs lie, there may be more to read back.
+        """
         if metric == "wall" or not session.tells_events:
             repeats = EMPTY_EXCHANGES if metric == "wall" and session.protocol_drifts else EMPTY_BLOCKS
             return cls(statistics.median(block.elapsed_ns for block in session.run_nothing(repeats)))
@@ -59,9 +62,11 @@ class Overhead:
         return cls(empty, min(max(0.0, beyond - empty) / _settled(busy), MOST_OVER_EMPTY * empty))
 
     def as_of(self, blocks: Sequence[tuple[int, int]]) -> Overhead:
-        """What it was when these blocks ran: how long each took, and its calls by the device's own clock. Blocks with
-        little work in them say nothing: what is added around that is known in proportion alone, and a side whose blocks
-        are of another length would be off by what is wrong with it."""
+        """Return the overhead at the time of these blocks, given as (elapsed, event) nanoseconds.
+
+        Blocks with little work do not count: the overhead that work adds is known only in proportion there, and its
+        error would be charged to sides whose blocks have another length.
+        """
         shown = [elapsed - events - self.more_ns for elapsed, events in blocks if events >= SETTLED_NS]
         if len(shown) < LEAST_SHOWN:
             return self
@@ -72,7 +77,7 @@ class Overhead:
         return replace(self, empty_ns=self.empty_ns + by_ns)
 
     def taken_off(self, elapsed_ns: float, exchanges: int = 1) -> float:
-        """What is left of a block's time for its calls; never nothing, since a logarithm follows."""
+        """Return the time of a block's calls. It stays above zero, because a logarithm follows."""
         busy = max(0.0, elapsed_ns - exchanges * self.empty_ns)
         return max(busy - self.more_ns, busy / (1 + self.more_ns / SETTLED_NS), elapsed_ns * 0.05)
 
@@ -82,8 +87,10 @@ def _settled(busy_ns: float) -> float:
 
 
 def _full_block(session: Session, metric: Metric, calls: int) -> tuple[int, int] | None:
-    """How long it took, and its calls by the device's own clock. What its slots hold does not matter: nothing is
-    looked at."""
+    """Return (elapsed, event) nanoseconds of a block with calls, or None if its outputs moved.
+
+    The contents of the slots do not matter, since no output is checked.
+    """
     session.prepare()
     session.ready()
     with contextlib.suppress(OutputsMoved):

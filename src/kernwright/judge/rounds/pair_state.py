@@ -1,6 +1,6 @@
 """PairState: one pair under judgement: its rows so far, its provenance, and the run that it writes into the ledger.
 
-However many pairs are judged together, each leaves the record that it would leave by itself.
+Each pair leaves the same record, no matter how many pairs are judged together.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class PairState:
     writer: RunWriter
     quick: bool = False
     seeded: bool = False
-    problem: Exception | None = None  # there will be no verdict, for this
+    problem: Exception | None = None  # why there will be no verdict
     _states: dict[str, RowState] = field(default_factory=dict)
-    _finished: set[str] = field(default_factory=set)  # rows that count, though the judgement ends early
+    _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
     def __post_init__(self) -> None:
         self._states = {row.id: RowState(row) for row in self.rows}
         for state in self.states:
             for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):
                 if side == "baseline" and state.row.set == "grid":
-                    continue  # it is never called there
+                    continue  # a baseline is never called on grid rows
                 if state.pending and (why := contestant.declines(self.task, state.row, self.device.capability)):
                     state.fail(f"the {side} declines: {why}")
         self._note_finished(self.rows)
@@ -61,7 +61,7 @@ class PairState:
         return self._states[row.id]
 
     def waits_for(self, row: Workload) -> bool:
-        """Whether there is anything left to find out on a row."""
+        """Return whether the row is not yet decided."""
         return self.problem is None and self.on(row).pending
 
     @property
@@ -69,8 +69,10 @@ class PairState:
         return any(self.waits_for(row) for row in self.rows)
 
     def look(self, number: int, rounds: int | None, rows: Sequence[Workload] | None = None) -> None:
-        """The sequential test's look at every row that is not decided, when this round is over; or when it is for some
-        rows. `rounds`: where fewer than the policy has."""
+        """Take the sequential test's look at every open row after a round, or at the given rows.
+
+        `rounds` is the maximum number of rounds, if it is below the policy's.
+        """
         looked_at = self.rows if rows is None else rows
         if number + 1 >= self.policy.first_look:
             for state in map(self.on, looked_at):
@@ -79,14 +81,16 @@ class PairState:
         self._note_finished(looked_at)
 
     def end_looks(self, rounds: int, rows: Sequence[Workload] | None = None) -> None:
-        """There are no more rounds, though the policy would allow some."""
+        """Note on open rows that the requested rounds are used up."""
         for state in map(self.on, self.rows if rows is None else rows):
             if state.pending and not state.awaits_wall:
-                state.reasons.append(f"undecided after the {rounds} rounds that it was given")
+                state.reasons.append(f"undecided after the {rounds} rounds that were requested")
 
     def end_early(self, turns: Sequence[Workload], number: int, rounds: int | None) -> None:
-        """In the middle of a round, of which some rows had their whole turn: for these it is over. Rows of a grid are
-        finished when they were examined. What fell over on any other row may have done so for being interrupted."""
+        """Finish the rows that completed their part of an interrupted round, and the grid rows that were checked.
+
+        A failure on any other row may be caused by the interruption and does not count.
+        """
         self.look(number, rounds, turns)
         if number + 1 == (rounds or self.policy.max_rounds):
             if rounds is not None:
@@ -100,7 +104,7 @@ class PairState:
     # Records
 
     def note_workers(self, group: WorkerGroup) -> None:
-        """The walls that stood, and what compilers had made before."""
+        """Record the isolation of the workers and the compiled files that they found."""
         baseline, candidate = (group.workers[name].isolation for name in (self.pair.baseline, self.pair.candidate))
         self.provenance.isolation["workers"] = asdict(candidate)
         if baseline.missing != candidate.missing:
@@ -121,18 +125,21 @@ class PairState:
         )
 
     def record_round(self, number: int) -> None:
-        """What this round measured, safe on disk before the next begins."""
+        """Write the samples of a round to disk before the next round begins."""
         blob = self.writer.blob(json.dumps(samples_of(self.states, number)).encode())
         self.writer.append("round", {"round": number, "samples": f"blob:{blob}"})
 
     def abandon(self, cause: Exception) -> None:
-        """Nothing of it counts. Said once."""
+        """Give the pair up: it gets no verdict. The cause is recorded once."""
         if self.problem is None:
             self.problem = cause
             self.writer.append("abandoned", {"cause": f"{type(cause).__name__}: {cause}"})
 
     def conclude(self, interrupted: bool) -> Verdict:
-        """Over all rows; where it was interrupted, over those that are finished. Where none is, nothing is proved."""
+        """Record the verdict over all rows or, after an interruption, over the finished ones.
+
+        With no finished row the verdict is no evidence.
+        """
         finished = [state for state in self.states if not interrupted or state.row.id in self._finished]
         states = finished or self.states
         samples = samples_of(state for state in states if state.samples)
@@ -165,7 +172,7 @@ class PairState:
 
 
 def samples_of(states: Iterable[RowState], number: int | None = None) -> dict[str, list[dict[str, object]]]:
-    """By row: of one round, or of all."""
+    """Return the samples by row, of one round or of all."""
     return {
         state.row.id: [asdict(sample) for sample in state.samples if number in (None, sample.round)] for state in states
     }

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Where the judge says how far it is."""
+    """Receiver of the judge's progress."""
 
     def phase(self, what: str, steps: int) -> None: ...
 

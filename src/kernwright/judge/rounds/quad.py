@@ -1,53 +1,26 @@
-"""Quad: every side of a row once, then every side again in mirrored order; and what it says of one pair."""
+"""Quad: one block of every side of a row, then one of each again in mirrored order; and its sample for one pair."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import Pair, Role, SideName
+from kernwright.judge.contest.pair import Pair, SideName
 from kernwright.judge.process.block import Block
+from kernwright.judge.record.sample import Sample
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
 
 
-@dataclass
-class Sample:
-    """One quad of one metric, of one pair: its sides' two blocks, nanoseconds a call, mirrored in time."""
-
-    metric: Metric
-    round: int
-    order: list[Role]
-    redone: int
-    busy: bool
-    ns_per_call: dict[Role, tuple[float, float]]
-    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side stood still
-    moved: int = 0  # times that a half was run again, since outputs lay elsewhere than before
-    longer: float = 1.0  # times as long as at first, its blocks were
-    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # a call's, of the blocks before these
-    overhead_ns: tuple[float, float] = (0.0, 0.0)  # an empty block's, that was taken off in either half
-    by_events: bool = False  # whether the device's own clock told these times, not the judge's
-
-    def log_ratio(self, over: Role, under: Role) -> float:
-        """log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
-        a, b = self.ns_per_call[over], self.ns_per_call[under]
-        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
-
-    def mean_us(self, side: Role) -> float:
-        first, second = self.ns_per_call[side]
-        return math.sqrt(first * second) / 1e3
-
-
 @dataclass(frozen=True)
 class Quad:
-    """All sides' blocks. Whoever stands between a pair's two blocks of a half stands there mirrored in the other."""
+    """The blocks of all sides. The blocks between those of a pair are mirrored in the second half."""
 
     metric: Metric
     round: int
     order: list[SideName]
     redone: int
-    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was run often enough
+    kept_waiting: frozenset[SideName]  # sides that waited for a processor in spite of all repeats
     ns_per_call: dict[SideName, tuple[float, float]]
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
     moved: dict[SideName, int] = field(default_factory=dict)
@@ -56,10 +29,10 @@ class Quad:
     overhead_ns: tuple[float, float] = (0.0, 0.0)
 
     def of(self, pair: Pair, longer: float = 1.0) -> Sample:
-        """As if nobody else had been there.
+        """Return the sample of one pair, as if the other sides had not been there.
 
-        Kernels of sides that are all trusted are timed by the device's own events, in which nothing of the protocol is.
-        What a worker says of itself is no candidate's time, nor that of whom it is held against.
+        Kernels are timed by the device's events, which exclude the protocol, only if all sides of the pair are trusted.
+        A candidate's worker is never believed about its own time.
         """
         roles = pair.roles
         by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
@@ -82,7 +55,7 @@ class Quad:
 
 @dataclass(frozen=True)
 class DiscardedBlock:
-    """A block that did not count, and what the protocol took when it ran."""
+    """A block that did not count, and the overhead at that time."""
 
     elapsed_ns: int
     calls: int
@@ -91,22 +64,22 @@ class DiscardedBlock:
 
 @dataclass
 class HalfQuad:
-    """What the judge's clock showed. How much of it were calls is for the overhead of the moment to say."""
+    """One block of every side, as the judge's clock measured it, before the overhead is subtracted."""
 
-    overhead: Overhead  # as it was measured last
+    overhead: Overhead  # the last one measured
     blocks: dict[SideName, Block] = field(default_factory=dict)
     calls: dict[SideName, int] = field(default_factory=dict)
-    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one a block, or one a call
-    event_ns: dict[SideName, int] = field(default_factory=dict)  # trusted sides' blocks by the device's own clock
+    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one per block, or one per call
+    event_ns: dict[SideName, int] = field(default_factory=dict)  # blocks of trusted sides by the device's events
     released_ns: dict[SideName, float] = field(default_factory=dict)
-    waited: frozenset[SideName] = frozenset()  # who was kept waiting for its processor
-    redone: int = 0  # times that it was run again
+    waited: frozenset[SideName] = frozenset()  # sides that waited for a processor
+    redone: int = 0  # repeats
     tries: dict[SideName, list[DiscardedBlock]] = field(
         default_factory=dict
-    )  # of untrusted sides, whose slowest one counts
+    )  # discarded blocks of untrusted sides; the slowest counts
 
     def ns_per_call(self, side: SideName, now: Overhead) -> float:
-        """By what the protocol took just then; a try before that by as much more as it had drifted."""
+        """Return the time of a call without the overhead. Discarded blocks allow for the drift since then."""
         drift_ns = now.empty_ns - self.overhead.empty_ns
         took = [now.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]]
         for one in self.tries.get(side, ()):
@@ -117,12 +90,12 @@ class HalfQuad:
         return self.event_ns[side] / self.calls[side]
 
     def tells_events(self, side: SideName) -> bool:
-        """Whether the device's clock says something that can be true of this block."""
+        """Return whether the block's event time is plausible."""
         return 0 < self.event_ns.get(side, 0) < self.blocks[side].elapsed_ns
 
     @property
     def with_events(self) -> list[tuple[int, int]]:
-        """How long blocks took, and how long by the device's own clock; not of who was kept waiting."""
+        """Return (elapsed, event) nanoseconds of the blocks with plausible events whose side did not wait."""
         told = (side for side in self.event_ns if self.tells_events(side) and side not in self.waited)
         return [(self.blocks[side].elapsed_ns, self.event_ns[side]) for side in told]
 
@@ -139,7 +112,7 @@ def quad_of(
     second: HalfQuad,
     moved: Mapping[SideName, int],
 ) -> Quad:
-    """Both halves of one."""
+    """Combine two mirrored half-quads into a quad."""
     then, now = _overheads(first, second)
     halves = first, second
     released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
@@ -160,8 +133,10 @@ def quad_of(
 
 
 def _overheads(first: HalfQuad, second: HalfQuad) -> tuple[Overhead, Overhead]:
-    """Of the moment, in each half. Where it was measured anew between them, for a side's outputs that lie elsewhere,
-    neither says anything of the other: one of them has more to read back, and whose doing that is nobody asks."""
+    """Return the overhead during each half.
+
+    If it was measured again between the halves, because a side's outputs moved, each half uses only its own blocks.
+    """
     if first.overhead == second.overhead:
         now = first.overhead.as_of(first.with_events + second.with_events)
         return now, now

@@ -1,7 +1,7 @@
-"""RowRound: one row in one round, timed for every pair that is not decided there.
+"""RowRound: one row in one round, timed for every pair that is not yet decided on it.
 
-A side that falls over ends the row for the pairs that need it; the others go on without it. What nobody can lay at one
-contender's door, where there are several, ends the turn: then each has the row to itself.
+A side that fails ends the row for the pairs that need it; the others go on. A fault that may be any of several
+contenders' ends the round for the row; each contender is then timed separately.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session, 
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
-HOARD_BYTES = 2**32  # that a contender gives back when it ends: more than a context with all that it has loaded
-MOST_SLOWED = 8  # times in a judgement that a row is begun anew
-PROOFS = 2  # of them, that a contender is blamed by
-AT_ONCE_S = 1.0  # for what its end frees to be wiped
-MORE_WALL = 3  # times as many quads of `wall`, in a round that is there for it alone
+HOARD_BYTES = 2**32  # memory freed by a contender's end that proves hoarding: more than a context and its modules
+MOST_SLOWED = 8  # restarts of rows per judgement because the device was slow
+SLOWDOWNS_TO_CONVICT = 2  # slowdowns needed before a contender is blamed
+AT_ONCE_S = 1.0  # time for the driver to wipe the memory that an ended worker frees
+MORE_WALL = 3  # factor on the quads of `wall` in a round that is run only for it
 Result = TypeVar("Result")
 
 
 class UnattributedFault(EnvironmentProblem):
-    """One of several contenders did it, and nobody can tell which."""
+    """A fault of one of several contenders; which one is unknown."""
 
 
 @dataclass
 class RowRound:
     """Some pairs on one row, with one worker group.
 
-    `suspects` are the contenders of this group that have run so far, on this row or another. A contender that is
-    decided here, or was wrong, still has its worker.
+    `suspects` are the contenders of this group that have run so far, on any row. A contender keeps its worker after it
+    was decided or found wrong here.
     """
 
     context: JudgementContext
@@ -63,7 +63,7 @@ class RowRound:
 
     @property
     def _left(self) -> list[PairState]:
-        """Who still waits for this row."""
+        """Return the pairs that are not decided on this row."""
         return [pair for pair in self.pairs if pair.waits_for(self.row)]
 
     @property
@@ -83,7 +83,7 @@ class RowRound:
                 state.spent_s = spent_s
 
     def _is_done(self) -> bool:
-        """Or to be done once more."""
+        """Time the row once. Return False if it must be timed again."""
         try:
             self._time()
         except StrayProcess as stray:
@@ -111,9 +111,12 @@ class RowRound:
         return True
 
     def _is_slowness_explained(self, slowed: DeviceSlowed) -> bool:
-        """For seconds every worker stood still, the device had a copy to do now and then, and was slow. If it is fast
-        as soon as the contenders' workers have ended, it was slowed by them, or by strangers who ended just then: once
-        is no proof. If it is not, it is slow by itself."""
+        """Return whether a contender was found to have slowed the device.
+
+        For seconds all workers were stopped, the device ran an occasional copy, and was slow. If it is fast as soon as
+        the contenders' workers have ended, they slowed it, or an unrelated process that ended at the same time: one
+        such case is no proof. Otherwise the device is slow without them.
+        """
         slowness, device = self.context.slowness, self.context.device
         slowness.lasted += 1
         for pair in self.pairs:
@@ -131,18 +134,18 @@ class RowRound:
                 state.copy_s = None
         elif not self.context.trusted.issuperset(self.suspects):
             slowness.gone_with_workers += 1
-            if slowness.gone_with_workers >= PROOFS:
+            if slowness.gone_with_workers >= SLOWDOWNS_TO_CONVICT:
                 self._blame(WorkerCheated("kept the device's memory busy while it stood still, in other sides' time"))
                 return True
         return False
 
     def _forget_round(self) -> None:
-        """What was measured meanwhile shows nothing."""
+        """Drop the samples of this round."""
         for state in self._states:
             state.samples = [sample for sample in state.samples if sample.round != self.number]
 
     def _blame(self, cause: WorkerFailed | WorkerCheated, seen: Exception | None = None) -> None:
-        """For what only a contender can have done. Each suspect has a new worker by now."""
+        """Condemn the contender for a fault that only a contender can cause. Its worker has been replaced."""
         if len(self.suspects) > 1:
             self._forget_round()
             raise UnattributedFault(f"row {self.row.id}: one of several {cause}", "judge them one by one") from seen
@@ -150,7 +153,7 @@ class RowRound:
             state.condemn(cause)
 
     def _without_fallen(self, work: Callable[[], Result]) -> Result | None:
-        """Once more for those who are left, as often as a side falls."""
+        """Do the work for the remaining pairs; repeat it whenever a side fails."""
         while self._left:
             try:
                 return work()
@@ -159,8 +162,8 @@ class RowRound:
         return None
 
     def _drop(self, fault: SideFault) -> None:
-        """A side fell over or broke a rule: the pairs that need it are done with this row."""
-        if isinstance(fault.cause, StrayProcess):  # whoever's turn it was: it may be another side's
+        """End the row for the pairs that need a side which failed or broke a rule."""
+        if isinstance(fault.cause, StrayProcess):  # it may belong to another side than the one that was running
             raise fault.cause
         concerned = [pair for pair in self._left if fault.side in pair.pair.roles]
         if fault.side in self._contenders:
@@ -175,20 +178,20 @@ class RowRound:
     def _drop_baseline(self, concerned: Sequence[PairState], fault: SideFault) -> None:
         self.group.discard_compiled(concerned[0].pair)
         contestant = concerned[0].baseline
-        if contestant.published is not None:  # others' code, which may fail on one row and run on the next
+        if contestant.published is not None:  # a published package may fail on one row and run on the next
             for pair in concerned:
-                pair.on(self.row).fail(f"the baseline fell over: {fault.cause}")
+                pair.on(self.row).fail(f"the baseline failed: {fault.cause}")
             self.group.respawn(*concerned[0].pair.baselines)
             return
         for pair in concerned:
             pair.abandon(
                 EnvironmentProblem(
-                    f"baseline {contestant.name} fell over on row {self.row.id}: {fault.cause}",
-                    "judge against another baseline, or mend this one",
+                    f"baseline {contestant.name} failed on row {self.row.id}: {fault.cause}",
+                    "judge against another baseline, or fix this one",
                 )
             )
 
-    # What comes before the first quad
+    # Before the first quad
 
     def _time(self) -> None:
         self._without_fallen(self._rehearse)
@@ -199,7 +202,7 @@ class RowRound:
             return
         timing = self._timing()
         for metric in METRICS:
-            started = time.monotonic()  # builds and compilations are behind us
+            started = time.monotonic()  # builds and compilations are over
             asking = [pair for pair in self._left if self._asks_for(metric, pair.on(self.row))]
             if metric == "device":
                 asking = self._with_loops(timing, asking)
@@ -207,7 +210,7 @@ class RowRound:
                 continue
             sides = sides_of(pair.pair for pair in asking)
             self._measure(timing, metric, asking)
-            for pair in asking:  # its own share of the time
+            for pair in asking:  # the pair's share of the time
                 pair.on(self.row).spent_s += (time.monotonic() - started) * len(pair.pair.roles) / len(sides)
         self._without_fallen(timing.finish)
         for contender in self._contenders:
@@ -236,7 +239,7 @@ class RowRound:
             state.sizes = {role: sizes[side] for side, role in own.roles.items()}
 
     def _measure_copy(self) -> None:
-        """Once a row, unless the device has another pace since."""
+        """Time a copy once per row, and again if the device's speed has changed."""
         without = [state for state in self._states if state.copy_s is None]
         if without:
             copy_s = self.context.device.copy_seconds(self.row.bytes_min, self.context.policy.threads)
@@ -245,7 +248,7 @@ class RowRound:
 
     @property
     def _sizes(self) -> dict[SideName, BlockSizes]:
-        """By side. Pairs that had to be sized one by one meet on the largest size of a side that they share."""
+        """Return the sizes by side. Pairs that were sized separately use the larger size of a side that they share."""
         sizes: dict[SideName, BlockSizes] = {}
         for pair, state in zip(self._left, self._states, strict=True):
             for side, role in pair.pair.roles.items():
@@ -253,7 +256,7 @@ class RowRound:
         return sizes
 
     def _open(self) -> None:
-        """Sessions of all sides, warmed up."""
+        """Open the sessions of all sides and warm them up."""
         for side, size in self._sizes.items():
             if side not in self.sessions:
                 self.sessions[side] = self.group.open(side, self.op, self.row, size.slots)
@@ -288,7 +291,7 @@ class RowRound:
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:
-        """As the examination found them; where there was none, of one draw."""
+        """Return the eager chain's errors from the correctness check, or from one draw if there was none."""
         if known := next((state.report.errors for state in self._states if state.report.errors), None):
             return known
         expected = expected_outputs(self.op, self.row, self.pool.draw(self.op, self.row))
@@ -297,7 +300,10 @@ class RowRound:
     # Quads
 
     def _asks_for(self, metric: Metric, state: RowState) -> bool:
-        """The rounds after the first look are there to decide, or to hear what `wall` has to say of it."""
+        """Return whether a metric is measured in this round.
+
+        Rounds after the first look measure only the deciding metric or, if that is decided, `wall`.
+        """
         if metric in state.unavailable:
             return False
         if self.number < self.context.policy.first_look:
@@ -305,7 +311,7 @@ class RowRound:
         return metric == ("wall" if state.awaits_wall else self.context.policy.decides)
 
     def _with_loops(self, timing: RowTiming, asking: Sequence[PairState]) -> list[PairState]:
-        """Those of which every side can have `device`. Contenders first: where one cannot, its baseline need not."""
+        """Return the pairs whose sides all support `device`. Contenders are asked first."""
         able = list(asking)
         for side in reversed(sides_of(pair.pair for pair in asking)):
             concerned = [pair for pair in able if side in pair.pair.roles]
@@ -320,7 +326,7 @@ class RowRound:
         return able
 
     def _measure(self, timing: RowTiming, metric: Metric, asking: Collection[PairState]) -> None:
-        """Quads of one metric, until each pair that asks for it has as many as a round gives."""
+        """Run one round's quads of a metric for the pairs that ask for it."""
         policy, rng = self.context.policy, self.context.rng
         waits = any(pair.on(self.row).awaits_wall for pair in asking)
         quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
@@ -352,7 +358,7 @@ class RowRound:
         self._without_fallen(measure)
 
     def _audit_neighbour(self, timing: RowTiming, contender: SideName) -> None:
-        """Those that can be foreseen were seen before anything was timed."""
+        """Audit a contender at a secret neighbouring size. The foreseeable sizes were checked before timing."""
         case = secret_case(self.row, self.context.checked(contender).file.neighbours, self.context.rng)
         if case is None:
             return

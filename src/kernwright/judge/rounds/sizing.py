@@ -1,4 +1,4 @@
-"""Sizing: how many calls a row's blocks have, found out before anything is measured."""
+"""Sizing: the number of calls in a row's blocks, determined before anything is measured."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from kernwright.judge.session.session import OutputsMoved, Session, WrongBehavio
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
-ALIKE = 1.25  # the longer of two lengths over the shorter, up to where both count as one
-UNREST_BLOCKS = 9  # of no calls, whose spread shows how restless the machine is
-UNREST_SHARE = 0.005  # of a block, that it may move a block by: 10 us on a quiet host with a GPU, 50 on others
-MOST_LONGER = 4.0  # times the length that the policy asks for
-COARSE_BLOCKS = 3  # to size blocks by, of which the best one counts
-MOST_LOOPED = 512  # calls of a graph: capturing more takes longer than all that is timed
+ALIKE = 1.25  # largest ratio of two call lengths that count as equal
+JITTER_BLOCKS = 9  # empty blocks whose spread is the machine's jitter
+JITTER_SHARE = 0.005  # tolerable jitter as a share of a block; it is 10 us on a quiet GPU host, 50 us on others
+MOST_LONGER = 4.0  # largest factor on the block length of the policy
+COARSE_BLOCKS = 3  # blocks used for sizing; the fastest counts
+MOST_LOOPED = 512  # calls in a graph: capturing more takes longer than all timed blocks
 
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """One side's slots of a row, and calls of a `stream` block."""
+    """The slots of one side on a row, and the calls in its `stream` block."""
 
     slots: int
     stream_calls: int
-    most: int = 2**62  # slots that there is memory for
-    calm: float = 1.0  # times as long, and this machine's unrest would hardly move a block
-    longer: float = 1.0  # times as long as they were at first, these are
+    most: int = 2**62  # slots that fit into memory
+    calm: float = 1.0  # factor on the length at which this machine's jitter hardly matters
+    longer: float = 1.0  # factor on the original length that these sizes have
 
     def at_least(self, other: BlockSizes | None) -> BlockSizes:
-        """For whoever shares the side."""
+        """Return sizes that suffice for both users of a side."""
         if other is None:
             return self
         return BlockSizes(max(self.slots, other.slots), max(self.stream_calls, other.stream_calls))
 
     def calmed(self) -> BlockSizes:
-        """As long as this machine's unrest asks for, and memory allows."""
+        """Return sizes as long as the machine's jitter asks for and memory allows."""
         slots, calls = (max(own, min(self.most, round(self.calm * own))) for own in (self.slots, self.stream_calls))
         longer = min(slots / self.slots, calls / self.stream_calls)
         return replace(self, slots=slots, stream_calls=calls, calm=1.0, longer=longer)
@@ -63,28 +63,29 @@ def block_sizes(
     trusted: Collection[SideName],
     published: Collection[SideName] = (),
 ) -> dict[SideName, BlockSizes]:
-    """Of a length that each side can be measured with. A call's kernels may take a fraction of what its launches do, so
-    `device` can need more of them.
+    """Return block sizes at which each side can be measured.
 
-    A side that is not trusted must be right here too: one that seems fast has more calls than its baseline, and what
-    every block takes once, such as finding its caches cold, then weighs less on it. Nor has it a say in what a block of
-    no calls takes: one that dawdles there would seem fast too.
+    The kernels of a call may take a fraction of the time of its launches, so `device` can need more calls.
+
+    An untrusted side must compute correctly here too: if it seems fast, its blocks have more calls than the baseline's,
+    and the fixed costs of a block, such as cold caches, weigh less. Nor does it influence the time of an empty block:
+    a side that dawdled there would seem fast as well.
     """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     times = CoarseTimes(pool)
-    unrest_s: float | None = None
+    jitter_s: float | None = None
     device = group.device
     for side in dict.fromkeys([*(pair.baseline for pair in pairs), *(pair.candidate for pair in pairs)]):
         session = group.open(side, op, row, device.probe_slots(row))
         contract = None if side in trusted else eager
-        for other in group.workers.keys() - trusted:  # nobody is at work beside who is measured here
+        for other in group.workers.keys() - trusted:  # no other worker may run during a measurement
             _refuse_company(group, other)
         try:
             if side in published:
                 first_call(session, pool)
             seconds["stream"][side] = times.of_call(session, "stream", contract)
-            if unrest_s is None:  # a baseline's, as they come first: no candidate has a say in how long blocks are
-                unrest_s = spread([block.elapsed_ns for block in session.run_nothing(UNREST_BLOCKS)]) / 1e9
+            if jitter_s is None:  # a baseline's: they come first, so no candidate influences the length of blocks
+                jitter_s = spread([block.elapsed_ns for block in session.run_nothing(JITTER_BLOCKS)]) / 1e9
             if session.loop_takes_all_slots and session.open_loop() is None:
                 seconds["device"][side] = times.of_call(session, "device", contract)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
@@ -92,7 +93,7 @@ def block_sizes(
         finally:
             session.close()
     block_ms = device.block_ms(policy)
-    calm = max(1.0, 1e3 * (unrest_s or 0.0) / UNREST_SHARE / block_ms)
+    calm = max(1.0, 1e3 * (jitter_s or 0.0) / JITTER_SHARE / block_ms)
     streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, block_ms, device.most_slots)
     looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
     loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, block_ms, MOST_LOOPED)
@@ -111,13 +112,15 @@ def _refuse_company(group: WorkerGroup, side: SideName) -> None:
 
 
 def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:
-    """By which each side's blocks are sized. A baseline's own: a chain of many kernels takes several times as long as
-    what it is held against, and need not be called as often. A contender's lies between its own and its baseline's; of
-    several baselines the fastest counts, so that no pair has fewer calls than it would have by itself. A contender may
-    ask for more calls a block by being fast, never for fewer by being slow just now.
+    """Return the call length by which each side's blocks are sized.
 
-    Sides of a pair that are nearly alike have the same: what a block takes once is a percent of ten calls, and more of
-    nine.
+    For a baseline it is its own: a chain of many kernels takes several times as long as the contender and needs fewer
+    calls. For a contender it lies between its own and its baseline's. Of several baselines the fastest counts, so that
+    no pair has fewer calls than it would have alone. A fast contender gets more calls per block; a momentarily slow one
+    does not get fewer.
+
+    Sides of a pair with nearly equal lengths get the same one, because the fixed cost of a block weighs more on nine
+    calls than on ten.
     """
     lengths: dict[SideName, float] = {}
     for pair in pairs:
@@ -127,7 +130,7 @@ def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -
         for side, length in (*((side, own_s) for side in pair.baselines), (pair.candidate, between_s)):
             lengths[side] = min(length, lengths.get(side, math.inf))
     before: dict[SideName, float] = {}
-    while before != lengths:  # a side that stands in several pairs hands its length on
+    while before != lengths:  # a side of several pairs passes its length on
         before = dict(lengths)
         for pair in pairs:
             shorter, longer = sorted((lengths[pair.baseline], lengths[pair.candidate]))
@@ -137,7 +140,7 @@ def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -
 
 
 def first_call(session: Session, pool: Pool) -> None:
-    """A published kernel may be compiled in its first call, which takes longer than a block may."""
+    """Make one call with a long deadline: a published kernel may be compiled in its first call."""
     session.prepare()
     session.fill(0, pool.draw(session.op, session.row))
     session.check_call(0, CALL_DEADLINE_S)
@@ -155,16 +158,15 @@ def most_that_fit(row: Workload, device: Device) -> int:
 
 
 def slots_for(call_s: float, block_ms: float, most: int) -> int:
-    """As many distinct slots as one block calls: each is called once, so a block of N calls proves N executions."""
+    """Return the slots of a block. Each is called once, so that a block of N calls proves N executions."""
     return max(2, min(math.ceil(block_ms / 1e3 / max(call_s, 1e-7)), most))
 
 
 class CoarseTimes:
-    """Of calls, to size blocks by. What a block of no calls takes is asked of the first side that there is, which is a
-    baseline.
+    """Approximate call times for sizing. The first side, a baseline, shows the time of an empty block.
 
-    The best of some blocks counts, with calls and without: on a busy machine a typical empty block may take longer than
-    the best call, and a call that seems to take no time at all asks for as many slots as there can be.
+    The fastest of several blocks counts, with and without calls. On a busy machine a typical empty block may take
+    longer than the fastest call, and a call that seems to take no time would ask for the largest number of slots.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -172,7 +174,7 @@ class CoarseTimes:
         self._empty_ns: dict[Metric, float] = {}
 
     def of_call(self, session: Session, metric: Metric = "stream", contract: EagerErrors | None = None) -> float:
-        """Seconds. Warms the side up. `contract`: what its outputs are held to, where they are looked at."""
+        """Warm the side up and return the seconds of a call. With a `contract`, outputs are checked against it."""
         session.begin(metric)
         warm_up(session, self.pool, metric)
         best = math.inf
@@ -190,7 +192,7 @@ class CoarseTimes:
 def _block_ns(
     session: Session, pool: Pool, metric: Metric, order: Sequence[int], contract: EagerErrors | None
 ) -> float:
-    """Of one block; on contents of each call's own where its outputs are looked at."""
+    """Return the time of one block. Where outputs are checked, each call has its own contents."""
     contents = None if contract is None else pool.contents(session.op, session.row, len(order), contract)
     session.prepare()
     if contents is not None:
@@ -203,7 +205,7 @@ def _block_ns(
     try:
         block, left = session.run(order, with_python=metric != "device")
     except OutputsMoved as moved:
-        if contents is not None:  # who is wrong could have a block not counted
+        if contents is not None:  # a wrong block must not escape by moving its outputs
             verify(session, moved.block, contents.problem(moved.left))
         raise
     if contents is not None:

@@ -1,4 +1,4 @@
-"""Timing: mirrored quads of verified blocks, for baselines, each of them once more, and contenders."""
+"""Timing: mirrored quads of verified blocks, for baselines, their twins and contenders."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 SessionOpener = Callable[[WorkerProcess, Op, Workload, Style, int], Session]
-MOST_REDONE = 3  # times that a half is run again because the machine was busy with something else
-MOST_MOVES = 12  # times that a side's outputs may lie elsewhere than before, of a metric's quads in a round
-WANDERING = "its outputs wander through memory"
-MOST_WAITING = 0.02  # share of a block that a worker may wait for its processor
-LEAST_WAITING_NS = 250_000  # waking and stopping a worker takes this much at times, on a quiet machine too
+MOST_REDONE = 3  # repeats of a half because a side waited for a processor
+MOST_MOVES = 12  # moves of a side's outputs allowed in one round of a metric
+WANDERING = "its outputs keep moving to other addresses"
+MOST_WAITING = 0.02  # share of a block that a worker may wait for a processor
+LEAST_WAITING_NS = 250_000  # waking and stopping a worker can take this long on a quiet machine
 
 
 @dataclass
@@ -51,17 +51,17 @@ class RowTiming:
     eager: EagerErrors
     tolerances: Tolerances
     trusted: frozenset[SideName] = frozenset()
-    twins: Sequence[SideName] = ("again",)  # the first of them shows what a block takes beside its calls
+    twins: Sequence[SideName] = ("again",)  # the overhead is measured on the first
     open_session: SessionOpener = Session
     shares_contents: bool = False
-    stream_calls: Mapping[SideName, int] = field(default_factory=dict)  # most of a `stream` block; else all slots
+    stream_calls: Mapping[SideName, int] = field(default_factory=dict)  # largest `stream` block; default: all slots
     overhead: Overhead = field(default_factory=Overhead)
-    sides: list[SideName] = field(default_factory=list)  # that quads are of
+    sides: list[SideName] = field(default_factory=list)  # the sides of the next quads
     _moves: Counter[SideName] = field(default_factory=Counter)
     _release_times: ReleaseTimes = field(default_factory=ReleaseTimes)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
-        """From here on quads are of this metric and these sides. First comes what a block takes beside its calls."""
+        """Select the metric and sides of the next quads, and measure the overhead."""
         self.sides = list(sides)
         self._moves.clear()
         self._release_times.disturb(*self.sessions)
@@ -69,9 +69,9 @@ class RowTiming:
             session = self.sessions[side]
             self._refuse_company(side)
             session.begin(metric)
-            if session.outputs_may_move and metric != "stream":  # which sessions are warmed up with when they open
+            if session.outputs_may_move and metric != "stream":  # sessions are warmed up for `stream` when they open
                 try:
-                    warm_up(session, self.pool, metric, self._most_calls(side, metric))  # shows where its outputs lie
+                    warm_up(session, self.pool, metric, self._most_calls(side, metric))  # shows where the outputs lie
                 except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
                     raise SideFault(side, fault) from fault
         self._measure_overhead(metric)
@@ -81,7 +81,7 @@ class RowTiming:
         return next(side for side in self.twins if side in self.sides)
 
     def _measure_overhead(self, metric: Metric) -> None:
-        """One for all sides, whoever their baseline is: it is the protocol's own."""
+        """Measure the overhead of the protocol. It is the same for all sides."""
         self._release_times.disturb(self._twin)
         try:
             self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
@@ -89,14 +89,14 @@ class RowTiming:
             raise SideFault(self._twin, fault) from fault
 
     def open_loop(self, side: SideName) -> str | None:
-        """Readies `device` on a side; the reason where it cannot have it."""
+        """Prepare `device` on a side. Return the reason if it is unavailable."""
         try:
             return self.sessions[side].open_loop()
         except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
             raise SideFault(side, fault) from fault
 
     def quad(self, metric: Metric, round_number: int) -> Quad:
-        """Every side once, then every side again in mirrored order; the two halves on contents of their own."""
+        """Run one block of every side, then one of each in mirrored order. The halves have different contents."""
         sides = list(self.sides)
         self.rng.shuffle(sides)
         if metric == "wall" and self.sessions[self._twin].protocol_drifts:
@@ -106,13 +106,13 @@ class RowTiming:
         return quad_of(metric, round_number, sides, first, second, self._moves - before)
 
     def _quiet_half(self, metric: Metric, sides: list[SideName]) -> HalfQuad:
-        """A half in which no side was kept waiting for its processor; after a few tries, whatever the machine gives.
+        """Return a half in which no side waited for a processor or, after a few repeats, the last one.
 
-        What decides is the kernel's count of the time that a ready worker had no processor, never how long the block
-        took. All sides are run again, on new contents: what was seen once proves nothing a second time.
+        The kernel's count of the time that a ready worker had no processor decides, never the length of the block. All
+        sides run again on new contents, since contents that were seen once prove nothing a second time.
 
-        They are run again too where a side's outputs lie elsewhere than before. Where they lie is the side's to choose:
-        so that nobody gains by choosing after a slow block, the slowest of its tries is what an untrusted side has.
+        A half is also repeated when a side's outputs moved. A side chooses where its outputs lie. So that it cannot
+        discard a slow block by moving them, the slowest of its blocks counts for an untrusted side.
         """
         redone = 0
         tries: dict[SideName, list[DiscardedBlock]] = {}
@@ -124,7 +124,7 @@ class RowTiming:
                 if moved.side not in self.trusted:
                     one = DiscardedBlock(moved.block.elapsed_ns, moved.left.calls, self.overhead)
                     tries.setdefault(moved.side, []).append(one)
-                self._measure_overhead(metric)  # there may be more to read back now, for every side
+                self._measure_overhead(metric)  # there may be more to read back now, on every side
                 continue
             if not half.waited or redone >= MOST_REDONE:
                 half.tries, half.redone = tries, redone
@@ -137,8 +137,8 @@ class RowTiming:
             raise SideFault(side, WorkerFailed(WANDERING)) from None
 
     def _half(self, metric: Metric, sides: list[SideName]) -> HalfQuad:
-        """One block of every side. Where one could look at another's memory, a side that is not trusted has contents of
-        its own."""
+        """Run one block of every side. Where workers could read each other's memory, untrusted sides get contents of
+        their own."""
         calls = self._calls(metric)
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
@@ -174,8 +174,10 @@ class RowTiming:
         return session.slots
 
     def _calls(self, metric: Metric) -> dict[SideName, int]:
-        """How many calls each side's block makes: a secret number, the same for all that have as many slots; but for a
-        graph, which knows only all of them."""
+        """Return the number of calls in each side's block.
+
+        The number is secret, and equal for sides with equally many slots. A graph always makes all of its calls.
+        """
         secret = self.rng.random()
         calls: dict[SideName, int] = {}
         for side, session in self.sessions.items():
@@ -185,7 +187,7 @@ class RowTiming:
         return calls
 
     def _block(self, side: SideName, metric: Metric, calls: int, contents: Contents) -> Block:
-        """Which slots hold contents and which of them is called when: all secret."""
+        """Run and verify one block. The choice and the order of its slots are secret."""
         session = self.sessions[side]
         self._prepare(side)
         self._release_times.note(side, session.release_ns, calls)
@@ -206,8 +208,7 @@ class RowTiming:
 
     @contextlib.contextmanager
     def _right_wherever(self, side: SideName, contents: Contents) -> Iterator[None]:
-        """A block does not count where its outputs lie elsewhere than before. But it must be right: who is wrong could
-        have it not counted."""
+        """Verify a block whose outputs moved. It does not count, but a wrong block must not escape this way."""
         try:
             yield
         except OutputsMoved as moved:
@@ -217,13 +218,13 @@ class RowTiming:
             raise
 
     def _held_to(self, side: SideName) -> Tolerances | None:
-        """A baseline may round in its own way, within the task's tolerance; a candidate keeps the contract."""
+        """Return the task's tolerances for a baseline; None for a candidate, which is held to the contract."""
         return self.tolerances if side in self.trusted else None
 
     def _one_by_one(
         self, session: Session, contents: Contents, slots: list[int], tolerances: Tolerances | None
     ) -> Block:
-        """`wall`: a call's contents are written when the call before it is over."""
+        """Run a block of `wall`: the contents of a call are written after the call before it."""
         blocks = []
         for first, block, left in session.run_alone(contents, slots):
             verify(session, block, contents.problem(left, first, tolerances))
@@ -231,7 +232,7 @@ class RowTiming:
         return Block.joined(blocks)
 
     def finish(self) -> None:
-        """After the last quad: what a worker has held since some block must be what it was."""
+        """Check, after the last quad, that outputs which workers still hold have not changed."""
         for side, session in self.sessions.items():
             try:
                 session.let_go()
@@ -239,11 +240,11 @@ class RowTiming:
                 raise SideFault(side, fault) from fault
 
     def audit(self, task: Task, metric: Metric, side: SideName) -> None:
-        """A block of a contender that looks like a timed one and is none: inputs of every kind, the full contract.
+        """Run a block that looks like a timed one, with inputs of every distribution, under the full contract.
 
-        Timed blocks hold ordinary inputs. A side that is careful only while it is asked call by call shows here: each
-        kind comes once, as far as the block has calls. Drawn by lot, the kinds that show it stayed away at times, and
-        two blank inputs are equal.
+        Timed blocks hold ordinary inputs. This catches a side that computes carefully only when it is called singly.
+        Each distribution occurs once, as far as the block has calls: with random choices the revealing ones were
+        sometimes missing, and two zero inputs would be equal.
         """
         session = self.sessions[side]
         self._release_times.disturb(side)
@@ -261,7 +262,7 @@ class RowTiming:
             self._measure_overhead(metric)  # there may be more to read back now, for every side
 
     def audit_alone(self, task: Task, side: SideName) -> None:
-        """The same of calls by themselves, which hold ordinary inputs too: a block of `wall` that is none."""
+        """Run a block that looks like a timed block of `wall`, with inputs of every distribution."""
         session = self.sessions[side]
         self._release_times.disturb(side)
         calls = self._calls("wall")[side]
@@ -278,21 +279,21 @@ class RowTiming:
             try:
                 for first, block, left in session.run_alone(odd, slots):
                     look(first, block, left)
-            except OutputsMoved as moved:  # nobody takes its time; a second try it would know for an audit
+            except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
                 look(moved.first, moved.block, moved.left)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
 
     def _kinds(self, side: SideName) -> list[str]:
-        """Of inputs that it is audited with."""
+        """Return the input distributions of a side's audits."""
         return [kind for kind in distributions_of(self.op) if not (kind in HARSH and side in self.trusted)]
 
     def _standard(self, side: SideName) -> Standard:
         return "tolerance" if side in self.trusted else self.op.contract
 
     def audit_neighbour(self, task: Task, case: Case, side: SideName) -> None:
-        """A run of calls at another size, on a worker that has seen all of the timed ones."""
+        """Run calls at another size on a worker that has seen all timed calls."""
         try:
             session = self.open_session(self.sessions[side].worker, self.op, case.row, "returns", 2)
         except (WorkerFailed, WorkerCheated) as fault:
@@ -304,8 +305,10 @@ class RowTiming:
             session.close()
 
     def _audit(self, task: Task, side: SideName, session: Session, order: list[int], cases: dict[int, Case]) -> None:
-        """The calls in `cases` get contents of that kind, all others what timed calls get, one of their own. By two
-        slots that hold the same a side would know that it is audited."""
+        """Run a block in which the calls of `cases` get the contents of their case, and all others ordinary contents.
+
+        All contents differ: two equal slots would reveal the audit.
+        """
         others = [slot for call, slot in enumerate(order) if call not in cases]
         contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
         ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
@@ -319,7 +322,7 @@ class RowTiming:
             session.ready()
             try:
                 block, left = session.run(order)
-            except OutputsMoved as moved:  # nobody takes its time; a second try it would know for an audit
+            except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 block, left = moved.block, moved.left
                 self._note_move(side)
             problems = [
@@ -348,7 +351,7 @@ class RowTiming:
 
 
 def verify(session: Session, block: Block, problem: str | None) -> None:
-    """Nobody may have helped with what a block left, neither in the block nor while it was read."""
+    """Raise if a block is wrong, or if a helper worked on it during the block or while it was read."""
     session.worker.refuse_helpers(block)
     session.worker.refuse_stirring()
     if problem:
@@ -356,9 +359,11 @@ def verify(session: Session, block: Block, problem: str | None) -> None:
 
 
 def warm_up(session: Session, pool: Pool, metric: Metric = "stream", calls: int | None = None) -> None:
-    """As many calls as a block makes, each on a slot of its own: memory touched, the allocator grown to a block's
-    outputs, the side compiled. Those of `wall` are all held until their block is over: one of them alone would not show
-    where the others lie."""
+    """Run as many calls as a block makes, each on its own slot.
+
+    This touches memory, grows the allocator to a block's outputs and compiles the side. The outputs of `wall` are all
+    held until their block is over, so a single call would not show where the others lie.
+    """
     order = range(calls or (1 if metric == "wall" else session.slots))
     contents = pool.draw(session.op, session.row)
     for _ in range(MOST_MOVES + 1):

@@ -16,11 +16,11 @@ from kernwright.judge.numerics.expectations import (
     BlockExpectation,
     Bound,
     Tolerances,
-    beyond_tolerance,
+    block_oracle_precision,
     rounding_of_largest,
-    watching_precision,
+    tolerance_problem,
 )
-from kernwright.judge.numerics.inputs import MODULATION_SPREAD, Inputs, draw_inputs, whole_numbers
+from kernwright.judge.numerics.inputs import MODULATION_SPREAD, Inputs, draw_inputs, draw_integers
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
@@ -63,7 +63,7 @@ class StackedContents:
             return [call for call in range(len(wanted)) if not same_bits(outputs.value(name, call), wanted[call])]
         bound = Bound.around(wanted, self.row_dtype(name), self.eager[name])
         furthest, rms = outputs.distances(name, bound.centre)
-        close = (furthest <= bound.anywhere[0]) & (rms <= bound.anywhere[1])
+        close = (furthest <= bound.limits[0]) & (rms <= bound.limits[1])
         return [int(call) for call in (~close).nonzero().flatten().tolist()]
 
     def _room(self, name: str, first: int, calls: int) -> float:
@@ -73,7 +73,7 @@ class StackedContents:
             self._rooms[name, first, calls] = (
                 rounding_of_largest(wanted)
                 if self.op.contract == "exact"
-                else Bound.around(wanted, self.row_dtype(name), self.eager[name]).room
+                else Bound.around(wanted, self.row_dtype(name), self.eager[name]).least_allowed
             )
         return self._rooms[name, first, calls]
 
@@ -89,7 +89,7 @@ def _beyond(outputs: Any, name: str, wanted: Tensor, tolerance: Tolerance, room:
     """One pass says where nothing is farther off than the absolute tolerance; the rest is looked at closely."""
     furthest, _ = outputs.distances(name, wanted)
     for call in (~(furthest <= max(tolerance.atol, room))).nonzero().flatten().tolist():
-        if problem := beyond_tolerance(outputs.value(name, call), wanted[call], tolerance, room):
+        if problem := tolerance_problem(outputs.value(name, call), wanted[call], tolerance, room):
             return problem
     return None
 
@@ -116,7 +116,9 @@ class CudaContentPool:
         widened = 8 * sum(t.elements for t in (row.concrete_inputs() | row.concrete_outputs()).values())
         chunk = max(1, min(count, CHUNK_BYTES // max(1, widened)))
         oracle = (
-            self._eager(op, row, inputs) if op.contract == "exact" else _Together(op, row, watching_precision(op, row))
+            self._eager(op, row, inputs)
+            if op.contract == "exact"
+            else _Together(op, row, block_oracle_precision(op, row))
         )
         return StackedContents(op, row, inputs, _expected(oracle, inputs, count, chunk), eager)
 
@@ -135,7 +137,7 @@ class CudaContentPool:
     def _stack(self, op: Op, row: Workload, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
         dtype = getattr(torch, tensor.torch_dtype_name)
         if not dtype.is_floating_point:
-            return whole_numbers(op, row, name, self.generator, (count,))
+            return draw_integers(op, row, name, self.generator, (count,))
         noise = torch.randn((count, *tensor.shape), generator=self.generator, device=self.generator.device, dtype=dtype)
         return noise if name in op.activations else noise.mul_(MODULATION_SPREAD)
 
