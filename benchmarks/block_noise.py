@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
@@ -17,11 +16,12 @@ from kernwright.judge.device.cuda.awake_calls import AwakeCalls
 from kernwright.judge.device.cuda.session import CudaSession
 from kernwright.judge.device.device import Device
 from kernwright.judge.process.block import Block
+from kernwright.judge.record.round_record import recorded_samples
 from kernwright.judge.record.statistics import spread
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.judge.rounds.timing import warm_up
-from kernwright.ledger.blobs import BlobStore
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 
@@ -144,14 +144,14 @@ def noise_of(parts: Parts) -> dict[str, float]:
 def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:
     """Of rows that their launches bound, and of rows that their kernels bound. Within a round: rounds have workers of
     their own."""
-    blob = next(row.samples for row in verdict.rows if row.samples)
-    samples = json.loads(BlobStore(ledger / "blobs").read(blob.removeprefix("blob:")))
+    book = Ledger(ledger)
+    samples = recorded_samples(book, book.records(book.runs()[-1]), verdict)
     short = {f"nap_{ns}ns" for ns in NAPS_NS if ns < LAUNCH_NS}
     for metric in METRICS:
         for kind, is_short in (("rows that launches bound", True), ("rows that kernels bound", False)):
             away = []
             for name, quads in samples.items():
                 if (name in short) is is_short:
-                    halves = [quad["ns_per_call"] for quad in quads if quad["metric"] == metric]
+                    halves = [quad.ns_per_call for quad in quads if quad.metric == metric]
                     away += [math.log(ns["baseline"][n] / ns["again"][n]) for ns in halves for n in (0, 1)]
             yield metric, kind, 100 * 1.4826 * statistics.median(map(abs, away)) / math.sqrt(2)

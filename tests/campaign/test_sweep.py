@@ -20,6 +20,7 @@ from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.device.problems import refuse_rows_too_large
+from kernwright.judge.record.recompute import recompute
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task
@@ -355,6 +356,8 @@ def interrupted(work: Sweep, progress: Impatient) -> dict[str, Any]:
         list(work.run(progress))
     (verdict,) = (record.body for record in Ledger(work.ledger).all_records() if record.kind == "verdict")
     assert verdict["interrupted"]
+    again = recompute(Ledger(work.ledger))
+    assert (again.differences, again.underivable) == ([], {}), "its samples are there, of the unfinished round too"
     return verdict
 
 

@@ -21,7 +21,7 @@ from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.census import refuse_other_kernels, take_census
 from kernwright.judge.rounds.context import JudgementContext
-from kernwright.judge.rounds.pair_state import PairState
+from kernwright.judge.rounds.pair_state import PairState, record_round
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.rounds.row_round import RowRound, UnattributedFault
 from kernwright.judge.session.session import WrongBehaviour
@@ -46,26 +46,29 @@ class Judgement:
     progress: Progress
     quick: bool = False
     census: bool = False
-    rounds: int | None = None  # at most, where fewer than the policy allows
+    rounds: int | None = None  # maximum, if below the policy's
 
     def __post_init__(self) -> None:
         self.interrupt = Interrupt()
         self._seconds: dict[str, float] = {}
         self._snapshot: FileSnapshot | None = None
         self._round = 0
-        self._turns: list[Workload] = []  # rows that had their whole turn in this round
+        self._turns: list[Workload] = []  # rows completed in this round
         self.context = JudgementContext(
             self.task, self.contestants, self.device, self.policy, SecretRng(self.seed), self.interrupt
         )
 
     @property
     def _standing(self) -> list[PairState]:
-        """The pairs that come to a verdict, as far as is known."""
+        """Return the pairs that were not abandoned."""
         return [pair for pair in self.pairs if pair.problem is None]
 
     def run(self) -> list[Verdict | None]:
-        """To the end, or to Ctrl-C: then the verdict is of the rows that are finished, and is marked as interrupted. A
-        pair that cannot be judged leaves the verdicts of the others standing; where none can, that is raised."""
+        """Run to the end or until Ctrl-C. An interrupted verdict covers the finished rows and is marked.
+
+        A pair that cannot be judged gets None and does not affect the others; if none can be judged, its problem is
+        raised.
+        """
         before = self.device.state()
         for pair in self.pairs:
             pair.provenance.started, pair.provenance.state_before = _now(), before
@@ -84,23 +87,26 @@ class Judgement:
         return [pair.conclude(interrupted) if pair.problem is None else None for pair in self.pairs]
 
     def _until_interrupted(self) -> bool:
-        """Rounds, and whether they were. What is finished then is held to all that it would be held to at their end; a
-        second Ctrl-C leaves no verdict."""
+        """Run the rounds. Return True if they were interrupted. A second Ctrl-C leaves no verdict.
+
+        Rows finished by then pass the same final checks as at the end.
+        """
         try:
             with self.interrupt.listening():
                 self._rounds()
         except KeyboardInterrupt:
-            if not self._standing:  # nobody's verdict could say so
+            if not self._standing:  # no verdict is left to mark as interrupted
                 raise
             self._refuse_changed_files()
             for pair in self._standing:
                 pair.end_early(self._turns if self._round else (), self._round, self.rounds)
+            record_round([pair for pair in self._standing if pair.samples_of(self._round)], self._round)
             return True
         return False
 
     @contextlib.contextmanager
     def _taking(self, what: str) -> Iterator[None]:
-        """Adds up what parts of the judgement take."""
+        """Add the time of a part of the judgement to its total."""
         started = time.monotonic()
         try:
             yield
@@ -139,10 +145,10 @@ class Judgement:
             self._refuse_changed_files()
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
                 group.keep_compiled({pair.pair.again for pair in pairs})
-            for pair in pairs:
-                if pair.problem is None:
-                    pair.record_round(number)
-                    pair.look(number, self.rounds)
+            standing = [pair for pair in pairs if pair.problem is None]
+            record_round(standing, number)
+            for pair in standing:
+                pair.look(number, self.rounds)
         if self.rounds is not None:
             for pair in self._standing:
                 pair.end_looks(self.rounds)
@@ -150,13 +156,13 @@ class Judgement:
             raise problem
 
     def _trusted_folders(self) -> list[Path]:
-        """What baselines read: a candidate could wish to change it."""
+        """Return the folders that baselines read, which a candidate might try to change."""
         trusted = self.context.trusted
         return list(dict.fromkeys(path for name, spec in self.specs.items() if name in trusted for path in spec.reads))
 
     def _refuse_changed_files(self) -> None:
-        """Workers that start later would run something else than what was asked for, and what the digests name."""
-        if self._snapshot is None or not (changed := self._snapshot.broken()):
+        """Condemn a contender that changed files of the judge, the task or a baseline."""
+        if self._snapshot is None or not (changed := self._snapshot.changed()):
             return
         what = f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}"
         if len(contenders_of(pair.pair for pair in self._standing)) > 1:
@@ -167,7 +173,7 @@ class Judgement:
                     state.condemn(WorkerCheated(what))
 
     def _assemble(self, pairs: Sequence[PairState]) -> WorkerGroup:
-        """Sides that nobody waits for any more have no worker."""
+        """Start the workers of the sides that are still needed."""
         group = WorkerGroup(self.specs, self.policy.threads, self.device, sides_of(pair.pair for pair in pairs))
         for pair in pairs:
             pair.note_workers(group)
@@ -197,7 +203,7 @@ class Judgement:
                 )
 
     def _check_contender(self, group: WorkerGroup, contender: SideName, pairs: Sequence[PairState]) -> None:
-        """Once for all pairs that it stands in."""
+        """Check a contender once for all of its pairs."""
         check = CorrectnessCheck(
             self.context.checked(contender), self.contestants[contender], self.specs[contender].style, self.device,
             pairs[0].provenance, self.quick,
@@ -209,14 +215,14 @@ class Judgement:
             try:
                 compiling = check.examine(group.worker(contender, row.op), waiting[0], self.context.pool(row))
                 self._note_seconds("first calls", compiling)
-                self._note_seconds("correctness", -compiling)  # which it is a part of
-                waiting[0].decided = row.set == "grid"  # correctness was all that was asked of it
+                self._note_seconds("correctness", -compiling)  # first calls are counted separately
+                waiting[0].decided = row.set == "grid"  # grid rows are never timed
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 for state in waiting:
                     state.condemn(cause)
-                if isinstance(cause, NotLoaded):  # the same for every row, so it is said of all at once
+                if isinstance(cause, NotLoaded):  # it applies to every row
                     for state in (state for pair in pairs for state in pair.states if state.pending):
                         state.condemn(cause)
                     break
@@ -248,7 +254,7 @@ class Judgement:
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
                     RowRound(self.context, group, row, own, [contender], number).run()
-                    group.respawn(contender)  # nothing of it is there when the next one has its turn
+                    group.respawn(contender)  # the next contender starts without traces of this one
 
     def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         take_census(group, self.task, self.rows, pairs, self.context.pool, self.context.trusted)

@@ -1,4 +1,4 @@
-"""Request: what a user asks the judge for, and how it becomes a judgement."""
+"""JudgeRequest: a user's request to the judge, and how it becomes a judgement."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """One call of `kernwright judge`."""
+    """The arguments of one `kernwright judge`."""
 
     task: str
     candidate: Path | None
@@ -49,30 +49,30 @@ class JudgeRequest:
     seed: int | None = None
     quick: bool = False
     against_itself: bool = False
-    contender: str | None = None  # a baseline by its name, or `kernwright`: the ops that ship
+    contender: str | None = None  # name of a baseline, or `kernwright` for the shipped ops
     ledger: Path | None = None
     wait_s: float = 0.0
     census: bool = True
     deadline_s: float = DEVICE_DEADLINE_S
-    rounds: int | None = None  # at most; by default as many as the task's policy allows
+    rounds: int | None = None  # maximum number of rounds; default: the policy's
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
-    """One pair by itself."""
+    """Judge one pair."""
     (verdict,) = judge_together([request], progress)
-    assert verdict is not None  # that of the only one would have been raised
+    assert verdict is not None  # the problem of a single pair is raised
     return verdict
 
 
 def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
-    """Several pairs of one task in one judgement: requests that differ in baseline and contender alone. None for one
-    that could not be judged; where none could, the reason is raised.
+    """Judge several pairs of one task together. The requests may differ only in baseline and contender.
 
-    Everything that can be refused is refused before a worker starts. The device is held to the end.
+    Returns a verdict per request, or None for one that could not be judged. If none could be judged, the reason
+    is raised. Invalid requests are refused before a worker starts. The device stays locked until the end.
     """
     request = requests[0]
     if any(_but_for_the_pair(other) != _but_for_the_pair(request) for other in requests):
-        raise KernwrightError("these are no requests for one judgement", "let baseline and contender alone differ")
+        raise KernwrightError("these requests cannot share a judgement", "vary only baseline and contender")
     device = find_device(request.device)
     task = find_task(request.task)
     candidate = _candidate(request, task)
@@ -92,7 +92,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         keep_processor_awake(device),
         contextlib.ExitStack() as runs,
     ):
-        device.make_room_for(len(lineup.contestants))  # now that nobody else is judging there
+        device.make_room_for(len(lineup.contestants))  # the lock is held, so no other judge uses the device
         refuse_rows_too_large(lineup.rows, device)
         device.begin(lineup.rows, scratch / "judge")
         device.deadline_s = request.deadline_s
@@ -112,7 +112,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             )
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
         ]  # fmt: skip
-        # What a published baseline launched is what shows that it is one.
+        # The kernels that a published baseline launched prove that it ran.
         census = request.census and (
             not request.quick or any(contestant.published for contestant in lineup.contestants.values())
         )
@@ -133,13 +133,13 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
 
 
 def rounds_given(asked: int | None, policy: TimingPolicy) -> int | None:
-    """Fewer than the policy has, or None. A row may not be decided before the policy's first look at it."""
+    """Return the requested rounds if they are fewer than the policy's, else None."""
     if asked is None or asked >= policy.max_rounds:
         return None
     if asked < policy.first_look:
         raise KernwrightError(
-            f"rows are first looked at after {policy.first_look} rounds, and there would be {asked}",
-            f"give it --rounds {policy.first_look} or more; a coarse time is what `kernwright judge --quick` is for",
+            f"--rounds must be at least {policy.first_look}, the policy's first look, got {asked}",
+            f"use --rounds {policy.first_look} or more, or `kernwright judge --quick` for a rough time",
         )
     return asked
 
@@ -155,18 +155,18 @@ def _match(request: JudgeRequest, task: Task, candidate: Candidate | None) -> Ma
 
 
 def _opening(task: Task, match: Match, provenance: Provenance) -> dict[str, Any]:
-    """The first record of a pair's run."""
+    """Return the first record of a pair's run."""
     baseline = match[0].baseline
     return {
         "task": task.name,
         "baseline": baseline.model_dump() if baseline else None,
-        # The seed comes with the verdict: until then no file may hold it, a worker might read files.
+        # The seed is recorded with the verdict. Until then no file may hold it, since a worker might read files.
         "provenance": provenance.model_dump(mode="json", exclude={"seed", "command"}),
     }
 
 
 def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Contestant | None:
-    """A baseline in the candidate's place, another one or the same; or the ops that ship."""
+    """Return the baseline or the shipped ops in the candidate's place; None if there is a candidate."""
     if request.against_itself and (request.contender is not None or request.candidate is not None):
         raise KernwrightError(
             "--aa judges the baseline against itself", "leave out --candidate and --contender, or --aa"
@@ -188,11 +188,11 @@ def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
     if request.candidate is None:
         return None
     if request.contender is not None:
-        raise KernwrightError("there is a candidate and a contender", "name one of them")
+        raise KernwrightError("both --candidate and --contender were given", "give one of them")
     candidate = load_candidate(request.candidate)
     if candidate.file.op not in task.ops:
         raise KernwrightError(
-            f"candidate {candidate.name} implements {candidate.file.op}, which task {task.name} has no rows of",
+            f"candidate {candidate.name} implements {candidate.file.op}, for which task {task.name} has no rows",
             f"the task's ops are: {', '.join(task.ops)}",
         )
     if request.device == "cpu" and candidate.file.language in NEEDS_CUDA:

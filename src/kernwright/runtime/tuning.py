@@ -97,7 +97,7 @@ class Place(BaseModel):
     triton: str = ""
 
 
-class Table(BaseModel):
+class TuningTable(BaseModel):
     """One GPU model's configurations, one for each situation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -109,7 +109,7 @@ class Table(BaseModel):
     entries: tuple[Entry, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> TuningTable:
         """Raises OSError or ValueError for what is no table of this format."""
         return cls.model_validate_json(path.read_bytes())
 
@@ -129,7 +129,7 @@ class Table(BaseModel):
                 f"{path} cannot be written: {error.strerror or error}", f"set {CACHE_VARIABLE} to a folder that can be"
             ) from error
 
-    def with_entry(self, entry: Entry) -> Table:
+    def with_entry(self, entry: Entry) -> TuningTable:
         others = [own for own in self.entries if own.situation != entry.situation]
         order = sorted([*others, entry], key=lambda own: (own.op, own.width, own.element_bytes, own.tokens))
         return self.model_copy(update={"entries": tuple(order)})
@@ -179,7 +179,7 @@ def looked_up(op: str, width: int, element_bytes: int, is_few: bool, device: tor
     if model is not None:
         places = [("yours", user_file(model)), ("shipped", SHIPPED / f"{model}.json")]
     tables = [(source, path, table) for source, path in places if (table := _readable(path)) is not None]
-    looks: tuple[Callable[[Table, Situation], Entry | None], ...] = (Table.entry, Table.nearest)
+    looks: tuple[Callable[[TuningTable, Situation], Entry | None], ...] = (TuningTable.entry, TuningTable.nearest)
     for look in looks:
         for source, path, table in tables:
             if (entry := look(table, situation)) is not None:
@@ -205,9 +205,9 @@ def forget() -> None:
 
 
 @cache
-def _readable(path: Path) -> Table | None:
+def _readable(path: Path) -> TuningTable | None:
     try:
-        return Table.read(path)
+        return TuningTable.read(path)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError, ValueError) as error:

@@ -102,7 +102,7 @@ def test_a_call_that_fails_is_no_finding_of_the_tool(watched: Callable[..., Sani
 
 def test_a_call_that_never_ends_is_ended(watched: Callable[..., SanitizerFinding]) -> None:
     found = watched(SLEEPY, deadline_s=4.0)
-    assert found.outcome == "failed" and "not done within 4 s" in found.reason
+    assert found.outcome == "failed" and "within 4 s" in found.reason
 
 
 def test_the_walls_stand_here_too(watched: Callable[..., SanitizerFinding]) -> None:
@@ -127,5 +127,5 @@ def test_what_cannot_be_watched_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(KernwrightError, match="no tool 'leakcheck'"):
         sanitize("norm_scale_shift", tmp_path, None, ["leakcheck"], "cuda", quiet)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda _: None)
-    with pytest.raises(EnvironmentProblem, match="compute-sanitizer is not here"):
+    with pytest.raises(EnvironmentProblem, match="compute-sanitizer"):
         find_sanitizer()

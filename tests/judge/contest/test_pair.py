@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernwright.judge.contest.pair import Pair, pairs_of, sides_of
-from kernwright.judge.rounds.quad import Quad
+from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.sizing import ALIKE, lengths_of_calls
 
 
@@ -27,12 +27,13 @@ def test_equal_parties_share_their_sides_and_nobody_is_judged_by_itself() -> Non
 def test_a_quad_of_many_says_of_a_pair_what_one_of_three_would() -> None:
     sides = ["candidate-2", "again", "baseline", "candidate"]
     times = {side: (float(number), number + 0.5) for number, side in enumerate(sides)}
-    quad = Quad("stream", 1, sides, 2, frozenset({"candidate-2"}), times)
-    sample = quad.of(Pair(candidate="candidate-2"))
+    waited = frozenset({"candidate-2"})
+    quad = Quad(metric="stream", round=1, order=sides, redone=2, kept_waiting=waited, ns_per_call=times)
+    sample = quad.of(Pair(candidate="candidate-2").roles)
     assert sample.order == ["candidate", "again", "baseline"]
     assert sample.ns_per_call == {"candidate": (0.0, 0.5), "again": (1.0, 1.5), "baseline": (2.0, 2.5)}
     assert (sample.metric, sample.round, sample.redone, sample.busy) == ("stream", 1, 2, True)
-    assert not quad.of(Pair()).busy, "another pair's contender waited"
+    assert not quad.of(Pair().roles).busy, "another pair's contender waited"
 
 
 def test_each_side_has_blocks_of_a_length_of_its_own() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from kernwright.judge.contest.pair import Pair
 from kernwright.judge.process.block import Block
+from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.overhead import Overhead
-from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, Quad, quad_of
+from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
 from kernwright.tasks.policy import Metric
 
 
@@ -62,7 +63,7 @@ def quad(metric: Metric, first: HalfQuad, second: HalfQuad) -> Quad:
 def test_both_halves_go_by_what_the_protocol_took_in_either() -> None:
     found = quad("device", of_all(drift_ns=100_000), of_all(drift_ns=200_000))
     assert found.ns_per_call["candidate"] == pytest.approx((105_000, 115_000)), "the middle of both"
-    assert found.overhead_ns == found.of(Pair()).overhead_ns == (550_000, 550_000)
+    assert found.overhead_ns == found.of(Pair().roles).overhead_ns == (550_000, 550_000)
     assert (found.round, found.redone, found.moved) == (3, 2, {"candidate": 2})
     assert found.released_ns["baseline"] == (5.0, 5.0) and found.released_ns["again"] == ()
 
@@ -88,7 +89,7 @@ def test_who_was_kept_waiting_shows_no_overhead() -> None:
 def test_trusted_sides_kernels_are_timed_by_the_devices_own_events() -> None:
     second = of_all(candidate_2=-70_000)
     second.event_ns["baseline"] = 1_900_000
-    sample = quad("device", of_all(baseline=90_000), second).of(Pair(candidate="candidate-2"))
+    sample = quad("device", of_all(baseline=90_000), second).of(Pair(candidate="candidate-2").roles)
     assert sample.by_events and sample.ns_per_call == {
         "baseline": (200_000, 190_000),
         "again": (200_000, 200_000),
@@ -97,14 +98,14 @@ def test_trusted_sides_kernels_are_timed_by_the_devices_own_events() -> None:
 
 
 def test_what_a_candidate_is_held_against_is_timed_by_the_same_clock_as_it_is() -> None:
-    sample = quad("device", of_all(baseline=90_000), of_all()).of(Pair())
+    sample = quad("device", of_all(baseline=90_000), of_all()).of(Pair().roles)
     assert not sample.by_events
     assert sample.ns_per_call["baseline"] == pytest.approx((209_000, 200_000))
 
 
 @pytest.mark.parametrize("metric", ["stream", "wall"])
 def test_runs_of_calls_are_the_judges_to_time(metric: Metric) -> None:
-    sample = quad(metric, of_all(baseline=90_000), of_all()).of(Pair(candidate="candidate-2"))
+    sample = quad(metric, of_all(baseline=90_000), of_all()).of(Pair(candidate="candidate-2").roles)
     assert not sample.by_events
     assert sample.ns_per_call["baseline"][0] == pytest.approx(209_000)
 
@@ -114,5 +115,5 @@ def test_events_that_cannot_be_true_tell_no_time(event_ns: int) -> None:
     wrong = of_all()
     wrong.event_ns["again"] = event_ns
     found = quad("device", of_all(), wrong)
-    assert not found.of(Pair(candidate="candidate-2")).by_events
+    assert not found.of(Pair(candidate="candidate-2").roles).by_events
     assert found.overhead_ns == (EMPTY_NS, EMPTY_NS)

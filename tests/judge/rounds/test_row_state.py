@@ -43,12 +43,21 @@ def quads(
         ripple = 1 + noise * math.sin(number)
         b, c = baseline_us * 1e3, candidate_us * 1e3 * ripple
         times = {"baseline": (b, b), "again": (b * ripple, b * ripple), "candidate": (c, c)}
-        samples.append(Sample(metric, 0, ["baseline", "again", "candidate"], 0, False, times))  # type: ignore[arg-type]
+        samples.append(
+            Sample(
+                metric=metric,
+                round=0,
+                order=["baseline", "again", "candidate"],
+                redone=0,
+                busy=False,
+                ns_per_call=times,
+            )
+        )  # type: ignore[arg-type]
     return samples
 
 
 def verdict(state: RowState, quick: bool = False) -> RowVerdict:
-    return state.verdict(POLICY, CpuDevice(), quick, "blob:x")
+    return state.verdict(POLICY, CpuDevice(), quick)
 
 
 @pytest.mark.parametrize(
@@ -101,20 +110,20 @@ def test_noise_widens_the_band(state: RowState) -> None:
 
 def test_mirrored_blocks_cancel_a_linear_drift() -> None:
     times = {"baseline": (100.0, 150.0), "candidate": (110.0, 136.3636363636)}
-    sample = Sample("stream", 0, ["baseline", "candidate"], 0, False, times)  # type: ignore[arg-type]
+    sample = Sample(metric="stream", round=0, order=["baseline", "candidate"], redone=0, busy=False, ns_per_call=times)  # type: ignore[arg-type]
     assert sample.log_ratio("baseline", "candidate") == pytest.approx(0.0)
     assert sample.mean_us("baseline") == pytest.approx(math.sqrt(100 * 150) / 1e3)
 
 
 @pytest.mark.parametrize(("release_us", "verdict_is"), [(3.0, "faster"), (20.0, "faster"), (40.0, "inconclusive")])
 def test_a_gain_that_is_paid_for_on_release_is_none(state: RowState, release_us: float, verdict_is: str) -> None:
-    """Letting go of what a call returned is nobody's time; more than half of the gain must not go there."""
+    """Freeing outputs is outside the timed region, and must not cost more than half of the gain."""
     state.samples = quads("stream", 100, 50)
     for sample in state.samples:
         sample.released_ns = {"baseline": (2000.0, 2200.0), "candidate": (2100.0 + 1e3 * release_us,)}
     found = verdict(state)
     assert found.verdict == verdict_is, found.reasons
-    assert any("let go" in reason for reason in found.reasons) == (verdict_is == "inconclusive")
+    assert any("freeing outputs" in reason for reason in found.reasons) == (verdict_is == "inconclusive")
 
 
 def test_too_few_quads_decide_nothing(state: RowState) -> None:
@@ -204,7 +213,7 @@ def test_a_row_that_no_number_of_rounds_would_decide_stops(
     state.look(FIVE_ROUNDS)
     assert state.pending == goes_on
     if not goes_on:
-        found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+        found = state.verdict(FIVE_ROUNDS, CpuDevice(), False)
         assert found.verdict == "inconclusive"
         assert "within 5 rounds" in found.reasons[0]
 
@@ -224,7 +233,16 @@ def test_few_rows_that_all_rounds_would_decide_are_given_up(
             stray = 40 if rng.random() < strays else 1
             a, b, c = (1e5 * math.exp(rng.gauss(mean, stray * spread)) for mean in (0.0, 0.0, gain))
             times: dict[Role, tuple[float, float]] = {"baseline": (a, a), "again": (b, b), "candidate": (c, c)}
-            samples.append(Sample("stream", 0, ["baseline", "again", "candidate"], 0, False, times))
+            samples.append(
+                Sample(
+                    metric="stream",
+                    round=0,
+                    order=["baseline", "again", "candidate"],
+                    redone=0,
+                    busy=False,
+                    ns_per_call=times,
+                )
+            )
         early, late = RowState(row, samples=samples[:seen]), RowState(row, samples=samples)
         early.look(FIVE_ROUNDS)
         late.look(FIVE_ROUNDS)
@@ -252,7 +270,7 @@ def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state
     assert state.pending, "of so few long ones there is no interval, and with the short ones nothing is clear"
     state.samples += [replace(sample, round=3) for sample in calm[4:]]
     state.look(FIVE_ROUNDS)
-    found = state.verdict(FIVE_ROUNDS, CpuDevice(), False, "blob:x")
+    found = state.verdict(FIVE_ROUNDS, CpuDevice(), False)
     assert found.verdict == "faster" and found.metrics["stream"].quads == 8  # type: ignore[union-attr]
 
 
@@ -296,7 +314,7 @@ def test_the_deciding_metric_pays_for_each_look() -> None:
 def test_another_metric_can_decide(state: RowState) -> None:
     state.samples = quads("stream", 100, 50) + quads("wall", 100, 200)
     slow = POLICY.model_copy(update={"decides": "wall"})
-    assert state.verdict(slow, CpuDevice(), False, None).verdict == "slower"
+    assert state.verdict(slow, CpuDevice(), False).verdict == "slower"
 
 
 # What the record holds
@@ -319,12 +337,7 @@ def test_the_row_record(state: RowState) -> None:
     assert found.metrics["device"] == Unavailable(unavailable="candidate: no loop")
     assert isinstance(found.metrics["wall"], Unavailable)
     assert found.errors["y"] == {"max_error": 1e-3, "rms_error": None, "eager_max": 1e-3, "eager_rms": 1e-4}
-    assert (found.cases, found.deterministic, found.fastest_copy_us, found.samples) == (
-        9,
-        True,
-        pytest.approx(2.0),
-        "blob:x",
-    )
+    assert (found.cases, found.deterministic, found.fastest_copy_us) == (9, True, pytest.approx(2.0))
     assert found.bytes_min == state.row.bytes_min
 
 
@@ -360,7 +373,7 @@ def test_who_claims_no_gain_shares_none() -> None:
     as_fast = figures(0.99, 0.98, 1.0, 100.0, "same")
     assert shared_between_calls(as_fast, figures(0.98, 0.95, 1.01, 110.0)) is None
     said = shared_between_calls(as_fast, figures(0.9, 0.85, 0.95, 110.0))
-    assert said is not None and said.endswith("by itself a call takes 122 us, one of the baseline's 110 us")
+    assert said is not None and "122 us" in said and "110 us" in said
 
 
 SMALL_GAIN = figures(1.08, 1.06, 1.10, 100.0)
@@ -471,7 +484,7 @@ def test_what_stands_in_for_a_kernel_is_said_last(state: RowState) -> None:
     state.ran = RanImplementation(backend="torch", contract="close", refused=("cuda (close): x is on cpu",))
     state.condemn(WrongOutput("y differs"))
     cause, note = verdict(state).reasons
-    assert cause == "y differs" and note == "no kernel ran, but the reference: cuda (close): x is on cpu"
+    assert cause == "y differs" and "cuda (close): x is on cpu" in note
 
 
 def test_a_time_is_the_devices_own_where_every_quad_says_so(state: RowState) -> None:

@@ -193,7 +193,7 @@ def test_who_moves_outputs_after_a_slow_block_has_the_slow_one(tiny_folder: Path
     first, second = quad.ns_per_call["candidate"]
     assert (first, second) == pytest.approx((300_000, 70_000)), "the slowest of three tries, then one that counts"
     assert quad.moved == {"candidate": 2}
-    assert quad.of(Pair()).moved == 2
+    assert quad.of(Pair().roles).moved == 2
 
 
 def test_a_trusted_side_has_its_last_try(tiny_folder: Path) -> None:

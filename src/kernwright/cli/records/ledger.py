@@ -140,6 +140,28 @@ def verify(ledger: LedgerFolder = None) -> None:
     typer.echo(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
 
 
+@app.command()
+def recompute(ledger: LedgerFolder = None) -> None:
+    """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
+    from kernwright.judge.record.recompute import recompute as derive
+
+    book = Ledger(ledger)
+    if not book.exists:
+        raise LedgerError(f"no ledger at {book.root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    found = derive(book)
+    for run, reason in found.underivable.items():
+        typer.echo(f"not derivable: {run}: {reason}")
+    for difference in found.differences:
+        typer.echo(str(difference))
+    derived = found.verdicts - len(found.underivable)
+    typer.echo(
+        f"{book.root}: {derived} of {found.verdicts} verdict(s) derived again from the samples of {found.rows} row(s): "
+        f"{len(found.differences)} difference(s); {len(found.underivable)} verdict(s) not derivable"
+    )
+    if found.differences:
+        raise typer.Exit(1)
+
+
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(help="An archive, or a ledger folder.")],

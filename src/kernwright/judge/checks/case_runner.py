@@ -15,7 +15,7 @@ from kernwright.tasks.candidate import Style
 
 
 class CaseRunner:
-    """`first_calls_s`: what the first calls at each size took, in which a side compiles."""
+    """Runs cases on one worker. `first_calls_s` is the time of the first call at each size, which may compile."""
 
     def __init__(self, device: Device, worker: WorkerProcess, op: Op, style: Style) -> None:
         self.device, self.worker, self.op, self.style = device, worker, op, style

@@ -20,7 +20,7 @@ from kernwright.tasks.workload import Workload
 
 @dataclass(frozen=True)
 class CorrectnessCheck:
-    """Of one candidate, at the sizes that the task asks of it."""
+    """The correctness check of one contender, at the sizes that the task asks for."""
 
     task: Task
     candidate: Contestant
@@ -30,8 +30,10 @@ class CorrectnessCheck:
     quick: bool
 
     def examine(self, worker: WorkerProcess, state: RowState, pool: Pool) -> float:
-        """Every case of a row. What is wrong with it is noted there; what ends a worker is the caller's to handle.
-        Returns the seconds that its first calls took."""
+        """Run every case of a row and record the problems in its state. Return the seconds of the first calls.
+
+        Failures of the worker are raised.
+        """
         runner = CaseRunner(self.device, worker, self.task.op_of(state.row), self.style)
         try:
             state.report = check_row(
@@ -54,8 +56,7 @@ class CorrectnessCheck:
         return runner.first_calls_s
 
     def _implementation(self, worker: WorkerProcess, row: Workload) -> RanImplementation:
-        """Which of a shipped op's implementations the frozen row is for, and by the worker's own map the libraries that
-        it has loaded so far: their names hold their digests."""
+        """Return the implementation of a shipped op that runs the row, and record the libraries that are loaded."""
         session = self.device.open_session(worker, self.task.op_of(row), row, "returns", 1)
         try:
             ran = session.implementation()

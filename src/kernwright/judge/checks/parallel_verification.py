@@ -1,6 +1,6 @@
 """VerificationPool: several verifications at once, one process each. They are not timed, so they may share a device.
 
-Most of what one takes on a GPU is a package's compilers at work, on one processor of many.
+Most of the time goes to a package's compilers, which use one processor each.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kernwright.judge.checks.verification import RowFinding
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 
-MOST_ROWS = 16  # of one job: a task of eighty would keep one process busy long after all others are done
-MOST_SHARED = 200  # of a task's rows: a grid has thousands, too many to name
-GRACE_S = 10.0  # that a verifier has to end by itself
-MOST_SAID = 600  # characters of what a verifier's last words were
+MOST_ROWS = 16  # rows per job, so that no process works long after the others
+MOST_SHARED = 200  # rows of a task that is divided; a grid has too many to name
+GRACE_S = 10.0  # time for a verifier to end after an interrupt
+MOST_SAID = 600  # characters kept of a verifier's last output
 
 
 class Unverified(KernwrightError):
-    """A verifier that came to no findings, and what it said."""
+    """A verifier ended without findings. The message holds its last output."""
 
 
 @dataclass(frozen=True)
 class VerificationJob:
-    """One baseline on some rows of one task, as a user would choose them."""
+    """One baseline on some rows of one task."""
 
     baseline: str
     task: Task
@@ -44,7 +44,7 @@ class VerificationJob:
 
     @classmethod
     def shared_out(cls, baseline: str, task: Task, rows: str | None, device: str) -> list[VerificationJob]:
-        """All rows that were asked for, in parts that are nearly alike."""
+        """Divide the requested rows into jobs of similar size."""
         chosen = rows or ("smoke" if device == "cpu" else "production")
         ids = [row.id for row in task.select(chosen)]
         label = f"{baseline} on {task.name}"
@@ -56,7 +56,7 @@ class VerificationJob:
 
 @dataclass
 class VerificationPool:
-    """Up to so many processes of this same program, on one device."""
+    """Runs verifications in up to `processes` processes on one device."""
 
     device: str
     processes: int
@@ -64,8 +64,10 @@ class VerificationPool:
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
 
     def run(self, jobs: Sequence[VerificationJob], progress: Progress) -> Iterator[RowFinding]:
-        """Those that found no memory, or failed otherwise, beside others have another try when these are done, one
-        after the other. What cannot be verified then is raised at the end."""
+        """Yield the findings of all jobs. Failed jobs are repeated one by one afterwards, when there is more memory.
+
+        A job that fails again is raised at the end.
+        """
         progress.phase(f"verifying, {self.processes} at once", len(jobs))
         again: list[VerificationJob] = []
         with ThreadPoolExecutor(self.processes) as pool:
@@ -110,7 +112,7 @@ class VerificationPool:
             found = _read(findings)
             if {finding.row for finding in found} != {row.id for row in job.task.select(job.rows)}:
                 cause = said.strip()[-MOST_SAID:] or f"ended with status {process.returncode}"
-                raise Unverified(f"{job.label}: {cause}", "leave it out, or mend what it says")
+                raise Unverified(f"{job.label}: {cause}", "leave this baseline out, or fix the cause")
             return found
 
     def _command(self, job: VerificationJob, findings: Path) -> list[str]:
@@ -119,12 +121,12 @@ class VerificationPool:
         return [*command, "--wait", str(self.wait_s), "--rows", job.rows]
 
     def _environment(self) -> dict[str, str]:
-        """Each would take all processors for what it computes by itself."""
+        """Return an environment that gives each process its share of the processors."""
         share = str(max(1, len(os.sched_getaffinity(0)) // self.processes))
         return os.environ | {"OMP_NUM_THREADS": share, "MKL_NUM_THREADS": share}
 
     def _end(self) -> None:
-        """Those that other threads wait for; all are asked before any is waited for."""
+        """Interrupt all running verifiers, then wait for them."""
         processes = list(self._running)
         for process in processes:
             _signal(process, signal.SIGINT)
@@ -133,7 +135,7 @@ class VerificationPool:
 
 
 def _see_off(process: subprocess.Popen[str]) -> None:
-    """Who began with interrupts ignored, as a script's background job does, hears none. Its workers end with it."""
+    """Wait for a verifier; kill it if it ignores the interrupt, as a background job of a shell does."""
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
@@ -147,7 +149,7 @@ def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 def _read(findings: Path) -> list[RowFinding]:
-    """What there is of it: one that was ended before its time has written less, or nothing."""
+    """Return the findings that were written; a verifier that was ended early has written fewer or none."""
     try:
         found: list[dict[str, Any]] = json.loads(findings.read_text(encoding="utf-8"))
     except FileNotFoundError:

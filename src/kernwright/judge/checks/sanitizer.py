@@ -1,7 +1,7 @@
 """Sanitizer: a candidate's calls under NVIDIA's compute-sanitizer, on request and never timed.
 
-The judge's canaries see a write beyond an output. What they cannot see (reads beyond an input, races in shared memory,
-memory that nobody wrote) this can.
+The judge's canaries detect writes beyond an output. The sanitizer also detects reads beyond an input, races in shared
+memory and reads of uninitialised memory.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from kernwright.tasks.workload import Workload
 
 PROGRAM = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-FOUND_ERRORS = 87  # an exit status that no program of ours has
+FOUND_ERRORS = 87  # exit status that no program of ours uses
 BANNER = "========= "
 GRACE_S = 10.0
 MOST_PRINTED = 20
-# The first error of a process that has another user than the tool is waited for without end. The other walls stand.
-SAME_USER = {"user": f"{PROGRAM} hears of errors from processes of its own user alone"}
+# With another user than the tool's, the tool waits forever at the first error. All other walls stand.
+SAME_USER = {"user": f"{PROGRAM} only receives errors from processes of its own user"}
 
 
 @dataclass(frozen=True)
 class SanitizerFinding:
-    """What one tool saw of one candidate."""
+    """The result of one tool on one candidate."""
 
     tool: str
     outcome: Literal["clean", "errors", "failed"]
     reason: str
-    calls: tuple[str, ...]  # by row and size, those that ended
+    calls: tuple[str, ...]  # completed calls, by row and size
     seconds: float
-    missing: tuple[str, ...] = ()  # walls that did not stand
+    missing: tuple[str, ...] = ()  # walls that could not be set up
 
 
 def sanitize(
@@ -72,16 +72,16 @@ def sanitize(
     wait_s: float = 0.0,
     deadline_s: float = 600.0,
 ) -> list[SanitizerFinding]:
-    """Runs every row of the candidate's op, and its odd neighbours, under each tool; the ledger keeps what was seen.
+    """Run every row of the candidate's op and its neighbouring sizes under each tool. Record the result in the ledger.
 
-    `named`: its folder, or `kernwright` for the ops that ship.
+    `named` is the candidate's folder, or `kernwright` for the shipped ops.
     """
     if unknown := [tool for tool in tools if tool not in TOOLS]:
         raise KernwrightError(f"{PROGRAM} has no tool {unknown[0]!r}", f"the tools are: {', '.join(TOOLS)}")
     program = find_sanitizer()
     device, task = find_device(device_name), find_task(task_name)
     if device.name == "cpu":
-        raise KernwrightError(f"{PROGRAM} watches kernels of a GPU", "use --device cuda")
+        raise KernwrightError(f"{PROGRAM} needs a GPU", "use --device cuda")
     candidate, chosen = _chosen(task, named, rows, device)
     with device_lock(device.name, wait_s):
         found = []
@@ -122,7 +122,7 @@ def _side(candidate: Candidate | Shipped, folder: Path, device: Device) -> Worke
     if isinstance(candidate, Candidate):
         return candidate_spec(candidate, folder, device.name)
     side = shipped_spec(find_shipped_build(candidate.ops, target_of(device.name, device.capability)), folder)
-    side.environment |= {STRICT_VARIABLE: "1"}  # a reference that is clean says nothing of a kernel
+    side.environment |= {STRICT_VARIABLE: "1"}  # a clean reference would say nothing about a kernel
     return side
 
 
@@ -130,7 +130,7 @@ def find_sanitizer() -> str:
     places = [PROGRAM, "/usr/local/cuda/bin/compute-sanitizer"]
     found = next((path for place in places if (path := shutil.which(place))), None)
     if found is None:
-        raise EnvironmentProblem(f"{PROGRAM} is not here", "install it (CUDA's toolkit has it) and put it on PATH")
+        raise EnvironmentProblem(f"{PROGRAM} was not found", "install the CUDA toolkit and put it on PATH")
     return found
 
 
@@ -143,13 +143,13 @@ def watch(
     device: Device,
     deadline_s: float,
 ) -> SanitizerFinding:
-    """One tool over all rows, in one process: most of its time goes by before the first call."""
+    """Run one tool over all rows in one process, because most of its time is the start-up."""
     start = time.monotonic()
     with scratch_folder() as scratch:
         side = _side(candidate, scratch / "candidate", device)
         sandbox = Sandbox.around(side.scratch, [task.folder, *side.reads], SAME_USER, for_gpu=device.name != "cpu")
         calls = side.scratch / "calls.jsonl"
-        report = side.scratch.parent / f"{tool}.txt"  # the tool writes it, which is nobody's worker
+        report = side.scratch.parent / f"{tool}.txt"  # written by the tool, not by the worker
         orders = scratch / "orders.json"
         orders.write_text(
             SanitizerOrders(
@@ -165,7 +165,7 @@ def watch(
         environment = worker_environment(side.scratch, task.policy.threads) | device.environment() | side.environment
         command = [
             program, "--tool", tool, "--error-exitcode", str(FOUND_ERRORS), "--log-file", str(report),
-            # A kernel that errs does so in every thread, and to look each one up takes minutes.
+            # A wrong kernel errs in every thread, and resolving each error takes minutes.
             "--print-limit", str(MOST_PRINTED), "--show-backtrace", "device",
             sys.executable, "-P", "-s", "-m", "kernwright.judge.worker.sanitizer_program", str(orders),
         ]  # fmt: skip
@@ -188,7 +188,7 @@ def _run(
     try:
         said, _ = process.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired:
-        return "failed", f"not done within {deadline_s:.0f} s"
+        return "failed", f"did not finish within {deadline_s:.0f} s"
     finally:
         _end(process)
     if process.returncode == 0:
@@ -200,7 +200,7 @@ def _run(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """With all that it started, whatever state it is in."""
+    """Kill the process with all of its children."""
     if process.poll() is not None:
         return
     os.killpg(process.pid, signal.SIGKILL)
@@ -208,8 +208,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _calls(log: Path) -> tuple[list[str], list[str], list[str]]:
-    """Calls that began, calls that ended, walls that are missing. The candidate can write there too: it is a report,
-    not a proof."""
+    """Return the calls that began, the calls that ended and the missing walls.
+
+    The candidate can write to this log too, so it is a report and no proof.
+    """
     began: list[str] = []
     ended: list[str] = []
     missing: list[str] = []
@@ -230,14 +232,14 @@ def _calls(log: Path) -> tuple[list[str], list[str], list[str]]:
 
 
 def _first_error(report: Path) -> str:
-    """The tool's first words on what is wrong: after its banner, before the summary."""
+    """Return the first error message of the tool's report."""
     try:
         lines = report.read_text(errors="replace").splitlines()
     except OSError:
-        return "errors, and no report of them"
+        return "errors without a report"
     said = [line.removeprefix(BANNER).strip() for line in lines if line.startswith(BANNER)]
     words = [line for line in said if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY", "LEAK"))]
-    return words[0][:300] if words else "errors, and no word on them"
+    return words[0][:300] if words else "errors without a message"
 
 
 def _version(program: str) -> str:

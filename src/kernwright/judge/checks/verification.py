@@ -1,6 +1,6 @@
-"""Verification: whether a baseline computes what the op's reference does, row by row, in the judge's own worker.
+"""Verification: the check that a baseline computes the same as the op's reference, row by row, in a worker.
 
-Only the frozen sizes: those are what it is timed on, and a package may decline their neighbours.
+It uses the frozen sizes only: a baseline is timed on those, and a package may decline others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FindingKind = Literal["agrees", "declines", "rounds", "differs", "failed"]
 
 @dataclass(frozen=True)
 class RowFinding:
-    """One row of one baseline. `kernels` are those of a call, where the device has kernels to list."""
+    """The finding on one row of one baseline. `kernels` are those of a call, on devices with a kernel census."""
 
     baseline: str
     task: str
@@ -74,7 +74,7 @@ class Verification:
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
         ops = self.contestant.ops(self.task, accepted, self.device.capability)
         with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
-            self.device.make_room_for(1)  # of what others who verify beside it have left
+            self.device.make_room_for(1)  # in the memory that concurrent verifications leave
             refuse_rows_too_large(accepted, self.device)
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
             side = baseline_spec(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
@@ -88,7 +88,7 @@ class Verification:
                     progress.step(row.id)
             finally:
                 group.dismiss()
-            group.keep_compiled(twins=())  # for a sweep to come
+            group.keep_compiled(twins=())  # for a later sweep
 
     def _verified(self, group: WorkerGroup, row: Workload) -> RowFinding:
         try:
@@ -106,7 +106,7 @@ class Verification:
         return self._finding(row, "agrees", kernels=names)
 
     def _problem(self, group: WorkerGroup, row: Workload) -> tuple[FindingKind, str] | None:
-        """Outside the tolerance it computes something else; inside it, but not the contract, it rounds otherwise."""
+        """Return the problem of a row: it differs beyond the tolerance, or only rounds differently."""
         op = self.task.op_of(row)
         runner = CaseRunner(self.device, group.worker("baseline", op.name), op, "returns")
         try:

@@ -1,8 +1,8 @@
-"""CompiledFiles: what a trusted side's compilers left in its scratch folder, for its twin and for workers to come.
+"""CompiledFiles: the files that a trusted side's compilers left in its scratch folder, for its twin and later workers.
 
-Only what trusted code wrote is ever used again: a published package's kernels, torch.compile's, those that ship. A
-candidate's stay where they are. Each compiler still decides by its own key whether what it finds is what it would
-make, so a file too many is never run.
+Only files that trusted code wrote are used again: kernels of a published package, of torch.compile and of the shipped
+ops. A candidate's files are never reused. Each compiler checks by its own key whether a file that it finds is what it
+would make, so a surplus file is never run.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from kernwright.core.digest import digest_of
 from kernwright.judge.contest.compiled_store import CompiledStore, Files
 from kernwright.judge.contest.contestant import Contestant
 
-# Below a scratch folder; `worker_environment` says which is whose. The last is where sglang keeps what it has built.
+# Folders below a scratch folder, as set by `worker_environment`. sglang keeps its builds in the last one.
 FOLDERS = ("triton", "inductor", "bytecode", ".cache/sglang")
-PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # how names begin and end of what is not finished, or a lock
-# What torch.compile and Triton chose by time. Both are alone when they measure, among trusted sides: only there is it
-# kept, and only there does it serve.
+PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # prefixes and suffixes of unfinished files and locks
+# Choices that torch.compile and Triton made by timing. They are kept and reused only in judgements of trusted sides
+# alone, where nothing disturbs the timing.
 CHOSEN = (".best_config", ".autotune.json")
 LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
-SCRATCH = b"@kernwright-scratch@"  # what a kept file has in the folder's place
+SCRATCH = b"@kernwright-scratch@"  # placeholder for the scratch folder in kept files
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
 MOST_FILES = 20_000
 MOST_BYTES = 512 * 2**20
 
-FileMark = tuple[int, int]  # a file's size and time
+FileMark = tuple[int, int]  # size and modification time
 
 
 @dataclass
 class CompiledFiles:
-    """One side's."""
+    """The compiled files of one side."""
 
     scratch: Path
     facts: Mapping[str, Any]
     store: CompiledStore
-    found: int = 0  # files that came out of the store
+    found: int = 0  # files taken from the store
     _kept: dict[str, FileMark] = field(default_factory=dict)
     _is_laid_out: bool = False
 
@@ -49,9 +49,11 @@ class CompiledFiles:
     def of(
         cls, contestant: Contestant, task: str, scratch: Path, hardware: Mapping[str, Any], libraries: Mapping[str, str]
     ) -> CompiledFiles | None:
-        """None for a candidate, or where it is switched off. Every compiler looks by itself at all that its work
-        depends on; the key keeps apart what no one worker needs together, and says in the record what was used. It is
-        the same for all rows of a task: what was compiled for some serves whoever judges them beside others."""
+        """Return the files of a contestant; None for a candidate, or where the store is switched off.
+
+        Each compiler checks the inputs of its own work. The key separates what no worker needs together, and tells
+        in the record what was used. It is the same for all rows of a task.
+        """
         store = CompiledStore.here()
         if store is None or not (contestant.trusted or contestant.shipped):
             return None
@@ -73,8 +75,10 @@ class CompiledFiles:
         return {"key": self.key, "files": self.found}
 
     def lay_out(self, chosen: bool = False) -> None:
-        """Before the side's first worker loads it. Later ones find what their predecessors left. `chosen`: what was
-        chosen by time in an earlier judgement, too."""
+        """Place the stored files before the side's first worker loads it. Later workers find them there.
+
+        With `chosen`, choices that an earlier judgement made by timing are placed too.
+        """
         if self._is_laid_out:
             return
         self._is_laid_out = True
@@ -82,12 +86,12 @@ class CompiledFiles:
             kept = self.store.take(self.key)
             self.found = self._put({name: data for name, data in kept.items() if chosen or not name.endswith(CHOSEN)})
             self._kept = dict(_marks(self.scratch, chosen))
-        except OSError:  # a store that cannot be read is as good as none, half of its files are not
+        except OSError:  # without the store all works; with half of its files it may not
             self.found = 0
             self._clear()
 
     def discard(self) -> None:
-        """Where the side fell over: should it have been for what it found, no later worker finds it."""
+        """Drop the files of a side that failed, in case they were the cause."""
         with contextlib.suppress(OSError):
             self.store.forget(self.key)
         self._clear()
@@ -98,7 +102,7 @@ class CompiledFiles:
             shutil.rmtree(self.scratch / folder, ignore_errors=True)
 
     def keep(self, chosen: bool = False) -> None:
-        """After the side's worker has ended: what is new goes to the store. `chosen`: what was chosen by time, too."""
+        """Store the new files after the side's worker has ended; with `chosen` also choices made by timing."""
         marks = dict(_marks(self.scratch, chosen))
         new = [name for name, mark in marks.items() if self._kept.get(name) != mark]
         if new:
@@ -107,13 +111,15 @@ class CompiledFiles:
                 self._kept = marks
 
     def hand_on(self, twin: CompiledFiles) -> int:
-        """What the twin's compilers would make again, but for what they choose by time: were that handed on, the noise
-        band would not show what a choice is worth. Both workers stand still."""
+        """Give the twin the files that its compilers would make again. Both workers must be stopped.
+
+        Choices made by timing are not passed on: the noise band must include the effect of such a choice.
+        """
         lacking = [name for name, _ in _marks(self.scratch) if not (twin.scratch / name).exists()]
         return twin._put(_read(self.scratch, lacking)) if lacking else 0
 
     def _put(self, files: Files) -> int:
-        """Where there is such a file, it stays. They belong to the worker, as if it had made them."""
+        """Write files that are missing, owned by the worker's user. Return their number."""
         owner = self.scratch.stat()
         put = 0
         for name, data in files.items():
@@ -145,8 +151,8 @@ def _placed(name: str, data: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, FileMark]]:
-    """Every finished file of a compiler's. Links lead nowhere."""
-    of_scratch = f"bytecode{scratch.absolute()}/"  # of sources that go with the folder
+    """Yield the finished files of compilers. Symbolic links are not followed."""
+    of_scratch = f"bytecode{scratch.absolute()}/"  # bytecode of sources that vanish with the folder
     beginnings = PASSING[0]
     endings = PASSING[1] if chosen else (*PASSING[1], *CHOSEN)
     for top in FOLDERS:
@@ -165,7 +171,7 @@ def _marks(scratch: Path, chosen: bool = False) -> Iterator[tuple[str, FileMark]
 
 
 def _read(scratch: Path, names: list[str]) -> Files:
-    """As they are kept. Too much is none: half of a kernel's files are worse than nothing."""
+    """Return files in their stored form, or none if they exceed the limits: a part of a kernel's files is harmful."""
     sizes = [(scratch / name).stat().st_size for name in names]
     if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
         return {}

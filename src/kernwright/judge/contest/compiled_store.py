@@ -1,9 +1,9 @@
-"""Compiled store: what compilers made for trusted sides, kept from one judgement to the next.
+"""CompiledStore: files that compilers made for trusted sides, kept from one judgement to the next.
 
-No worker ever sees it: the judge takes files out of the scratch folder of a worker that has ended and puts copies into
-those of later ones. A file lies under the hash of its bytes, and what is found is hashed before it is used. An entry
-lists the files of one key. Whatever is written is written beside its place and moved there; a lock keeps two judges
-apart. Entries that were not used for longest go first when it is full.
+No worker sees the store. The judge copies files from the scratch folder of an ended worker, and into those of later
+workers. A file is named by the hash of its bytes, which is checked before each use. An entry lists the files of one
+key. Writes go to a temporary file that is then moved; a lock separates two judges. The least recently used entries are
+removed when the store is full.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ VARIABLE = "KERNWRIGHT_COMPILED"
 OFF = "off"
 MOST_BYTES = 4 * 2**30
 
-Files = dict[str, bytes]  # by their path below a scratch folder
+Files = dict[str, bytes]  # by path below a scratch folder
 
 
 class CompiledEntry(BaseModel):
-    """The files of one key. `facts` is what the key is made of, for who looks at it."""
+    """The files of one key. `facts` are the inputs of the key, for readers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,21 +40,21 @@ class CompiledEntry(BaseModel):
     def names_stay_below(cls, files: dict[str, str]) -> dict[str, str]:
         for name, digest in files.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ValueError(f"{name} leads elsewhere")
+                raise ValueError(f"{name} leaves the scratch folder")
             if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-                raise ValueError(f"{digest} is no digest")
+                raise ValueError(f"{digest} is not a SHA-256 digest")
         return files
 
 
 class CompiledStore:
-    """A folder that only the judge's own user may enter."""
+    """A folder that only the judge's user may enter."""
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self.folder, self.most_bytes = folder, most_bytes
 
     @classmethod
     def here(cls) -> CompiledStore | None:
-        """None where it is switched off."""
+        """Return this machine's store, or None if it is switched off."""
         asked = os.environ.get(VARIABLE, "")
         if asked == OFF:
             return None
@@ -62,8 +62,8 @@ class CompiledStore:
         return cls(Path(asked or Path(cache, "kernwright", "compiled")).absolute())
 
     def take(self, key: str) -> Files:
-        """An entry's files. Where one of them is not what it was the entry counts for nothing, and goes: a compiler
-        that finds half of a kernel's files takes them for all."""
+        """Return an entry's files. An entry with a damaged file is removed: a compiler that finds a part of a kernel's
+        files takes them for complete."""
         place = self._place_of(key)
         with self._held(fcntl.LOCK_EX):
             entry = self._read(place)
@@ -76,11 +76,11 @@ class CompiledStore:
                     place.unlink()
                     return {}
                 files[name] = data
-            os.utime(place)  # it is in use
+            os.utime(place)  # marks it as recently used
         return files
 
     def keep(self, key: str, facts: Mapping[str, Any], files: Files) -> None:
-        """Adds files to an entry, or puts them in the place of others of their names."""
+        """Add files to an entry, replacing those of the same names."""
         with self._held(fcntl.LOCK_EX):
             known = self._read(self._place_of(key))
             listed = dict(known.files) if known else {}
@@ -126,8 +126,7 @@ class CompiledStore:
             raise
 
     def _make_room(self) -> None:
-        """What no entry lists goes, what a killed judge left half-written too; then entries, the longest unused first,
-        until the rest fits."""
+        """Remove the least recently used entries until the rest fits, then all files that no entry lists."""
         places = sorted((self.folder / "entries").glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
         sizes = {path.name: path.stat().st_size for path in (self.folder / "files").iterdir()}
         listed: set[str] = set()

@@ -17,15 +17,18 @@ from kernwright.tasks.candidate import Candidate
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-COMPILED = "triton_"  # what Inductor's kernels are called on a GPU
-NATIVE = "kernwright"  # the namespace of every CUDA kernel that ships; mangled or not, a name has it
-FOREIGN = ("at::", "Memcpy", "Memset")  # in the names of what is no Triton kernel
+COMPILED = "triton_"  # prefix of Inductor's kernel names on a GPU
+NATIVE = "kernwright"  # namespace of the shipped CUDA kernels, part of mangled names too
+FOREIGN = ("at::", "Memcpy", "Memset")  # parts of names that no Triton kernel has
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Trusted code may round in its own way; a published package may decline rows. What claims to be more than eager
-    must launch its own kernels. The ops that ship are trusted no more than any candidate."""
+    """One contestant.
+
+    Trusted code may round differently, and a published package may decline rows. Everything but eager must launch its
+    own kernels. The shipped ops are trusted no more than any candidate.
+    """
 
     name: str
     digest: str
@@ -47,7 +50,7 @@ class Contestant:
         return cls(contender.name, contender.digest, None, contender)
 
     def digest_for(self, ops: Collection[str]) -> str:
-        """For the record: that of the ops that ship is of those alone that there are rows of."""
+        """Return the digest for the record. For shipped ops it covers only the ops with rows."""
         if self.shipped is None or {*self.shipped.ops} <= {*ops}:
             return self.digest
         return self.shipped.only(ops).digest
@@ -58,7 +61,7 @@ class Contestant:
 
     @property
     def at_frozen_sizes(self) -> bool:
-        """Whether it is asked for no other: a package may decline them, a compiler would be at work for each."""
+        """Return whether it is checked at the frozen sizes only: others may be declined or compile for long."""
         return self.baseline is not None and self.baseline.kind in ("compile", "package")
 
     @property
@@ -68,15 +71,16 @@ class Contestant:
         return PublishedBaseline.find(self.baseline.name)
 
     def declines(self, task: Task, row: Workload, capability: Capability | None) -> str | None:
-        """Why it has no time on this row."""
+        """Return why it does not run a row; None if it does."""
         return self.published.declines(task.op_of(row), row, capability) if self.published else None
 
     def ran_else(self, op: str, names: Sequence[str] | None, backend: str | None = None) -> str | None:
-        """What is wrong with the kernels that a census shows of it. `backend`: what it said that it would run on."""
+        """Return why the launched kernels are not its own; None if they are. `backend` is the one that it reported."""
         if self.published:
             return self.published.ran_else(op, names)
         if self.shipped and names is not None and backend in ("cuda", "triton"):
-            return None if any(_is_own(name, backend) for name in names) else f"ran {_shown(names)}, {backend} it said"
+            is_own = any(_is_own(name, backend) for name in names)
+            return None if is_own else f"reported backend {backend}, but launched {_shown(names)}"
         if self.baseline is None or self.baseline.kind != "compile" or names is None:
             return None
         if any(name.startswith(COMPILED) for name in names):
@@ -84,13 +88,13 @@ class Contestant:
         return f"ran {_shown(names)} instead of a kernel that torch.compile made"
 
     def ops(self, task: Task, rows: Sequence[Workload], capability: Capability | None) -> list[str]:
-        """The ops that a published package will be asked for: those of rows that it does not decline."""
+        """Return the ops of the rows that a published package does not decline."""
         if self.published is None:
             return []
         return list(dict.fromkeys(row.op for row in rows if self.declines(task, row, capability) is None))
 
     def about(self, ops: Sequence[str]) -> dict[str, Any]:
-        """For the record: where a published package's kernels come from."""
+        """Return the origin of a published package's kernels, for the record."""
         return self.published.about(ops) if self.published else {}
 
 

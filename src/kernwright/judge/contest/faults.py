@@ -8,7 +8,7 @@ from kernwright.judge.session.session import WrongBehaviour
 
 
 class SideFault(Exception):
-    """A side broke down or broke a rule while it was timed."""
+    """A side failed or broke a rule while it was timed."""
 
     def __init__(self, side: SideName, cause: WorkerFailed | WorkerCheated | WrongBehaviour | WrongOutput) -> None:
         self.side, self.cause = side, cause

@@ -26,10 +26,10 @@ Match = tuple[Contestant, Contestant]  # a baseline and a contender
 
 @dataclass
 class Lineup:
-    """One pair or several. `chosen` are the rows that were asked for; `rows` those that there is something to judge of.
+    """One pair or several. `chosen` are the requested rows, `rows` those whose op has an implementation to judge.
 
-    A contender that is not trusted, a candidate or the ops that ship, is the only one: what several of them do to a
-    device or to each other could not be told apart, and nobody else's times are taken beside foreign code.
+    An untrusted contender (a candidate or the shipped ops) must be the only contender: faults of several could not be
+    told apart, and no other contender is timed next to foreign code.
     """
 
     task: Task
@@ -47,22 +47,21 @@ class Lineup:
         if shipped := self.matches[0][1].shipped:
             self.ready = find_shipped_build(shipped.ops, target_of(self.device.name, self.device.capability))
             self.rows = implemented(self.chosen, self.ready)
-            judged = Contestant.of_contender(
-                shipped.only(row.op for row in self.rows)
-            )  # its digest is of what is judged
+            # The digest covers only the ops that are judged.
+            judged = Contestant.of_contender(shipped.only(row.op for row in self.rows))
             self.matches = [(baseline, judged) for baseline, _ in self.matches]
         self.pairs = pairs_of([(baseline.digest, contender.digest) for baseline, contender in self.matches])
 
     def _refuse_company(self) -> None:
         keys = [(baseline.digest, contender.digest) for baseline, contender in self.matches]
         if len(set(keys)) < len(keys):
-            raise KernwrightError("a pair stands twice in one judgement", "ask for each once")
+            raise KernwrightError("the same pair was requested twice", "request each pair once")
         contenders = {contender.digest: contender for _, contender in self.matches}
-        strange = next((contender.name for contender in contenders.values() if not contender.trusted), None)
-        if strange is not None and len(contenders) > 1:
+        untrusted = next((contender.name for contender in contenders.values() if not contender.trusted), None)
+        if untrusted is not None and len(contenders) > 1:
             raise KernwrightError(
-                f"{strange} is not judged beside other contenders",
-                "judge it by itself, against as many baselines as you like",
+                f"{untrusted} cannot be judged together with other contenders",
+                "judge it alone, against any number of baselines",
             )
 
     @cached_property
@@ -81,7 +80,7 @@ class Lineup:
         }
 
     def provenances(self, seed: int, policy: TimingPolicy, device: str) -> list[Provenance]:
-        """One a pair."""
+        """Return the provenance of each pair."""
         hardware, libraries = self.device.describe(), library_versions()
         own_ops = list(dict.fromkeys(row.op for row in self.chosen))
         return [
@@ -103,7 +102,7 @@ class Lineup:
         ]
 
     def specs(self, scratch: Path, device: str, known: Provenance) -> dict[SideName, WorkerSpec]:
-        """Each with what its compilers have made before, where that may be used again."""
+        """Return the worker specification of each side, with the reusable compiled files."""
         specs = {name: self._spec(name, scratch / name, device) for name in self.contestants}
         for name, spec in specs.items():
             spec.compiled = CompiledFiles.of(
@@ -116,7 +115,7 @@ class Lineup:
             return baseline_spec(baseline, self.task, folder, device, self._ops[name])
         if self.ready:
             return shipped_spec(self.ready, folder)
-        assert self.candidate is not None  # it is the only other one who takes part
+        assert self.candidate is not None  # the only remaining kind of contestant
         return candidate_spec(self.candidate, folder, device)
 
 

@@ -1,7 +1,7 @@
-"""Pair: one contender against one baseline, by the names that their sides have in a judgement.
+"""Pair: one contender against one baseline, by the names of their sides in a judgement.
 
-A judgement of several pairs runs each contestant once, however many pairs it stands in: a baseline and its twin, and a
-contender. So there may be several sides of each role, and a pair says which are its own.
+A judgement of several pairs runs each contestant once, no matter how many pairs it belongs to: a baseline with its
+twin, and a contender. So there may be several sides of each role, and a pair names its own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kernwright.judge.record.sample import Role
+from kernwright.judge.record.sample import Role as Role
+from kernwright.judge.record.sample import SideName as SideName
 
 CALLED: dict[Role, str] = {"baseline": "the baseline", "again": "the baseline's twin", "candidate": "the candidate"}
-SideName = str  # its role, and a number where it is not the first of its role
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Whose blocks are held against whose."""
+    """The three sides of one comparison."""
 
     baseline: SideName = "baseline"
     again: SideName = "again"
@@ -33,8 +33,10 @@ class Pair:
 
 
 def pairs_of(matches: Sequence[tuple[Hashable, Hashable]]) -> list[Pair]:
-    """Of baselines and contenders by whatever tells them apart: equal ones share their sides. One that stands in both
-    places has sides of each, since what is judged is never what it is judged by."""
+    """Return the pairs of (baseline key, contender key) matches. Equal keys share their sides.
+
+    A contestant in both places has separate sides for each.
+    """
     baselines, contenders = (list(dict.fromkeys(column)) for column in zip(*matches, strict=True))
     return [
         Pair(
@@ -51,11 +53,11 @@ def _numbered(role: Role, number: int) -> SideName:
 
 
 def sides_of(pairs: Iterable[Pair]) -> list[SideName]:
-    """Each side once: baselines and their twins first."""
+    """Return each side once, baselines and their twins first."""
     known = list(pairs)
     return [*dict.fromkeys(side for pair in known for side in pair.baselines), *contenders_of(known)]
 
 
 def contenders_of(pairs: Iterable[Pair]) -> list[SideName]:
-    """Each once."""
+    """Return each contender once."""
     return list(dict.fromkeys(pair.candidate for pair in pairs))

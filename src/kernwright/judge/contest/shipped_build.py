@@ -1,8 +1,8 @@
 """ShippedBuild: the libraries that are built for the shipped ops, and the ops without an implementation.
 
-Workers have no network and keep nothing: a library that each of them built would cost every judgement as long as it
-takes. So what can be built is built before, in the cache that every user of the ops has, and the worker gets a copy of
-the files. Implementations are code under judgement: another process imports them, not the judge.
+Workers keep nothing, so a library built in a worker would be built again in every judgement. The judge therefore has
+all libraries built beforehand in the user's cache, and gives the worker copies. Implementations are code under
+judgement: a separate process imports them, never the judge.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernwright.judge.system.sandbox import import_folders
 from kernwright.runtime.library import checksum_file
 from kernwright.tasks.workload import Workload
 
-DEADLINE_S = 900.0  # every library of a family, on a machine with few processors
+DEADLINE_S = 900.0  # enough to build all libraries of a family on few processors
 
 
 class ShippedBuild(BaseModel):
@@ -39,11 +39,11 @@ class ShippedBuild(BaseModel):
     unbuilt: dict[str, str]
 
     def skips(self, op: str) -> str | None:
-        """Why there is nothing to judge of an op: its reference would be held against itself."""
+        """Return why an op is not judged: without an implementation its reference would be compared with itself."""
         return None if self.backends.get(op) else f"kernwright has no implementation of {op} yet"
 
     def laid_out(self, folder: Path) -> Path:
-        """Copies of the libraries: whatever becomes of the cache, the worker has what was there when it was asked."""
+        """Copy the libraries into a folder, so that later changes of the cache do not reach the worker."""
         folder.mkdir(parents=True, exist_ok=True)
         for library in self.libraries:
             for path in (library, checksum_file(library)):
@@ -53,7 +53,7 @@ class ShippedBuild(BaseModel):
         return folder
 
     def about(self, ops: Iterable[str]) -> dict[str, Any]:
-        """For the record. A library's name ends in the digest of all that it is made of."""
+        """Return the record of the build. A library's name ends in the digest of its sources."""
         named = list(ops)
         skipped = {op: why for op in named if (why := self.skips(op))}
         return {
@@ -70,7 +70,7 @@ def target_of(device: str, capability: Capability | None) -> str:
 
 
 def implemented(rows: Sequence[Workload], ready: ShippedBuild) -> tuple[Workload, ...]:
-    """The rows that there is something to judge of."""
+    """Return the rows whose op has an implementation."""
     found = tuple(row for row in rows if ready.skips(row.op) is None)
     if not found:
         raise KernwrightError(str(ready.skips(rows[0].op)), "choose rows of another op with --rows, or another task")
@@ -81,9 +81,9 @@ _asked: list[ShippedBuild] = []
 
 
 def find_shipped_build(ops: Sequence[str], target: str) -> ShippedBuild:
-    """What these ops have on a target: a GPU's architecture, `cpu`, or `none`, where nothing is to be built.
+    """Return the build of these ops for a target: a GPU architecture, `cpu`, or `none` to build nothing.
 
-    Asked once in a process: who will judge many tasks asks for all of their ops at first.
+    The answer is cached per process. A sweep over many tasks should ask for all of their ops first.
     """
     known = next((found for found in _asked if found.target == target and set(ops) <= found.backends.keys()), None)
     if known is None:
@@ -105,4 +105,6 @@ def _survey(ops: Sequence[str], target: str) -> ShippedBuild:
         problem = f"no answer within {DEADLINE_S:.0f} s"
     except (ValidationError, ValueError, TypeError, IndexError):
         problem = (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
-    raise EnvironmentProblem(f"kernwright's own ops cannot say what they have: {problem}", "see kernwright explain")
+    raise EnvironmentProblem(
+        f"the inventory of the shipped ops failed: {problem}", "run `kernwright explain OP` to see the cause"
+    )

@@ -24,14 +24,14 @@ from kernwright.tasks.workload import Workload
 
 
 class NotLoaded(WorkerFailed):
-    """The side does not even load: no row of it can be judged."""
+    """The side cannot be loaded, so none of its rows can be judged."""
 
 
 class WorkerGroup:
-    """The workers of one round: baselines, their twins, contenders. Any of them can be replaced when it falls over.
+    """The workers of one round: baselines, their twins, contenders. A failed worker can be replaced.
 
-    `needed`: the sides that somebody still waits for; all of them by default. Workers that nobody times need not be
-    `pinned`: other judges' stand on the same processor, and each of their compilers would wait for all the others.
+    `needed` are the sides to start, all by default. Untimed workers need not be `pinned`: several judges would share
+    the same processor, and their compilers would wait for each other.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WorkerGroup:
         self.specs, self.threads, self.device, self.pinned = specs, threads, device, pinned
         self.workers: dict[SideName, WorkerProcess] = {}
         self._loaded: dict[SideName, str] = {}
-        # The same for all, and in every round: one process that forks them, and no side has in it what another lacks.
+        # The same modules for all workers in every round, so that one zygote forks them all.
         self._preloads = sorted({module for spec in specs.values() for module in spec.preloads(device.name)})
         self.spawn(*(specs if needed is None else needed))
 
@@ -54,14 +54,14 @@ class WorkerGroup:
             self._spawn(names)
         except BaseException as failed:
             self.dismiss()
-            if isinstance(failed, (WorkerFailed, WorkerCheated)):  # before any code of a side's ran in it
+            if isinstance(failed, (WorkerFailed, WorkerCheated)):  # no code of a side has run in it yet
                 raise EnvironmentProblem(
-                    f"a worker cannot start: {failed}", "see that this Python can import torch"
+                    f"a worker cannot start: {failed}", "check that this Python can import torch"
                 ) from None
             raise
 
     def _spawn(self, names: Sequence[SideName]) -> None:
-        """Starts workers side by side: most of a start is importing torch."""
+        """Start workers concurrently, because most of a start is the import of torch."""
         for name in names:
             self._loaded.pop(name, None)
             spec = self.specs[name]
@@ -88,45 +88,43 @@ class WorkerGroup:
 
     @property
     def keeps_files_apart(self) -> bool:
-        """Whether no side can write what another one reads: only then may anything outlast the workers."""
+        """Return whether no side can write files that another reads. Only then may files outlive the workers."""
         return all(worker.isolation.file_system != SHARED_FILES for worker in self.workers.values())
 
     @property
     def is_among_trusted(self) -> bool:
-        """Whether nobody could have disturbed a compiler that chose by time: neither a side that is not trusted nor,
-        where nothing is timed, another judge's."""
+        """Return whether no untrusted side and no other judge can disturb a compiler that chooses by timing."""
         return self.pinned and all(spec.is_baseline for spec in self.specs.values())
 
     def _writing_choices_down(self) -> dict[str, str]:
-        """Triton forgets what it chose by time, unless it is asked: every round would choose for itself."""
+        """Let Triton keep its autotuning results; otherwise every round would tune again."""
         return {"TRITON_CACHE_AUTOTUNING": "1"} if self.is_among_trusted else {}
 
     def hand_on_compiled(self, pair: Pair) -> None:
-        """A baseline's twin need not compile what the baseline has."""
+        """Give a baseline's twin the files that the baseline has compiled."""
         made, twin = (self.specs[name].compiled for name in pair.baselines)
         if made and twin and self.keeps_files_apart:
             made.hand_on(twin)
 
     def keep_compiled(self, twins: Collection[SideName]) -> None:
-        """What trusted sides of this group compiled serves the next judgement. To be called when the workers have
-        ended."""
+        """Store what the trusted sides compiled, for the next judgement. Call this after the workers have ended."""
         for name in self.workers:
             if name not in twins and (compiled := self.specs[name].compiled) and self.keeps_files_apart:
                 compiled.keep(chosen=self.is_among_trusted)
 
     def discard_compiled(self, pair: Pair) -> None:
-        """A baseline fell over."""
+        """Drop the compiled files of a baseline that failed."""
         for name in pair.baselines:
             if compiled := self.specs[name].compiled:
                 compiled.discard()
 
     def about_compiled(self, pair: Pair) -> dict[str, Any]:
-        """By role, of the sides that found something."""
+        """Return the record of reused files, by role."""
         found = {role: self.specs[name].compiled for name, role in pair.roles.items()}
         return {role: compiled.about() for role, compiled in found.items() if compiled and compiled.found}
 
     def worker(self, name: SideName, op: str) -> WorkerProcess:
-        """The side's worker with the op loaded; builds on first use."""
+        """Return the side's worker with the op loaded. The first use builds it."""
         worker = self.workers[name]
         if self._loaded.get(name) != op:
             try:
@@ -140,17 +138,19 @@ class WorkerGroup:
         return Load(side=self.specs[name].orders.for_op(op))
 
     def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
-        """A row before the side's worker."""
+        """Open a session of a side on a row."""
         try:
             return self.device.open_session(self.worker(name, op.name), op, row, "returns", slots)
         except (WorkerFailed, WorkerCheated) as cause:
             raise SideFault(name, cause) from cause
 
     def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool, among: Collection[SideName]) -> None:
-        """Loads baselines and makes their first calls side by side, where those compile what no cache of theirs
-        holds: that takes longer than all that is timed. Only where processors abound. A call that fails fails again
-        where it is looked at. `settled`: each has made such a call in an earlier round. torch.compile measures in its
-        first one what to choose, and must be alone for that; later it finds what it chose."""
+        """Load baselines and make their compiling first calls concurrently, if there are enough processors.
+
+        Those calls take longer than everything that is timed. A failure here is ignored, since the call fails again
+        later. `settled` means that each side has made such a call in an earlier round. torch.compile tunes by timing in
+        its first call and must run alone then; later it finds its choice.
+        """
         specs = [(name, self.specs[name]) for name in among if op.name in self.specs[name].compiles_anew]
         names = [name for name, spec in specs if settled or spec.orders.kind != "compile"]
         if len(os.sched_getaffinity(0)) < SPARE_PROCESSORS or len(names) < 2:
@@ -170,11 +170,11 @@ class WorkerGroup:
                 session.fill(0, pool.draw(op, row))
             faults = self._together(dict.fromkeys(names, Rehearse(slot=0)))
         for name, fault in faults.items():
-            if not (isinstance(fault, WorkerFailed) and fault.kind):  # not the call: the worker itself is gone
+            if not (isinstance(fault, WorkerFailed) and fault.kind):  # the worker itself failed, not the call
                 raise SideFault(name, fault) from fault
 
     def _together(self, requests: Mapping[SideName, Request]) -> dict[SideName, WorkerFailed | WorkerCheated]:
-        """Untimed exchanges, all at once. Waits for each of them: a worker that has not answered still runs."""
+        """Send untimed requests to all workers at once and wait for every answer."""
         faults: dict[SideName, WorkerFailed | WorkerCheated] = {}
         for name, message in requests.items():
             try:
@@ -202,6 +202,6 @@ class WorkerGroup:
 
     def dismiss(self) -> None:
         for worker in self.workers.values():
-            worker.process.kill()  # all at once: a GPU's process takes its time to end
+            worker.process.kill()  # all at once, because a process with a GPU context ends slowly
         for name in self.workers:
             self._end(name)

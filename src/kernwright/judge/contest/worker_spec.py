@@ -20,7 +20,7 @@ from kernwright.tasks.task import Task
 
 
 class WorkerSpec:
-    """A baseline or a candidate: its orders to a worker, what the worker reads for them, and a scratch folder."""
+    """A side's orders to its worker, the folders that the worker reads, and its scratch folder."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class WorkerSpec:
         environment: dict[str, str] | None = None,
         reads: Sequence[Path] = (),
     ) -> None:
-        self.scratch = folder / "scratch"  # the worker's own; what lies beside it is not the worker's to change
+        self.scratch = folder / "scratch"  # the worker may write only here
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)
-        self.compiled: CompiledFiles | None = None  # of a side whose compilers' work may serve later workers
-        self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles, whatever a cache may hold
+        self.compiled: CompiledFiles | None = None  # reusable files, for trusted sides
+        self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles in every process
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
 
@@ -44,22 +44,22 @@ class WorkerSpec:
 
     @property
     def is_baseline(self) -> bool:
-        """In whichever place. The ops that ship are none: they are timed like a candidate."""
+        """Return whether it is a baseline, in either place. The shipped ops count as a candidate."""
         return self.orders.kind not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
-        """Large modules that its worker will import: forked with them in it, each new one starts in a moment.
+        """Return large modules that the zygote imports, so that workers forked from it start fast.
 
-        None that remembers from its import where it was: a worker has an environment and folders of its own. Triton for
-        a CPU remembers whether its interpreter was asked for, and all of torch's compiler imports it. Inductor
-        remembers a folder too, but only for what its kernels for a CPU include.
+        Modules that read the environment or folders at import are excluded, since each worker has its own. Triton reads
+        at import whether its interpreter is on, and torch's compiler imports Triton. Inductor reads a folder too, but
+        only uses it for C++ kernels.
         """
         compiles = self.orders.kind == "compile"
         if device == "cpu":
             return ("torch.fx.experimental.symbolic_shapes",) if compiles else ()
         if compiles:
             return "torch._dynamo", "torch._inductor.compile_fx", "triton.language"
-        if self.orders.kind == "package":  # sglang marks functions for torch's compiler, which imports half of it
+        if self.orders.kind == "package":  # sglang decorates functions for torch's compiler and so imports it
             return "torch._dynamo", "triton.language"
         return ("triton.language",) if self.orders.language == "triton" else ()
 
@@ -67,7 +67,7 @@ class WorkerSpec:
 def baseline_spec(
     baseline: Baseline, task: Task, folder: Path, device: str = "cpu", ops: Sequence[str] = ()
 ) -> WorkerSpec:
-    """`ops`: those that will be asked for, where the baseline is a package. Without any it needs nothing."""
+    """Return the spec of a baseline. `ops` are those that a package will run; without any it needs no files."""
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
     orders = SideOrders(kind=baseline.kind, definitions=definitions)
     if baseline.kind == "package":
@@ -82,12 +82,12 @@ def baseline_spec(
     kept = baseline.kind == "compile" and device != "cpu" and CompiledStore.here() is not None
     side = WorkerSpec(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
     if baseline.kind == "compile":
-        side.compiles_anew = frozenset(task.ops)  # torch traces it again in every process
+        side.compiles_anew = frozenset(task.ops)  # torch traces again in every process
     return side
 
 
 def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpec:
-    """The worker gets a copy of the bytes that were hashed, so what runs is what the digest names."""
+    """Return the spec of a candidate. The worker gets a copy of the hashed bytes, so the digest names what runs."""
     for name, data in candidate.sources.items():
         copy = folder / "sources" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -116,39 +116,39 @@ def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpe
 
 
 def shipped_spec(build: ShippedBuild, folder: Path) -> WorkerSpec:
-    """The ops that ship, as a user calls them. What is built for them is read, and anything else of theirs is built in
-    the worker's scratch."""
+    """Return the spec of the shipped ops. Built libraries are read; missing ones are built in the worker's scratch."""
     builds = build.laid_out(folder / "builds")
     return WorkerSpec(folder, SideOrders(kind="shipped"), {BUILDS_VARIABLE: str(builds)}, [builds])
 
 
 def _interpreted(device: str) -> dict[str, str]:
-    """Triton has no code for a CPU: its interpreter runs the kernel there, slowly and for correctness alone."""
+    """Return the variable that runs Triton kernels in the interpreter on a CPU, which is slow."""
     return {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
 
 
 def _caches_by_one_path() -> dict[str, str]:
-    """Inductor's files name others by their full paths, where it writes what it measured: kept for a later worker they
-    would lead into a folder that is gone. A worker stands in its own scratch, which has one name for all of them.
+    """Return cache folders below /proc/self/cwd, the worker's scratch folder under one name for all workers.
 
-    Not for whoever stands elsewhere: Inductor's C++ compiler, which a chain needs that computes on the host too."""
+    Inductor's files refer to others by full path, which would be invalid for a later worker. Inductor's C++ compiler
+    runs in another directory, so this does not work for chains that also compute on the host.
+    """
     here = "/proc/self/cwd"
     return {"TORCHINDUCTOR_CACHE_DIR": f"{here}/inductor", "TRITON_CACHE_DIR": f"{here}/triton"}
 
 
 def _with_bytecode(scratch: Path) -> dict[str, str]:
-    """Packages come without: CuTe-DSL's alone is a hundred thousand lines, which every worker would compile anew."""
+    """Return a bytecode folder, so that workers do not compile a package's 100,000 lines of Python each time."""
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 def _open_to_all(folder: Path) -> None:
-    """Readable, whatever the judge's umask: the worker may be another user."""
+    """Make a folder readable for the worker, which may run as another user."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else path.stat().st_mode | 0o444)
 
 
 def _native_loop(folder: Path) -> str:
-    """The judge's own compiled loop, built once a judgement: it also shows that this machine can build at all."""
+    """Build the judge's native loop, once per judgement. This also shows that the machine can build."""
     import tvm_ffi.cpp
 
     source = Path(__file__).parents[1] / "worker" / "native_loop.cc"

@@ -5,9 +5,8 @@ Each pair leaves the same record, no matter how many pairs are judged together.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair
@@ -16,6 +15,8 @@ from kernwright.judge.device.device import Device
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of, interrupted_at, reasons_of
 from kernwright.judge.record.provenance import Provenance
+from kernwright.judge.record.round_record import RoundQuads
+from kernwright.judge.record.sample import Sample
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.ledger.ledger import RunWriter
@@ -40,6 +41,7 @@ class PairState:
     quick: bool = False
     seeded: bool = False
     problem: Exception | None = None  # why there will be no verdict
+    recorded_rounds: set[int] = field(default_factory=set)
     _states: dict[str, RowState] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
@@ -124,10 +126,10 @@ class PairState:
             },
         )
 
-    def record_round(self, number: int) -> None:
-        """Write the samples of a round to disk before the next round begins."""
-        blob = self.writer.blob(json.dumps(samples_of(self.states, number)).encode())
-        self.writer.append("round", {"round": number, "samples": f"blob:{blob}"})
+    def samples_of(self, number: int) -> dict[str, list[Sample]]:
+        """Return the samples of one round by row."""
+        found = {state.row.id: [own for own in state.samples if own.round == number] for state in self.states}
+        return {row: samples for row, samples in found.items() if samples}
 
     def abandon(self, cause: Exception) -> None:
         """Give the pair up: it gets no verdict. The cause is recorded once."""
@@ -142,11 +144,7 @@ class PairState:
         """
         finished = [state for state in self.states if not interrupted or state.row.id in self._finished]
         states = finished or self.states
-        samples = samples_of(state for state in states if state.samples)
-        blob = f"blob:{self.writer.blob(json.dumps(samples).encode())}" if samples else None
-        rows = tuple(
-            state.verdict(self.policy, self.device, self.quick, blob if state.samples else None) for state in states
-        )
+        rows = tuple(state.verdict(self.policy, self.device, self.quick) for state in states)
         headline, outcome = headline_of(states, rows, self.policy, self.quick)
         found = overall([row.verdict for row in rows], outcome)
         told = [interrupted_at(len(finished), len(self.rows))] if interrupted else []
@@ -171,8 +169,15 @@ class PairState:
         return verdict
 
 
-def samples_of(states: Iterable[RowState], number: int | None = None) -> dict[str, list[dict[str, object]]]:
-    """Return the samples by row, of one round or of all."""
-    return {
-        state.row.id: [asdict(sample) for sample in state.samples if number in (None, sample.round)] for state in states
-    }
+def record_round(pairs: Iterable[PairState], number: int) -> None:
+    """Write the quads of a round once, and the record of each pair, before the next round begins."""
+    new = [pair for pair in pairs if number not in pair.recorded_rounds]
+    quads = RoundQuads()
+    for pair in new:
+        for row, samples in pair.samples_of(number).items():
+            quads.add(row, samples)
+    content = quads.blob()
+    for pair in new:
+        body = quads.body(number, pair.writer.blob(content), pair.pair.roles, pair.samples_of(number))
+        pair.writer.append("round", body)
+        pair.recorded_rounds.add(number)

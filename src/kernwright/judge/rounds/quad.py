@@ -1,56 +1,15 @@
-"""Quad: one block of every side of a row, then one of each again in mirrored order; and its sample for one pair."""
+"""Half-quads: every side of a row once; two of them in mirrored order make a quad."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import Pair, SideName
+from kernwright.judge.contest.pair import SideName
 from kernwright.judge.process.block import Block
-from kernwright.judge.record.sample import Sample
+from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
-
-
-@dataclass(frozen=True)
-class Quad:
-    """The blocks of all sides. The blocks between those of a pair are mirrored in the second half."""
-
-    metric: Metric
-    round: int
-    order: list[SideName]
-    redone: int
-    kept_waiting: frozenset[SideName]  # sides that waited for a processor in spite of all repeats
-    ns_per_call: dict[SideName, tuple[float, float]]
-    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
-    moved: dict[SideName, int] = field(default_factory=dict)
-    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
-    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
-    overhead_ns: tuple[float, float] = (0.0, 0.0)
-
-    def of(self, pair: Pair, longer: float = 1.0) -> Sample:
-        """Return the sample of one pair, as if the other sides had not been there.
-
-        Kernels are timed by the device's events, which exclude the protocol, only if all sides of the pair are trusted.
-        A candidate's worker is never believed about its own time.
-        """
-        roles = pair.roles
-        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
-        times = self.event_ns_per_call if by_events else self.ns_per_call
-        return Sample(
-            self.metric,
-            self.round,
-            [roles[side] for side in self.order if side in roles],
-            self.redone,
-            not self.kept_waiting.isdisjoint(roles),
-            {roles[side]: ns for side, ns in times.items() if side in roles},
-            {roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
-            sum(self.moved.get(side, 0) for side in roles),
-            longer,
-            {roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
-            self.overhead_ns,
-            by_events,
-        )
 
 
 @dataclass(frozen=True)
@@ -116,19 +75,21 @@ def quad_of(
     then, now = _overheads(first, second)
     halves = first, second
     released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
-    told = [side for side in order if all(half.tells_events(side) for half in halves)]
+    timed_by_events = [side for side in order if all(half.tells_events(side) for half in halves)]
     return Quad(
-        metric,
-        number,
-        list(order),
-        first.redone + second.redone,
-        first.waited | second.waited,
-        {side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
-        {side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
-        dict(moved),
-        released,
-        {side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in told},
-        (then.empty_ns, now.empty_ns),
+        metric=metric,
+        round=number,
+        order=list(order),
+        redone=first.redone + second.redone,
+        kept_waiting=first.waited | second.waited,
+        ns_per_call={side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
+        secured_ns={side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
+        moved=dict(moved),
+        released_ns=released,
+        event_ns_per_call={
+            side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in timed_by_events
+        },
+        overhead_ns=(then.empty_ns, now.empty_ns),
     )
 
 

@@ -352,7 +352,7 @@ class RowRound:
                 quad = timing.quad(metric, self.number)
                 for pair in present:
                     state = pair.on(self.row)
-                    state.samples.append(quad.of(pair.pair, state.longer if metric == policy.decides else 1.0))
+                    state.samples.append(quad.of(pair.pair.roles, state.longer if metric == policy.decides else 1.0))
                 taken += 1
 
         self._without_fallen(measure)

@@ -21,10 +21,11 @@ from kernwright.judge.numerics.inputs import HARSH
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
+from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.audit_contents import AuditContents
 from kernwright.judge.rounds.output_release import ReleaseTimes
 from kernwright.judge.rounds.overhead import Overhead
-from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, Quad, quad_of
+from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
 from kernwright.judge.session.session import OutputsMoved, Session, WrongBehaviour
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric

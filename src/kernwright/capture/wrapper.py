@@ -11,7 +11,7 @@ from typing import Any
 
 from .describe import result_of
 from .recorder import Parameters, Recorder
-from .target import Target
+from .target import CaptureTarget
 
 MARK = "__kernwright_capture__"
 CACHED = type(functools.lru_cache(len))  # of which functools has no public name
@@ -39,7 +39,7 @@ is_compiling: Callable[[], bool] = _never
 _inside = threading.local()  # whether a thread is in a call of one of Kernwright's ops
 
 
-def put_wrapper(module: Any, target: Target, recorder: Recorder) -> None:
+def put_wrapper(module: Any, target: CaptureTarget, recorder: Recorder) -> None:
     """Replaces the target in its module, now or when the module makes it, or notes why that cannot be done."""
     held = not isinstance(module, types.ModuleType) or target.path[0] in vars(module)
     provide = None if held else _provider(module)
@@ -58,7 +58,7 @@ def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
 
 
 def _replace_on_demand(
-    module: types.ModuleType, provide: Callable[[str], Any], target: Target, recorder: Recorder
+    module: types.ModuleType, provide: Callable[[str], Any], target: CaptureTarget, recorder: Recorder
 ) -> None:
     """Python asks a module's own `__getattr__` first, also where its class has one."""
     latest: list[Any] = []
@@ -80,7 +80,7 @@ def _replace_on_demand(
     module.__getattr__ = providing  # type: ignore[method-assign]
 
 
-def _replace(holder: Any, target: Target, recorder: Recorder) -> None:
+def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     owner = holder
     for name in target.path[:-1]:
         owner = inspect.getattr_static(owner, name, None)
@@ -103,12 +103,12 @@ def _replace(holder: Any, target: Target, recorder: Recorder) -> None:
     return None
 
 
-def _missing(name: str, target: Target, recorder: Recorder) -> None:
+def _missing(name: str, target: CaptureTarget, recorder: Recorder) -> None:
     if not target.is_own_op:
         recorder.problem(target, f"{target.module} has no {name} when its import ends: name the defining module")
 
 
-def _twin_of(value: Any, target: Target, recorder: Recorder) -> Any:
+def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:
     if isinstance(value, (staticmethod, classmethod)):
         inner = _twin_of(value.__func__, target, recorder)
         return None if inner is None else type(value)(inner)
@@ -144,7 +144,7 @@ def _parameters_of(function: Any) -> Parameters:
     )
 
 
-def recording(function: Callable[..., Any], parameters: Parameters, target: Target, recorder: Recorder) -> Any:
+def recording(function: Callable[..., Any], parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> Any:
     """The function with the same name, signature and results, that tells the recorder of each call."""
 
     def twin(*args: Any, **kwargs: Any) -> Any:
@@ -195,7 +195,7 @@ def _outermost(twin: Callable[..., Any], function: Callable[..., Any]) -> Callab
 class _RecordingOp:
     """Stands for the C++ function inside a torch op: the op itself stays what it was, for compilers above all."""
 
-    def __init__(self, op: Any, parameters: Parameters, target: Target, recorder: Recorder) -> None:
+    def __init__(self, op: Any, parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> None:
         self._op = op
         self._target = target
         self._call = recording(op, parameters, target, recorder)
@@ -217,7 +217,7 @@ class _RecordingOp:
         return getattr(self._op, name)
 
 
-def _replace_op(op: Any, parameters: Parameters, target: Target, recorder: Recorder) -> None:
+def _replace_op(op: Any, parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> None:
     inner = op._op
     while isinstance(inner, _RecordingOp):
         if inner._target is target:
@@ -237,7 +237,7 @@ def _of_schemas(schemas: list[Any]) -> Parameters:
     )
 
 
-def watch_torch_ops(torch: Any, targets: list[Target], recorder: Recorder) -> None:
+def watch_torch_ops(torch: Any, targets: list[CaptureTarget], recorder: Recorder) -> None:
     """Ops are registered at any time: each is met when a program first asks torch.ops for it."""
 
     def meet(qualified: str, packet: Any) -> None:
@@ -245,7 +245,7 @@ def watch_torch_ops(torch: Any, targets: list[Target], recorder: Recorder) -> No
             if target.torch_op == qualified:
                 watch(target, packet)
 
-    def watch(target: Target, packet: Any) -> None:
+    def watch(target: CaptureTarget, packet: Any) -> None:
         overloads = [getattr(packet, name) for name in packet.overloads()]
         for overload in overloads:
             _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
