@@ -6,7 +6,7 @@ Each pair leaves the same record, no matter how many pairs are judged together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair
