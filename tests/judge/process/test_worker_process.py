@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernwright.judge.device.block_loop_build import build_block_loop
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.judge.process.memory import MemorySpan
@@ -28,7 +29,6 @@ from kernwright.judge.session.session import Session
 from kernwright.judge.system.landlock import landlock_version
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.system.users import processes_of, why_no_other_user
-from kernwright.judge.worker.block_loop import build_block_loop
 from kernwright.tasks.task import Task, load_task
 
 pytestmark = pytest.mark.clock  # blocks are timed, and helpers are seen by processor time

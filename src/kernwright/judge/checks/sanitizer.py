@@ -21,6 +21,7 @@ from typing import Literal
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.runtime_interface import STRICT_VARIABLE
 from kernwright.judge.contest.shipped_build import find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
@@ -33,7 +34,6 @@ from kernwright.judge.record.provenance import command_line, library_versions, s
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.ledger.ledger import Ledger
-from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import SHIPPED, Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task

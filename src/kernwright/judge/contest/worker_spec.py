@@ -8,12 +8,12 @@ from pathlib import Path
 from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.runtime_interface import BUILDS_VARIABLE
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import CompiledStore
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.packages.store import Store
-from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task

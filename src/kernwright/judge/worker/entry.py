@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.core.registry import ops_from_file, shipped_ops
+from kernwright.core.registry import SHIPPED, ops_from_file, shipped_ops
 from kernwright.judge.protocol.messages import Explanation
 from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.tasks.tensor import ConcreteTensor
@@ -50,9 +51,7 @@ def load(side: SideOrders) -> Callable[..., Any]:
 
         return load_published(side.model_dump())
     if kind == "shipped":
-        from kernwright import ops
-
-        return getattr(ops, side.op)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(SHIPPED), side.op)  # type: ignore[no-any-return]
     if side.language in ("cpp", "cuda"):
         return _native_function(side)
     return _python_function(Path(side.folder) / side.file, side.function)
@@ -60,8 +59,7 @@ def load(side: SideOrders) -> Callable[..., Any]:
 
 def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str, Any]) -> Explanation:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
-    from kernwright.ops.catalog import dispatcher
-
+    dispatcher = importlib.import_module(f"{SHIPPED}.catalog").dispatcher
     if side.kind != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")
     refused: list[str] = []
