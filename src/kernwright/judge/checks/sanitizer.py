@@ -29,6 +29,7 @@ from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.process.environment import worker_environment
 from kernwright.judge.process.scratch import scratch_folder
+from kernwright.judge.protocol.orders import SanitizerOrders
 from kernwright.judge.record.provenance import command_line, library_versions, source_hashes
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.sandbox import Sandbox
@@ -151,13 +152,15 @@ def watch(
         report = side.scratch.parent / f"{tool}.txt"  # written by the tool, not by the worker
         orders = scratch / "orders.json"
         orders.write_text(
-            json.dumps(
-                {
-                    "side": side.orders, "sandbox": sandbox.as_argument(), "log": str(calls),
-                    "task": str(task.folder.absolute()), "rows": [row.id for row in rows], "device": device.name,
-                }
-            )
-        )  # fmt: skip
+            SanitizerOrders(
+                side=side.orders,
+                sandbox=sandbox.as_argument(),
+                log=str(calls),
+                task=str(task.folder.absolute()),
+                rows=tuple(row.id for row in rows),
+                device=device.name,
+            ).model_dump_json()
+        )
         orders.chmod(0o644)
         environment = worker_environment(side.scratch, task.policy.threads) | device.environment() | side.environment
         command = [

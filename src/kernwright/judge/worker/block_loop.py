@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.judge.protocol.channel import DONE, RUN, WITH_PYTHON
+from kernwright.judge.protocol.frames import DONE, RUN, WITH_PYTHON
 
 NO_TENSOR = -2  # what a call returned, and the loop could not read
 
