@@ -23,11 +23,11 @@ from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Census,
     Check,
+    ChosenImplementation,
     Done,
     Events,
     EventTime,
     Explain,
-    Explanation,
     LaunchedKernels,
     LoopAnswer,
     OpenLoop,
@@ -224,7 +224,7 @@ class Session:
 
     def implementation(self, slot: int = 0) -> RanImplementation:
         """What a shipped op runs on a slot. Reported, never relied on."""
-        answer = self.worker.request(Explain(slot=slot), Explanation, BUILD_DEADLINE_S)
+        answer = self.worker.request(Explain(slot=slot), ChosenImplementation, BUILD_DEADLINE_S)
         refused = tuple(reason[:MOST_REFUSAL] for reason in answer.refused)
         try:
             return RanImplementation(backend=answer.backend, contract=answer.contract, refused=refused)
