@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of
 from kernwright.judge.record.sample import Role, Sample
@@ -24,6 +25,7 @@ from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
 from kernwright.judge.worker.entry import RowCall
 from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
 POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
@@ -248,9 +250,9 @@ def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first
 
 def test_both_sides_pay_for_their_outputs_memory() -> None:
     """A side that writes into what it is given must be given new memory inside the call, as the baseline takes it."""
-    side = {"kind": "candidate", "language": "python", "style": "writes"}
-    spec = {"shape": [4, 8], "dtype": "fp32", "strides": [8, 1]}
-    row = {"inputs": ["x"], "outputs": [spec], "scalars": {}, "style": "returns"}
+    side = SideOrders(kind="candidate", language="python", style="writes")
+    spec = ConcreteTensor(shape=(4, 8), dtype="fp32", strides=(8, 1))
+    row = RowSignature(inputs=("x",), outputs=(spec,), scalars={}, style="returns")
     call = RowCall(side, lambda x, *, out: out.copy_(x), row).bind()
     x = torch.ones(4, 8)
     (first,), (second,) = call([x]), call([x])
