@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from kernwright.ops._shared.native_op import TYPES as TYPES
-from kernwright.ops._shared.native_sources import CUDA_HEADERS
+from kernwright.ops._shared.implementations import CUDA_HEADERS
+from kernwright.ops._shared.implementations import TYPES as TYPES
 from kernwright.runtime import library
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target

@@ -9,7 +9,7 @@
 
 #include "allocation.cuh"
 #include "token_norm.cuh"
-#include "problem.h"
+#include "policy.h"
 
 namespace kernwright {
 namespace {

@@ -1,4 +1,4 @@
-// Problem: one call of norm_tanh_mul_add or norm_tanh_mul_add_norm_scale, and which kernel takes it.
+// Problem: one call of norm_tanh_mul_add or norm_tanh_mul_add_norm_scale; and the policy that chooses its kernel.
 
 #pragma once
 
