@@ -26,11 +26,11 @@ from bench_ops import COLD_BYTES, graph_of, seconds
 from gpu_evidence import tasks_with_kernels
 
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.baselines.store import Store
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.copying import ways_on, whole_pages
 from kernwright.judge.entry import RowCall, load
 from kernwright.ops.catalog import dispatcher
+from kernwright.packages.store import Store
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.tensor import ConcreteTensor

@@ -33,11 +33,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import typer
 from figures import note, page
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task, list_tasks
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

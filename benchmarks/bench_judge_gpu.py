@@ -44,7 +44,6 @@ from naps import (
     write_task,
 )
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.cli.console import Bar, err
 from kernwright.judge.device import find_device
 from kernwright.judge.processors import apart_from
@@ -53,6 +52,7 @@ from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task

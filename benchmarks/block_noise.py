@@ -11,7 +11,6 @@ from pathlib import Path
 
 from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
-from kernwright.campaign.blobs import BlobStore
 from kernwright.core.op import Op
 from kernwright.judge.block import Block
 from kernwright.judge.cuda.awake_calls import AwakeCalls
@@ -22,6 +21,7 @@ from kernwright.judge.sides import Crew
 from kernwright.judge.statistics import spread
 from kernwright.judge.timing import warm_up
 from kernwright.judge.verdict import Verdict
+from kernwright.ledger.blobs import BlobStore
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 

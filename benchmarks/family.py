@@ -16,12 +16,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.console import Bar, err, out
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import find_device
 from kernwright.judge.verdict import Unavailable
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS, Metric

@@ -44,9 +44,9 @@ def read_figures(work: Path) -> Any:
 
 def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
     """Every ledger that the steps made, and the summary, as one ledger in one archive; returns what was left out."""
-    from kernwright.campaign.ledger import Ledger
-    from kernwright.campaign.ledger_transfer import export_runs, import_runs
     from kernwright.core.errors import LedgerError
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs, import_runs
 
     problems = []
     evidence = work / "evidence"
@@ -65,8 +65,8 @@ def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
 
 def own_version() -> dict[str, Any]:
     from kernwright import __version__
-    from kernwright.bundle.files import digest_of
     from kernwright.bundle.origin import own_files
+    from kernwright.packages.files import digest_of
 
     return {"kernwright": __version__, "sources": digest_of(own_files())}
 

@@ -211,7 +211,7 @@ COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
 
 def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outcome:
     """A step, commands after commands, all in what is left of its minutes."""
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     log, start = window.out / f"{number}-{step.name}.log", time.monotonic()
     outcome = Outcome(step.name, "passed", detail=f"log in {log.name}")
@@ -250,10 +250,9 @@ def locks_of(folder: str, number: int) -> str:
 
 def pack(window: Window) -> list[str]:
     """Every run of the window's ledgers as one archive; returns what could not be packed."""
-    from kernwright.errors import LedgerError
-
-    from kernwright.campaign.ledger import Ledger
-    from kernwright.campaign.ledger_transfer import export_runs, import_runs
+    from kernwright.core.errors import LedgerError
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs, import_runs
 
     problems = []
     with tempfile.TemporaryDirectory() as folder:
@@ -269,7 +268,7 @@ def pack(window: Window) -> list[str]:
 
 def packed(window: Window) -> list[str]:
     """As pack, but whatever is wrong with an archive costs no step."""
-    from kernwright.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError
 
     try:
         return pack(window)

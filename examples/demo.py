@@ -16,11 +16,11 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # checking threads must not spin on a worker's processor
 
-from kernwright.campaign.ledger_check import verify
 from kernwright.cli.console import Bar, out
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import Verdict
+from kernwright.ledger.verify import verify
 from kernwright.report.page import write_page
 from kernwright.report.table import verdict_table
 

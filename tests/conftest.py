@@ -361,3 +361,11 @@ def write_wheel() -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, write_wheel: Callable[..., Path]) -> Any:
+    """An empty folder of wheels (fake_package.Shelf)."""
+    from fake_package import Shelf
+
+    return Shelf(tmp_path / "shelf", write_wheel)

@@ -7,15 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_package import Shelf
 
-from kernwright.baselines import lock, store
-from kernwright.baselines.lock import Tree
-
-
-@pytest.fixture
-def shelf(tmp_path: Path, write_wheel: Callable[..., Path]) -> Shelf:
-    return Shelf(tmp_path / "shelf", write_wheel)
+from kernwright.baselines import lock
+from kernwright.packages import store
+from kernwright.packages.tree import Tree
 
 
 @pytest.fixture

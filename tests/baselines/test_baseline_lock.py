@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from kernwright.baselines import lock
-from kernwright.baselines.lock import CUTEDSL, Lock, Machine, read_lock
-from kernwright.bundle.target import make_target
+from kernwright.baselines.lock import CUTEDSL, Lock, read_lock
 from kernwright.cli.baseline import trees_for
 from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
+from kernwright.packages.tree import Machine
+from kernwright.packages.wheel_target import make_target
 
 GPU_HOST = Machine(architecture="x86_64", python="3.12")
 

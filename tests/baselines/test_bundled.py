@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from fake_package import Shelf
 
-from kernwright.baselines import store
-from kernwright.baselines.store import CARRIED, Store
 from kernwright.bundle.bundle import BundleRequest, make_bundle
 from kernwright.bundle.manifest import check_bundle
-from kernwright.bundle.target import make_target
+from kernwright.packages import store
+from kernwright.packages.store import CARRIED, Store
+from kernwright.packages.wheel_target import make_target
 
 PART = 4000
 

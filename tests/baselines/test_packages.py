@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.baselines.lock import Machine, read_lock
+from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.baselines.store import Store
-from kernwright.bundle.download import Source
+from kernwright.packages.download import Source
+from kernwright.packages.store import Store
+from kernwright.packages.tree import Machine
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from fake_package import Shelf
 
-from kernwright.baselines.lock import Machine
 from kernwright.baselines.published import IN_EVERY_WORKER, PublishedBaseline
-from kernwright.baselines.store import Store
-from kernwright.core.digest import digest_of
+from kernwright.core.digest import Source, digest_of
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.registry import shipped_ops
+from kernwright.packages.store import Store
+from kernwright.packages.tree import Machine
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.workload import Workload
@@ -58,14 +58,14 @@ NAMES = ("sglang@0.5.23", "sglang@0.5.12.post1", "liger@0.8.5")
 def files_in_the_hash(name: str, monkeypatch: pytest.MonkeyPatch, *ops: str) -> set[str]:
     read: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", lambda path: read.append(path.name) or b"")
-        assert PublishedBaseline.find(name).adapter_sha256(ops)
+        patched.setattr(Source, "read", lambda path: read.append(path.name) or Source(".py", ""))
+        assert PublishedBaseline.find(name).adapter_digest(ops)
     assert len(read) == len(set(read))
     return set(read)
 
 
 def test_every_package_has_a_hash_of_its_own() -> None:
-    assert len({PublishedBaseline.find(name).adapter_sha256(["rms_norm"]) for name in NAMES}) == 3
+    assert len({PublishedBaseline.find(name).adapter_digest(["rms_norm"]) for name in NAMES}) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,10 +87,10 @@ def test_what_stands_before_other_ops_does_not(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_an_adapter_says_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     known, op = SGLANG.table.adapters["rotary"], ["rotary"]
-    before, declined = SGLANG.adapter_sha256(op), SGLANG.adapter_sha256(["copy_contiguous"])
+    before, declined = SGLANG.adapter_digest(op), SGLANG.adapter_digest(["copy_contiguous"])
     monkeypatch.setitem(SGLANG.table.adapters, "rotary", replace(known, functions=("other:function",)))
     monkeypatch.setitem(SGLANG.table.absent, "copy_contiguous", "another reason")
-    assert SGLANG.adapter_sha256(op) != before and SGLANG.adapter_sha256(["copy_contiguous"]) != declined
+    assert SGLANG.adapter_digest(op) != before and SGLANG.adapter_digest(["copy_contiguous"]) != declined
 
 
 def test_a_census_without_its_kernel_is_a_fallback() -> None:

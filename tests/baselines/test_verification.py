@@ -15,13 +15,13 @@ from fake_package import RIGHT, Shelf, sglang_files
 from rich.console import Console
 from typer.testing import CliRunner
 
-from kernwright.baselines.store import Store
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.compiled import Compiled
 from kernwright.judge.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verification import Finding, RowFinding, verify
+from kernwright.packages.store import Store
 from kernwright.report.table import findings_table
 from kernwright.tasks.catalog import find_task, list_tasks
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kernwright.baselines.lock import read_lock
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep
 from kernwright.core.errors import KernwrightError
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]

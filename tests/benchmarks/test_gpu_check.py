@@ -44,13 +44,13 @@ def test_endless():
 # Two ledgers, as a benchmark with two parts leaves them, and its figures.
 BENCHMARK = """
 import json, pathlib, sys
-from kernwright.campaign.ledger import Ledger
+from kernwright.ledger.ledger import Ledger
 assert sys.argv[1:3] == ["short", "--out"]
 out = pathlib.Path(sys.argv[3])
 for part in ("aa", "rows"):
     ledger = Ledger(out / part)
     with ledger.open_run({"part": part}) as run:
-        run.append("sample", {"raw": "blob:" + ledger.blobs.write(part.encode())})
+        run.append("sample", {"raw": "blob:" + ledger.write_blob(part.encode())})
 (out / "figures.json").write_text('{"A/A": {"figures": {"share": 0.25, "odd": NaN}}}')
 """
 
@@ -178,7 +178,7 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatc
 
 
 def test_a_damaged_ledger_is_left_out_and_said(tmp_path: Path) -> None:
-    from kernwright.campaign.ledger import Ledger
+    from kernwright.ledger.ledger import Ledger
 
     for name in ("good", "bad"):
         with Ledger(tmp_path / "work" / name).open_run({"part": name}):

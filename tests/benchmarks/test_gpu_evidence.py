@@ -15,8 +15,8 @@ from types import ModuleType
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_transfer import import_runs
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.transfer import import_runs
 from kernwright.tasks.catalog import find_task, list_tasks
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_evidence.py"

@@ -15,12 +15,12 @@ import pytest
 
 from kernwright.bundle import bundle as bundle_module
 from kernwright.bundle.bundle import BundleRequest, make_bundle
-from kernwright.bundle.download import Source
-from kernwright.bundle.files import folder_bytes, sha256
 from kernwright.bundle.manifest import check_bundle, read_manifest
-from kernwright.bundle.pin import Pin
-from kernwright.bundle.target import make_target
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.packages.download import Source
+from kernwright.packages.files import folder_bytes, sha256
+from kernwright.packages.pin import Pin
+from kernwright.packages.wheel_target import make_target
 
 A, B, C = Pin("tiny-a", "1.0"), Pin("tiny-b", "2.0"), Pin("tiny-c", "1.0")
 
@@ -100,7 +100,7 @@ def test_a_version_that_was_bundled_before_must_be_the_same_file(
     make_bundle(request_, quiet)
     forged = tmp_path / "forged"
     write_wheel(forged, "tiny-a", files={"tiny_a/__init__.py": "v = 'forged'"})
-    with pytest.raises(KernwrightError, match=r"is not the wheel of tiny-a==1.0 that is known"):
+    with pytest.raises(KernwrightError, match=r"tiny-a==1.0 is pinned"):
         make_bundle(dataclasses.replace(request_, core=(A,), source=Source(folder=forged)), quiet)
     assert run("import tiny_a; print(tiny_a.v)", str(request_.folder)) == "a"
 
@@ -108,7 +108,7 @@ def test_a_version_that_was_bundled_before_must_be_the_same_file(
 def test_an_interrupted_run_leaves_no_half_and_the_next_goes_on(
     request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unpack = bundle_module.unpack
+    unpack = bundle_module.unpack_or_delete
 
     def stop_at_b(wheel: Path, pin: Pin, folder: Path) -> list[str]:
         if pin == B:
@@ -116,7 +116,7 @@ def test_an_interrupted_run_leaves_no_half_and_the_next_goes_on(
         return unpack(wheel, pin, folder)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(bundle_module, "unpack", stop_at_b)
+        patch.setattr(bundle_module, "unpack_or_delete", stop_at_b)
         make_bundle(request_, quiet)
     assert not request_.folder.exists()
     # The shelf is gone, so what is bundled now was kept.
@@ -129,7 +129,7 @@ def test_what_was_kept_for_another_python_is_not_taken(
     request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(bundle_module, "unpack", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(bundle_module, "unpack_or_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         make_bundle(request_, quiet)
     other = dataclasses.replace(request_, target=make_target("3.11", []), source=Source(folder=request_.folder.parent))
     with pytest.raises(KernwrightError, match="no wheel of tiny-a"):
@@ -180,7 +180,7 @@ def test_a_folder_with_other_things_is_left_alone(request_: BundleRequest) -> No
     notes.rename(request_.folder.parent / "notes.txt")
     make_bundle(request_, quiet)  # empty is fine
     notes.write_text("mine")
-    with pytest.raises(KernwrightError, match=r"not of the bundle: notes\.txt"):
+    with pytest.raises(KernwrightError, match=r"not belong to the bundle: notes\.txt"):
         make_bundle(dataclasses.replace(request_, core=(A,)), quiet)
     assert notes.read_text() == "mine"
 
@@ -199,7 +199,7 @@ def test_a_full_disk_is_one_message_and_the_old_bundle_stays(
     def full(*_: object) -> list[str]:
         raise OSError(errno.ENOSPC, "No space left on device", "tiny_a.py")
 
-    monkeypatch.setattr(bundle_module, "unpack", full)
+    monkeypatch.setattr(bundle_module, "unpack_or_delete", full)
     with pytest.raises(EnvironmentProblem, match="No space left") as caught:
         make_bundle(dataclasses.replace(request_, core=(A,)), quiet)
     assert "free some space" in caught.value.remedy

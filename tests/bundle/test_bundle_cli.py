@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.bundle.pin import CORE, TEST_TOOLS, known_pins
+from kernwright.bundle.requirements import CORE, TEST_TOOLS, known_pins
 from kernwright.cli import bundle as bundle_module
 
 
@@ -57,7 +57,7 @@ def test_a_core_that_grew_too_large_is_said(
     ("words", "said"),
     [
         (["--python", "3.9"], "3.11 and 3.12"),
-        (["--platform", "???"], "no wheel platform"),
+        (["--platform", "???"], "wheel platform"),
         (["--part-size", "large"], "no size"),
         (["--with", "a b"], "names no package"),
         (["--find-links", "nowhere"], "nowhere is no folder"),

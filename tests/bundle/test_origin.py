@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.bundle import origin
-from kernwright.bundle.files import digest_of
+from kernwright.packages.files import digest_of
 
 
 def test_a_checkout_gives_its_tasks_and_constraints() -> None:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import refuse_rows_too_large
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task

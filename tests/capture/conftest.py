@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, read_capture
+from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, read_capture
 
 LIBRARY = '''
 """Functions to be watched. They take anything, so most tests need no torch."""

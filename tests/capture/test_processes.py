@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.tasks.capture import read_capture
+from kernwright.capture.capture import read_capture
 
 Capturing = Callable[..., Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from kernwright.capture.capture import read_capture
 from kernwright.capture.program import program_name
-from kernwright.tasks.capture import read_capture
 
 Capturing = Callable[..., Any]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernwright.capture.capture import CapturedCall, CapturedDict, CapturedList, CapturedOther, CapturedScalar
 from kernwright.capture.recorder import Parameters, Recorder
 from kernwright.capture.target import Target
-from kernwright.tasks.capture import CapturedCall, CapturedDict, CapturedList, CapturedOther, CapturedScalar
 
 Capturing = Callable[..., Any]
 

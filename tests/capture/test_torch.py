@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernwright.tasks.capture import CapturedScalar, CapturedTensor
+from kernwright.capture.capture import CapturedScalar, CapturedTensor
 
 Capturing = Callable[..., Any]
 

@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.blobs import BlobStore
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.provenance import judge_digest
@@ -25,6 +22,9 @@ from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.row_state import UNTIMED
 from kernwright.judge.session import Session
 from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.ledger.blobs import BlobStore
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 
 pytestmark = pytest.mark.slow
 

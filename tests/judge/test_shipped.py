@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import kernwright
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.party import Party
@@ -23,6 +22,7 @@ from kernwright.judge.session import Session
 from kernwright.judge.sides import shipped_side
 from kernwright.judge.verdict import Ran, Verdict
 from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.shipped import Shipped, find_contender
 from kernwright.tasks.task import Task, load_task
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger, Record
-from kernwright.campaign.ledger_check import verify
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import CpuDevice
 from kernwright.judge.judge import Judgement
@@ -21,6 +19,9 @@ from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.judge.sides import Crew
 from kernwright.judge.timing import RowTiming
 from kernwright.judge.verdict import Verdict
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.record import Record
+from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
 pytestmark = pytest.mark.slow

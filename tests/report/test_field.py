@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.sweep import Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Field, Standing
 from kernwright.report.field_plots import copy_plot, plots_of, speedup_plot
 from kernwright.report.origin import TodaysBaselines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kernwright.campaign.ledger import Ledger
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.bars import LARGE_BYTES
 from kernwright.report.results import Results
 from kernwright.tasks.catalog import find_task, list_tasks

@@ -11,10 +11,10 @@ import typer
 from test_plots import a_result, a_row
 from typer.testing import CliRunner
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.cli.report import report
 from kernwright.core.errors import EnvironmentProblem, LedgerError
 from kernwright.judge.verdict import Headline, Outcome, RowVerdict, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report import page as page_module
 from kernwright.report.page import render_page, write_page
 

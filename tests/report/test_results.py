@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError, LedgerError
 from kernwright.judge.verdict import MetricResult, RowVerdict, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.bars import ASKED_OF, Bar, bars_of, loses_clearly
 from kernwright.report.field import Field, Standing
 from kernwright.report.kda_pilot import kda_pilot

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.results import Results
 from kernwright.report.sanitized import Sanitized, Watched
 from kernwright.tasks.catalog import find_task

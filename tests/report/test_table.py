@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
+from kernwright.admission.admission import Admission, MutantTrial
 from kernwright.report.table import admission_table
-from kernwright.tasks.admission import Admission, MutantTrial
 
 
 def told(*trials: MutantTrial) -> str:

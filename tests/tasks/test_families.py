@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kernwright.admission.admission import admit
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.verdict import RowVerdict
-from kernwright.tasks.admission import admit
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task

@@ -1,1 +1,1 @@
-"""Baselines from published packages: pinned by wheel hash, fetched, and run in a baseline's worker through adapters."""
+"""Baselines: published packages pinned by wheel hash, and adapters that call their kernels like one of our ops."""

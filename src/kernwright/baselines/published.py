@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import sys
@@ -14,10 +13,12 @@ from types import ModuleType
 from typing import Any
 
 from kernwright.baselines.adapter import Adapter, Capability, Signature, Table
-from kernwright.baselines.lock import Lock, Machine, Tree, read_lock
-from kernwright.baselines.store import Store
+from kernwright.baselines.lock import Lock, read_lock
+from kernwright.core.digest import Source, code_digest
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
+from kernwright.packages.store import Store
+from kernwright.packages.tree import Machine, Tree
 from kernwright.tasks.workload import Workload
 
 PACKAGE = "kernwright.baselines"
@@ -105,24 +106,21 @@ class PublishedBaseline:
         ]
         return {"adapters": self.module.__name__, "tree": str(places[0]), "paths": paths}, places
 
-    def adapter_sha256(self, ops: Iterable[str]) -> str:
-        """Over every line of ours that stands between the judge and the package's functions for these ops, and why it
-        declines those that it has none of."""
-        said: list[str] = []
+    def adapter_digest(self, ops: Iterable[str]) -> str:
+        """Return the digest of all code of ours between the judge and the package's functions for these ops, and of the
+        reasons why it declines the others."""
+        said: dict[str, Any] = {}
         modules: list[ModuleType] = []
         for op in sorted(set(ops)):
             if (adapter := self.adapter(op)) is None:
-                said.append(f"{op}: {self.table.absent.get(op, '')}")
+                said[op] = self.table.absent.get(op, "")
                 continue
-            said.append(
-                f"{op}: {adapter.functions} {adapter.file} {adapter.kernels} {adapter.needs} {adapter.rounding}"
-            )
+            said[op] = [adapter.functions, adapter.file, adapter.kernels, adapter.needs, adapter.rounding]
             for function in (adapter.bind, *adapter.objections):
                 modules += [own for own in _imported(sys.modules[function.__module__]) if own not in modules]
         files = {Path(own.__file__) for own in modules if own.__file__}
         files |= {Path(__file__).with_name(name) for name in IN_EVERY_WORKER}
-        parts = [path.read_bytes() for path in sorted(files)] + [line.encode() for line in said]
-        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+        return code_digest(map(Source.read, files), said)
 
     def about(self, ops: Iterable[str]) -> dict[str, Any]:
         """For the record: the package, its wheel, and per op the file, the function and the kernels it must launch."""

@@ -1,1 +1,1 @@
-"""What a machine without a network needs to run Kernwright, gathered into one folder for PYTHONPATH."""
+"""Bundle: one folder for PYTHONPATH with everything that Kernwright needs on a machine without a network."""

@@ -1,13 +1,12 @@
-"""Bundle: a folder that PYTHONPATH may name, with all that Kernwright needs beyond torch and its companions.
+"""Bundle: a folder for PYTHONPATH with everything that Kernwright needs except torch and what torch depends on.
 
-It is made beside its place, in ``<folder>.partial``, and moved there whole: an interrupted run leaves the old bundle
-or none, and its finished downloads for the next try.
+A bundle is made in ``<folder>.partial`` and moved to its place as a whole. An interrupted run leaves the old bundle or
+none, and keeps the finished downloads for the next attempt.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import fcntl
 import hashlib
 import shutil
@@ -19,39 +18,35 @@ from functools import partial
 from pathlib import Path
 
 from kernwright import __version__
-from kernwright.baselines.archive import cut
-from kernwright.baselines.archive import pack as archive_tree
-from kernwright.baselines.lock import Tree
-from kernwright.baselines.store import CARRIED, Store, piece_name
-from kernwright.bundle.download import Source, fetch
-from kernwright.bundle.files import digest_of, folder_bytes, sha256
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
 from kernwright.bundle.origin import own_files
 from kernwright.bundle.parts import Load, pack
-from kernwright.bundle.pin import Pin
-from kernwright.bundle.target import Target
-from kernwright.bundle.wheel import unpack
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.packages.archive import cut
+from kernwright.packages.archive import pack as archive_tree
+from kernwright.packages.download import Source, fetch
+from kernwright.packages.files import digest_of, folder_bytes, sha256, write_problem
+from kernwright.packages.pin import Pin
+from kernwright.packages.store import CARRIED, Store, piece_name
+from kernwright.packages.tree import Tree
+from kernwright.packages.wheel import unpack_or_delete
+from kernwright.packages.wheel_target import WheelTarget
 
 OWN = "kernwright"
-PIECES_A_PART = 4  # baselines are cut finer than the parts, so that these fill up
-_REMEDIES = {
-    errno.ENOSPC: "free some space and repeat; finished downloads are kept",
-    errno.EDQUOT: "free some space and repeat; finished downloads are kept",
-    errno.EACCES: "choose a folder that this user may write",
-    errno.EROFS: "choose a folder that this user may write",
-}
+PIECES_A_PART = 4  # archives of baselines are cut into smaller pieces than a part, so that parts are filled well
 
 
 @dataclass(frozen=True)
 class BundleRequest:
+    """The content of a bundle, its target and its place."""
+
     folder: Path
-    target: Target
+    target: WheelTarget
     core: tuple[Pin, ...]
     tests: tuple[Pin, ...] = ()
     more: tuple[Pin, ...] = ()
     baselines: tuple[Tree, ...] = ()
-    package: bool = True  # Kernwright itself
+    package: bool = True  # whether Kernwright itself is included
     part_bytes: int | None = None
     source: Source = dataclasses.field(default_factory=Source)
 
@@ -63,7 +58,7 @@ class BundleRequest:
 
 
 def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
-    """Make the bundle, or find it made already."""
+    """Make the bundle and return its manifest. A bundle that is already there and up to date is kept."""
     folder = request.folder.absolute()
     try:
         previous = _what_is_there(folder)
@@ -76,15 +71,11 @@ def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
             _put_in_place(shop, folder)
         return manifest
     except OSError as error:
-        place = error.filename or folder
-        raise EnvironmentProblem(
-            f"the bundle cannot be written: {place}: {error.strerror or error}",
-            _REMEDIES.get(error.errno or 0, "check the folder and the disk"),
-        ) from error
+        raise write_problem("the bundle", folder, error, "choose a folder that this user may write") from error
 
 
 def _what_is_there(folder: Path) -> Manifest | None:
-    """The bundle that will be replaced. A folder with anything else in it is left alone."""
+    """Return the manifest of the bundle to be replaced, or None. Refuse a folder that holds anything else."""
     if not folder.exists():
         return None
     if not folder.is_dir():
@@ -99,7 +90,7 @@ def _what_is_there(folder: Path) -> Manifest | None:
     ours |= {entry for package in manifest.packages for entry in package.entries}
     if strange := sorted(found - ours):
         raise KernwrightError(
-            f"{folder} holds what is not of the bundle: {', '.join(strange[:5])}",
+            f"{folder} holds files that do not belong to the bundle: {', '.join(strange[:5])}",
             "move it away, or name another folder",
         )
     return manifest
@@ -117,7 +108,7 @@ def _is_what_is_wanted(manifest: Manifest, request: BundleRequest, folder: Path)
     if (
         wanted != held
         or trees != {tree.digest for tree in request.baselines}
-        or manifest.kernwright != __version__  # which decides what is left out
+        or manifest.kernwright != __version__  # the version decides which files are left out
         or manifest.target != request.target
         or manifest.part_bytes != request.part_bytes
         or own != ([digest_of(own_files())] if request.package else [])
@@ -132,7 +123,7 @@ def _is_what_is_wanted(manifest: Manifest, request: BundleRequest, folder: Path)
 
 @contextmanager
 def _workshop(folder: Path) -> Iterator[Path]:
-    """The folder that a bundle is made in. It outlives a failure, for the downloads in it."""
+    """Lock and yield the folder that a bundle is made in. After a failure it stays if it holds downloads."""
     shop = folder.with_name(f"{folder.name}.partial")
     shop.mkdir(parents=True, exist_ok=True)
     with (shop / ".lock").open("w") as lock:
@@ -160,11 +151,7 @@ def _unpacked(
     for pin, wheel in wheels.items():
         place = shop / "unpacked" / pin.name
         place.mkdir(parents=True)
-        try:
-            left_out = unpack(wheel, pin, place)
-        except KernwrightError:
-            wheel.unlink()  # kept, it would be met again by the next try
-            raise
+        left_out = unpack_or_delete(wheel, pin, place)
         packages.append(
             Package.model_validate(
                 {"name": pin.name, "version": pin.version, "group": request.group(pin), "wheel": wheel.name}
@@ -181,12 +168,12 @@ def _unpacked(
 def _fetched(
     request: BundleRequest, previous: Manifest | None, shop: Path, say: Callable[[str], None]
 ) -> dict[Pin, Path]:
-    # What an interrupted run for another machine left must not be taken for this one's.
+    # Downloads of an interrupted run for another target must not be used for this one.
     key = hashlib.sha256(request.target.model_dump_json().encode()).hexdigest()[:12]
     folder = shop / f"wheels-{key}"
     wheels: dict[Pin, Path] = {}
-    # The small ones at once, since starting pip takes longer than they do; those that may be large one by one, so that
-    # an interruption costs one.
+    # Small wheels are fetched together, because starting pip takes longer than fetching them. Wheels that may be large
+    # are fetched one at a time, so that an interruption loses at most one.
     for batch in ([*request.core, *request.tests], *([pin] for pin in request.more)):
         if batch:
             say(f"fetching {batch[0] if len(batch) == 1 else f'{len(batch)} wheels'} for {request.target}")
@@ -196,8 +183,8 @@ def _fetched(
     return wheels
 
 
-def _locked(pin: Pin, previous: Manifest | None, target: Target) -> Pin:
-    """A version that was bundled before must still be the same file."""
+def _locked(pin: Pin, previous: Manifest | None, target: WheelTarget) -> Pin:
+    """Return the pin with the hash of the previous bundle: the same version must be the same file."""
     if previous is None or previous.target != target or pin.hashes:
         return pin
     before = tuple(p.sha256 for p in previous.packages if p.wheel and (p.name, p.version) == (pin.name, pin.version))
@@ -205,7 +192,7 @@ def _locked(pin: Pin, previous: Manifest | None, target: Target) -> Pin:
 
 
 def _baseline_package(tree: Tree, request: BundleRequest, shop: Path, say: Callable[[str], None]) -> Package:
-    """A published baseline, compressed: the store unpacks it on the other machine, and checks it against the lock."""
+    """Compress a published baseline. The store of the other machine unpacks it and checks it against the lock."""
     found = Store().fetch(tree, request.source, say)
     say(f"compressing {tree}")
     archive = shop / f"{tree.name}.archive"
@@ -260,7 +247,7 @@ def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Ma
 
 
 def _loads(package: Package, folder: Path) -> list[Load]:
-    """What must stay together of a package: all of it, but for a baseline's pieces."""
+    """Return the units of a package that may go to different parts: the pieces of a baseline, else the package."""
     if package.group == "baselines":
         return [Load([package.name], [piece], folder_bytes(piece)) for piece in sorted(folder.iterdir())]
     regular = {entry for entry in package.entries if (folder / entry / "__init__.py").is_file()}
@@ -274,7 +261,8 @@ def _merge(source: Path, place: Path) -> None:
             target.mkdir(exist_ok=True)
         elif target.exists() and target.read_bytes() != path.read_bytes():
             raise KernwrightError(
-                f"{source.name} and another package both bring {path.relative_to(source)}", "bundle them apart"
+                f"{source.name} and another package both bring {path.relative_to(source)}",
+                "bundle them separately",
             )
         else:
             path.replace(target)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.bundle.files import digest_of, named_files
-from kernwright.bundle.target import Target
 from kernwright.core.errors import KernwrightError
+from kernwright.packages.files import digest_of, named_files
+from kernwright.packages.wheel_target import WheelTarget
 
 MANIFEST = "bundle.json"
 
@@ -44,7 +44,7 @@ class Manifest(BaseModel):
     format: Literal[1] = 1
     kernwright: str
     date: str
-    target: Target
+    target: WheelTarget
     part_bytes: int | None
     packages: list[Package]
     parts: list[Part]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernwright.bundle.files import named_files
+from kernwright.packages.files import named_files
 
 TASKS = "_tasks"  # as the built package names them
 CONSTRAINTS = "_constraints.txt"

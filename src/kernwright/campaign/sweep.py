@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from kernwright.baselines.adapter import Capability
-from kernwright.baselines.store import Store
-from kernwright.campaign.ledger import Ledger
 from kernwright.campaign.minutes import minutes_given
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.judge import Progress, RowsTooLarge
@@ -18,6 +16,8 @@ from kernwright.judge.party import Party
 from kernwright.judge.provision import provision
 from kernwright.judge.request import JudgeRequest, judge_together
 from kernwright.judge.verdict import Verdict
+from kernwright.ledger.ledger import Ledger
+from kernwright.packages.store import Store
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
 from kernwright.tasks.task import Task
@@ -163,7 +163,7 @@ class Sweep:
         every leg asks for it several times."""
         book = Ledger(self.ledger)
         for run in book.runs():
-            size = book.run_path(run).stat().st_size
+            size = book.run_size(run)
             if self._read.get(run, (-1, []))[0] != size:
                 bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
                 self._read[run] = size, [Verdict.model_validate(body) for body in bodies]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernwright.capture.capture import Capture, CapturedCall, CaptureHeader
 from kernwright.capture.hook import PLAN
 from kernwright.capture.recorder import COUNTERS, LINES
 from kernwright.core.errors import BadFile, EnvironmentProblem
-from kernwright.tasks.capture import Capture, CapturedCall, CaptureHeader
 from kernwright.tasks.files import parse_line, read_text, validate
 
 COUNTER_BYTES = 8

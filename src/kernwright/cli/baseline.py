@@ -12,8 +12,9 @@ from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
-    from kernwright.baselines.lock import Lock, Machine, Tree
+    from kernwright.baselines.lock import Lock
     from kernwright.judge.verification import RowFinding
+    from kernwright.packages.tree import Machine, Tree
 
 app = typer.Typer(no_args_is_help=True, help="Published baselines: list, fetch and verify them.")
 MIB = 1 << 20
@@ -24,9 +25,10 @@ def list_baselines() -> None:
     """Lists the baselines of the lock file, their wheels, and whether they lie in the store."""
     from rich.table import Table
 
-    from kernwright.baselines.lock import Machine, read_lock
-    from kernwright.baselines.store import Store
+    from kernwright.baselines.lock import read_lock
     from kernwright.cli.console import out
+    from kernwright.packages.store import Store
+    from kernwright.packages.tree import Machine
 
     lock, store = read_lock(), Store()
     table = Table(title="published baselines", caption=f"store: {store.folder}")
@@ -55,9 +57,10 @@ def fetch(
     find_links: Annotated[Path | None, typer.Option(help="take wheels from this folder only")] = None,
 ) -> None:
     """Fetches pinned wheels with pip, checks every hash and unpacks them into the store."""
-    from kernwright.baselines.lock import Machine, read_lock
-    from kernwright.baselines.store import Store
-    from kernwright.bundle.download import Source
+    from kernwright.baselines.lock import read_lock
+    from kernwright.packages.download import Source
+    from kernwright.packages.store import Store
+    from kernwright.packages.tree import Machine
 
     source = Source(index, find_links.absolute() if find_links else None)
     this = Machine.this()

@@ -46,14 +46,15 @@ def bundle(
     ] = False,
 ) -> None:
     """Gather what a machine without a network needs beyond torch, triton, numpy and scipy, ready for PYTHONPATH."""
-    from kernwright.baselines.lock import Machine, read_lock
+    from kernwright.baselines.lock import read_lock
     from kernwright.bundle.bundle import BundleRequest, make_bundle
-    from kernwright.bundle.download import Source
     from kernwright.bundle.manifest import check_bundle
     from kernwright.bundle.parts import parse_size
-    from kernwright.bundle.pin import choose_pins
-    from kernwright.bundle.target import make_target
+    from kernwright.bundle.requirements import choose_pins
     from kernwright.core.errors import KernwrightError
+    from kernwright.packages.download import Source
+    from kernwright.packages.tree import Machine
+    from kernwright.packages.wheel_target import make_target
 
     if check:
         _show(check_bundle(folder), folder)
@@ -74,7 +75,7 @@ def bundle(
 
 
 def _show(manifest: Manifest, folder: Path) -> None:
-    from kernwright.bundle.pin import EXPECTED
+    from kernwright.bundle.requirements import EXPECTED
     from kernwright.cli.console import out
 
     out.print(_table(manifest))

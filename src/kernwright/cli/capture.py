@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from kernwright.tasks.capture import Capture
+    from kernwright.capture.capture import Capture
 
 SETTINGS = {"allow_interspersed_args": False}  # what stands after the program's name is the program's
 
@@ -102,7 +102,7 @@ def _places(targets: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _finish(capture: Capture, out: Path) -> None:
-    from kernwright.tasks.capture import write_capture
+    from kernwright.capture.capture import write_capture
 
     write_capture(capture, out)
     header = capture.header

@@ -12,16 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kernwright.campaign.ledger import Ledger, Record, default_ledger_root
-from kernwright.campaign.ledger_check import Snapshot, examine
-from kernwright.campaign.ledger_transfer import export_runs, import_runs
 from kernwright.core.errors import LedgerError
+from kernwright.ledger.ledger import Ledger, default_ledger_root
+from kernwright.ledger.record import Record
+from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
+from kernwright.ledger.verify import examine
 
 app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
 
 LedgerFolder = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Ledger folder. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
+    typer.Option("--ledger", help="Ledger folder or archive. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
 ]
 
 
@@ -127,7 +128,7 @@ def show(
 def verify(ledger: LedgerFolder = None) -> None:
     """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
     root = ledger or default_ledger_root()
-    result = examine(Snapshot.take(root))
+    result = examine(root)
     for note in result.notes:
         typer.echo(f"note: {note}")
     for problem in result.problems:
@@ -141,7 +142,7 @@ def verify(ledger: LedgerFolder = None) -> None:
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(help="An archive made by `ledger export`, or a ledger folder.")],
+    source: Annotated[Path, typer.Argument(help="An archive, or a ledger folder.")],
     but: Annotated[list[str] | None, typer.Option("--but", help="A run to leave behind; may be given again.")] = None,
     ledger: LedgerFolder = None,
 ) -> None:
@@ -155,6 +156,19 @@ def import_(
     ):
         for run in runs:
             typer.echo(f"{outcome} {run}")
+
+
+@app.command()
+def pack(
+    archive: Annotated[Path, typer.Argument(help="The .tar.xz file to write.")],
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    ledger: LedgerFolder = None,
+) -> None:
+    """Write runs to a small archive for a repository, with their heads beside it."""
+    book = Ledger(ledger)
+    chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
+    pack_runs(book.root, chosen, archive)
+    typer.echo(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
 
 
 @app.command()

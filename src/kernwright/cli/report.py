@@ -11,8 +11,8 @@ from kernwright.cli.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
 if TYPE_CHECKING:
-    from kernwright.campaign.ledger import Ledger
     from kernwright.judge.verdict import Verdict
+    from kernwright.ledger.ledger import Ledger
 
 
 def report(
@@ -23,7 +23,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("kernwright-report.html"),
 ) -> None:
     """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
-    from kernwright.campaign.ledger import Ledger
+    from kernwright.ledger.ledger import Ledger
     from kernwright.report.page import write_page
 
     book = Ledger(ledger)

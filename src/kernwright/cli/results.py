@@ -47,7 +47,7 @@ def results(
     With --check: exit status 1 where a page and the ledger disagree, where there is a page that the ledger does not
     make, a record is of another task digest or baseline, or the ledger is not what was written.
     """
-    from kernwright.campaign.ledger import Ledger
+    from kernwright.ledger.ledger import Ledger
     from kernwright.report.field import Field
     from kernwright.report.results import Results
     from kernwright.report.results_page import family_page_of, files_of
@@ -97,7 +97,7 @@ def results(
 
 def refuse_damage(ledger: Path, check: bool) -> None:
     """Pages that are made anew of an edited record agree with it: only the chain of hashes says that it was edited."""
-    from kernwright.campaign.ledger_check import verify
+    from kernwright.ledger.verify import verify
 
     damage = [f"{named(ledger)} is not what was written: {problem}" for problem in verify(ledger)]
     if damage and not check:

@@ -44,12 +44,12 @@ def sweep(
     wait: Wait = 0.0,
 ) -> None:
     """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
-    from kernwright.campaign.ledger import default_ledger_root
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import Bar, err, out
     from kernwright.judge.device import find_device
     from kernwright.judge.provision import target_of
     from kernwright.judge.request import rounds_given
+    from kernwright.ledger.ledger import default_ledger_root
     from kernwright.report.table import sweep_table
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows

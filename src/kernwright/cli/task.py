@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from kernwright.capture.capture import Capture
     from kernwright.core.op import Op
-    from kernwright.tasks.capture import Capture
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -118,15 +118,15 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="write over a task that exists")] = False,
 ) -> None:
     """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
+    from kernwright.admission.captured_row import Request
+    from kernwright.admission.draft import draft_task
+    from kernwright.admission.task_folder import write_task
+    from kernwright.capture.capture import read_capture
     from kernwright.capture.own_ops import op_of, settings_of
     from kernwright.cli.console import out
     from kernwright.cli.task_strangers import refuse_another_op, refuse_strangers
     from kernwright.core.errors import KernwrightError
     from kernwright.core.registry import ops_from_file, shipped_ops
-    from kernwright.tasks.capture import read_capture
-    from kernwright.tasks.captured_row import Request
-    from kernwright.tasks.draft import draft_task
-    from kernwright.tasks.task_folder import write_task
 
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
@@ -196,9 +196,9 @@ def check(
     ] = None,
 ) -> None:
     """Admits a task only if its rows and tolerances reject every mutant. Exit status 1: refused."""
+    from kernwright.admission.admission import admit
     from kernwright.cli.console import Bar, out
     from kernwright.report.table import admission_table
-    from kernwright.tasks.admission import admit
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)

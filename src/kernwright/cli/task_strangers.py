@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kernwright.admission.captured_row import Request
+from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.capture.own_ops import WISHES, op_of
 from kernwright.core.errors import BadFile, KernwrightError
-from kernwright.tasks.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
-from kernwright.tasks.captured_row import Request
 
 
 def refuse_strangers(capture: Capture, request: Request, ignored: Collection[str]) -> None:

@@ -10,20 +10,17 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from kernwright.core import norms, rotations, rounding
-from kernwright.core.digest import digest_of, source_text
+from kernwright.core.digest import function_digest
 
 Reference = Callable[..., Tensor | tuple[Tensor, ...] | None]
 Contract = Literal["exact", "close"]
 Scalar = bool | int | float | str
-SHARED_WORDS = (rounding, norms, rotations)
 
 
 class TensorParameter(BaseModel):
@@ -86,12 +83,8 @@ class Op(BaseModel):
 
     @cached_property
     def digest(self) -> str:
-        """Covers the defining file and the words that definitions share: change either and it is another op."""
-        # A reference that is being captured is wrapped; the file is that of the function itself.
-        own = inspect.getsourcefile(inspect.unwrap(self.reference))
-        files = (own, *(module.__file__ for module in SHARED_WORDS))
-        described = self.model_dump(mode="json")
-        return digest_of({"op": described, "sources": [source_text(Path(str(f))) for f in files]})
+        """Return the digest of the op's fields and of its reference with all helpers of ours that it calls."""
+        return function_digest(self.reference, self.model_dump(mode="json"))
 
     def call(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
         """Runs the eager chain: in the dtypes given it is the reference, in float64 the oracle."""

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from kernwright.campaign.ledger import RunWriter
 from kernwright.judge.decision import overall
 from kernwright.judge.device import Device
 from kernwright.judge.headline import headline_of, interrupted_at, reasons_of
@@ -19,6 +18,7 @@ from kernwright.judge.provenance import Provenance
 from kernwright.judge.row_state import RowState
 from kernwright.judge.sides import Crew
 from kernwright.judge.verdict import Verdict
+from kernwright.ledger.ledger import RunWriter
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

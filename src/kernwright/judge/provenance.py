@@ -14,11 +14,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright import __version__
-from kernwright.core.digest import digest_of, source_text
+from kernwright.core.digest import C_SUFFIXES, PYTHON, Source, code_digest
 from kernwright.tasks.candidate import Candidate
 from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task
 
+JUDGE = Path(__file__).parent
 LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "scipy", "pydantic")
 
 
@@ -85,12 +86,10 @@ def source_hashes(task: Task, candidate: Candidate | Shipped | None) -> dict[str
 
 
 @cache
-def judge_digest() -> str:
-    """Of the code that judges: figures of one judge say nothing of another's."""
-    folder = Path(__file__).parent
-    texts = {path: source_text(path) for path in folder.rglob("*.py")}
-    texts |= {path: path.read_text(encoding="utf-8") for kind in ("*.c", "*.cc") for path in folder.rglob(kind)}
-    return digest_of({path.relative_to(folder).as_posix(): text for path, text in texts.items()})
+def judge_digest(folder: Path = JUDGE) -> str:
+    """Return the digest of the judge's code: figures of one judge say nothing about another's."""
+    files = (path for path in folder.rglob("*") if path.suffix in (PYTHON, *C_SUFFIXES))
+    return code_digest(map(Source.read, files))
 
 
 def command_line() -> str:

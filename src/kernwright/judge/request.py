@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.cast import Cast, Match
 from kernwright.judge.confine import hide_judge
@@ -27,6 +26,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.verdict import Verdict
 from kernwright.judge.vigil import vigil_over
 from kernwright.judge.worker_process import DEVICE_DEADLINE_S
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import Baseline, find_baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task

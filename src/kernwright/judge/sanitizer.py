@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.device import Device, find_device
 from kernwright.judge.judge import Progress
@@ -30,6 +29,7 @@ from kernwright.judge.scratch import scratch_folder
 from kernwright.judge.sides import Side, candidate_side, shipped_side
 from kernwright.judge.walls import Walls
 from kernwright.judge.worker_environment import worker_environment
+from kernwright.ledger.ledger import Ledger
 from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task

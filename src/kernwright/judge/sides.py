@@ -10,7 +10,6 @@ from typing import Any
 
 from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.baselines.store import Store
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
 from kernwright.judge.compiled import Compiled
@@ -25,6 +24,7 @@ from kernwright.judge.session import Session
 from kernwright.judge.timing import SideFault
 from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
 from kernwright.judge.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.packages.store import Store
 from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from kernwright.campaign.ledger import Ledger
+from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
 from kernwright.judge.verdict import MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.graph_replays import Judged, Replay, graph_replays
 from kernwright.report.origin import (
     TodaysBaselines,
@@ -91,10 +92,11 @@ class Field:
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
         today = TodaysBaselines(tasks)
         outdated: list[tuple[str, set[Key]]] = []
+        aliases = DigestAliases.load(ledger.root / ALIASES_FILE)
         for record in ledger.all_records():
             if record.kind != "verdict" or record.body.get("task") not in wanted or not record.body.get("evidence"):
                 continue
-            verdict = Verdict.model_validate(record.body)
+            verdict = Verdict.model_validate(aliases.apply(record.body))
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
             if verdict.candidate == SHIPPED or is_of_a_folder(verdict):  # no part of the field

@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kernwright.campaign.blobs import replacing
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
+from kernwright.ledger.files import replacing
 from kernwright.report.plots import OUTCOMES, SHAPES, bandwidth_plot, interval_text, magnitude, plain, speedup_plot
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 

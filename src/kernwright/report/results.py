@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from kernwright.campaign.ledger import Ledger
+from kernwright.core.digest_aliases import ALIASES_FILE, DigestAliases
 from kernwright.judge.verdict import MetricResult, Ran, Verdict
+from kernwright.ledger.ledger import Ledger
 from kernwright.report.field import Standing
 from kernwright.report.origin import TodaysBaselines, machines_of, model_of, refuse_mixed_models
 from kernwright.report.sanitized import Sanitized
@@ -50,8 +51,9 @@ class Results:
         by_name = {task.name: task for task in tasks}
         outdated: dict[Key, str] = {}
         sanitized: list[dict[str, Any]] = []
+        aliases = DigestAliases.load(ledger.root / ALIASES_FILE)
         for record in ledger.all_records():
-            body = record.body
+            body = aliases.apply(record.body)
             if record.kind == "sanitizer" and body["candidate"] == SHIPPED and body["task"] in by_name:
                 sanitized.append(body)
                 continue

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernwright.admission.admission import Admission
 from kernwright.campaign.sweep import Sweep
 from kernwright.exploits.trial import Trial
 from kernwright.judge.verdict import MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.verification import RowFinding
-from kernwright.tasks.admission import Admission
 from kernwright.tasks.policy import METRICS
 
 COLOURS = {

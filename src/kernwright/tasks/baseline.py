@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.baselines.lock import Machine, read_lock
+from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.core.digest import digest_of
+from kernwright.core.digest import Source, code_digest, digest_of
 from kernwright.core.errors import KernwrightError
+from kernwright.packages.tree import Machine
 from kernwright.tasks.task import Task
 
 BUILT_IN = ("eager", "compile")
@@ -72,7 +72,7 @@ def find_baseline(task: Task, name: str, where: Surroundings | None = None) -> B
         return Baseline(name=name, kind="compile", package="torch", version=where.torch)
     adapters = adapter_names(task.adapters)
     if name in adapters and task.adapters is not None:
-        source = hashlib.sha256(task.adapters.read_bytes()).hexdigest()
+        source = code_digest([Source.read(task.adapters)])
         return Baseline(name=name, kind="adapter", package="task", version=task.name, adapter_sha256=source)
     if name in read_lock().names():
         return _published(task, name, where.machine)
@@ -90,7 +90,7 @@ def _published(task: Task, name: str, machine: Machine) -> Baseline:
         package=wheel.name,
         version=wheel.version,
         wheel_sha256=wheel.sha256,
-        adapter_sha256=published.adapter_sha256(task.ops),
+        adapter_sha256=published.adapter_digest(task.ops),
         companions={wheel.file: wheel.sha256 for tree in trees if tree for wheel in tree.wheels},
     )
 

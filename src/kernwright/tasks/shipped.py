@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import kernwright
-from kernwright.core.digest import code_digest
+from kernwright.core.digest import Source, code_digest
 from kernwright.core.registry import shipped_ops
 from kernwright.ops import FAMILIES
 from kernwright.runtime.tuning import shipped_configurations
@@ -22,6 +22,8 @@ PACKAGE = Path(kernwright.__file__).resolve().parent
 # What a call runs through before it meets its family: the public lookup, and headers that no import names.
 ON_EVERY_WAY = ("ops/catalog.py", "ops/_shared")
 TABLES = "ops/tuned"
+RUN_BY_CALLS = ("core", "ops", "runtime")
+RUN_BY_NO_CALL = ("digest", "errors", "registry")  # modules of core
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class Shipped:
 
     @cached_property
     def digest(self) -> str:
-        """Of the code alone: a changed kernel, launcher or dispatch makes its records stale, a comment does not."""
-        return code_digest(self.sources)
+        """Return the digest of the code: a changed kernel, launcher or dispatch makes records stale."""
+        measured = self.sources.get(TABLES)
+        facts = {} if measured is None else {"configurations": measured.decode()}
+        return code_digest((Source.read(PACKAGE / name) for name in self.sources if name != TABLES), facts)
 
 
 def find_contender(task: Task, name: str) -> Baseline | Shipped:
@@ -81,11 +85,11 @@ def _reached(roots: Iterable[Path]) -> set[Path]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """Modules of `ops` and `runtime` that a file names. Of another family that is all of its folder: what it compiles
-    stands in no import."""
+    """Yield the modules of `core`, `ops` and `runtime` that a file imports. Of another family that is its whole folder:
+    the sources that it compiles stand in no import."""
     for name in _named(path.read_bytes()):
         parts = name.split(".")
-        if len(parts) > 2 and parts[:2] in (["kernwright", "ops"], ["kernwright", "runtime"]):
+        if len(parts) > 2 and parts[0] == "kernwright" and parts[1] in RUN_BY_CALLS and parts[2] not in RUN_BY_NO_CALL:
             place = PACKAGE.joinpath(*parts[1:3])
             yield place if place.is_dir() else place.with_suffix(".py")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
-from kernwright.campaign.ledger_check import verify
 from kernwright.judge.device import find_device
 from kernwright.judge.request import JudgeRequest, judge, judge_together
 from kernwright.judge.sides import Crew, baseline_side
 from kernwright.judge.timing import warm_up
 from kernwright.judge.verdict import Kernel, MetricResult
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.verify import verify
 from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 

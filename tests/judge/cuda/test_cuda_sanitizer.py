@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kernwright.campaign.ledger import Ledger
 from kernwright.judge.sanitizer import sanitize
+from kernwright.ledger.ledger import Ledger
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 

@@ -1,0 +1,54 @@
+"""Writing a task's folder: all of it, and only if it loads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from kernwright.admission.draft import Draft
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.tasks.task import ROWS_FILE, TASK_FILE, TaskFile, load_task
+
+
+def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool) -> None:
+    """Writes into a folder beside the task's own, loads that as any task is loaded, and only then puts it in place."""
+    if folder.exists() and not force:
+        raise KernwrightError(f"{folder} exists already", "choose another name or --out, or write over it with --force")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise EnvironmentProblem(f"{folder} cannot be made: {error.strerror}", "choose another --out") from None
+    try:
+        beside.chmod(0o755)  # mkdtemp's folders are for one user alone
+        (beside / TASK_FILE).write_text(task_toml(draft.file), encoding="utf-8")
+        lines = [row.model_dump_json(exclude_none=True, exclude_defaults=False) for row in draft.rows]
+        (beside / ROWS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if definitions is not None and draft.file.definitions is not None:
+            shutil.copyfile(definitions, beside / draft.file.definitions)
+        load_task(beside)
+        if folder.exists():
+            for file in [*beside.glob("*.py"), *beside.glob("*.jsonl"), *beside.glob("*.toml")]:
+                file.replace(folder / file.name)  # its evidence, baselines and whatever else it holds stay
+        else:
+            beside.rename(folder)
+    except OSError as error:
+        raise EnvironmentProblem(f"{folder} cannot be written: {error}", "choose another --out") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def task_toml(file: TaskFile) -> str:
+    """task.toml as an author would write it."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)  # TOML's strings and lists are written as JSON's
+
+    lines = [f"name = {text(file.name)}", f"title = {text(file.title)}", f"origin = {text(file.origin)}"]
+    if file.definitions:
+        lines.append(f"definitions = {text(file.definitions)}")
+    lines += [f"neighbours = {text(list(file.neighbours))}", "", "[tolerance]"]
+    lines += [f"{dtype} = {{ atol = {t.atol}, rtol = {t.rtol} }}" for dtype, t in file.tolerance.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,74 @@
+"""A task is admitted only if it rejects every mutant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernwright.admission.admission import Admission, admit
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.task import load_task
+
+WEAK_OPS = """
+from torch import Tensor
+from kernwright.core.op import define
+
+@define(outputs=["z"], activations=["x"])
+def careless(x: Tensor, y: Tensor) -> Tensor:
+    return x * 2 + 0 * y
+"""
+
+
+def test_the_shipped_task_is_admitted_on_its_smallest_rows(quiet: Any) -> None:
+    task = find_task("norm_scale_shift")
+    rows = task.select("smoke_*_s19_*")
+    assert {row.op for row in rows} == {"norm_scale_shift", "residual_norm_scale_shift"}
+    admission = admit(task, rows, quiet)
+    assert [(t.op, t.mutant) for t in admission.trials if not t.rejected] == []
+    assert admission.reference_problems == ()
+    assert admission.admitted
+    tried = {trial.mutant for trial in admission.trials}
+    assert {"zeros", "constant", "stale output", "dropped term (scale)", "dropped term (gate)"} <= tried
+
+
+@pytest.fixture
+def weak(tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any, task_texts: Any) -> Admission:
+    """An op that does not depend on one of its inputs cannot tell whether a kernel reads it."""
+    rows = [make_row("r", "careless", {"x": ["S", "D"], "y": ["S", "D"]}, {"z": ["S", "D"]}, axes={"S": 4, "D": 9})]
+    task = load_task(write_task(tmp_path / "weak", ops=WEAK_OPS, rows=rows))
+    return admit(task, task.rows, quiet)
+
+
+def test_a_task_whose_op_ignores_an_input_is_refused(weak: Admission) -> None:
+    assert not weak.admitted
+    survivors = {trial.mutant: trial.survived for trial in weak.trials if not trial.rejected}
+    assert survivors["dropped term (y)"] == ("r",)
+    assert "zeros" not in survivors
+    assert weak.reference_problems == ()
+
+
+def test_what_rejected_a_mutant_is_said(weak: Admission) -> None:
+    zeros = next(trial for trial in weak.trials if trial.mutant == "zeros")
+    assert zeros.rejected
+    assert "normal inputs" in zeros.rejected_because
+
+
+def test_a_reference_that_is_not_a_function_is_refused(
+    tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any
+) -> None:
+    """Two calls on the same inputs differ, so no kernel could ever have its bits."""
+    ops = WEAK_OPS.replace("0 * y", "y.new_empty(y.shape).uniform_()").replace(
+        "activations", 'contract="exact", activations'
+    )
+    rows = [make_row("r", "careless", {"x": [4, 9], "y": [4, 9]}, {"z": [4, 9]})]
+    task = load_task(write_task(tmp_path / "torn", ops=ops, rows=rows))
+    admission = admit(task, task.rows, quiet)
+    assert not admission.admitted
+    assert "differs in its bits" in admission.reference_problems[0]
+
+
+def test_no_trials_are_no_admission() -> None:
+    assert not Admission("t", "d", (), ()).admitted
