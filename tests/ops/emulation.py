@@ -1,4 +1,4 @@
-"""Builds the CUDA kernels' own code for a CPU, with every access checked for its alignment, as a GPU checks it."""
+"""Build the CUDA kernels for a CPU, with the alignment of every access checked, as a GPU checks it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ Kind = TypeVar("Kind", bound=Hashable)
 def built(
     source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path
 ) -> dict[Kind, Any]:
-    """A module of each kind, by the macros that choose it."""
+    """Return a module for each kind, compiled with its macros."""
     import tvm_ffi
 
-    files = (HERE / source, HERE / "cuda_runtime.h", *headers, *CUDA_HEADERS)
+    # The emulation includes kernels and host code itself: nothing but its own file is compiled.
+    included = [own for own in (*headers, *CUDA_HEADERS) if own.suffix not in (".cc", ".cu")]
+    files = (HERE / source, HERE / "cuda_runtime.h", *included)
 
     def of(macros: Mapping[str, str]) -> Any:
         own = Library("_".join(("emulated", *macros.values())), files, tuple(macros.items()))

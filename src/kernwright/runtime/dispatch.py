@@ -160,6 +160,14 @@ class Dispatcher:
         call = Call.of(self.op, arguments, named)
         return self.run(*call.parts, backend, contract, out)
 
+    def run_positional(
+        self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out
+    ) -> Any:
+        """Run a call with all arguments of the op by position, as a public function hands them on."""
+        count = len(self.op.tensor_parameters)
+        scalars = dict(zip(self.op.scalar_defaults, arguments[count:], strict=True))
+        return self(*arguments[:count], backend=backend, contract=contract, out=out, **scalars)
+
     def __repr__(self) -> str:
         return f"<kernwright.ops.{self.op.name}>"
 

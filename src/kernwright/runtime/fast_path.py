@@ -1,8 +1,8 @@
-"""The fast path of a public call: straight to a foreign function that is known to fit. The slow path takes everything else.
+"""The fast path of a public call: straight to a foreign function that is known to fit. All else takes the slow path.
 
-A small kernel takes 2 us and its launch several, so every step before the launch counts: no signature is bound, no shape is
-read, and no function is called where its frame can be avoided. The foreign function checks the tensors itself and returns
-whether it took them.
+A small kernel takes 2 us and its launch several, so every step before the launch counts: no signature is bound, no
+shape is read, and no function is called where its frame can be avoided. The foreign function checks the tensors itself
+and returns whether it took them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[...,
 
 
 def as_outputs(out: Any, count: int) -> tuple[Tensor, ...]:
-    """Return the given outputs as a tuple. Raise TypeError for a wrong number or shared memory; the slow path explains it."""
+    """Return the given outputs as a tuple. Raise TypeError for a wrong number or shared memory, which the slow path
+    explains."""
     if count == 1:
         return (out,)
     # A tensor unpacks into its rows, which are not a list of outputs.

@@ -25,8 +25,8 @@ class Implementation:
 
     `launch`, where there is one, gives the bare foreign function for a device and a dtype, unless it might be mistaken
     for another device's. It takes the op's arguments by position and then the outputs, checks them itself, and answers
-    whether it ran: so a call that ends there needs no further look from Python. `libraries` are the native libraries that
-    it needs on a target.
+    whether it ran: so a call that ends there needs no further look from Python. `libraries` returns the native
+    libraries that it needs on a target.
     """
 
     backend: Backend

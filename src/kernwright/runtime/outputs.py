@@ -45,8 +45,11 @@ class Promise:
         """Return uninitialized outputs, on a device or on that of the tensors."""
         if not self.op.outputs:
             return ()
-        alike = [own for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True)
-                 if own is not None and parameter.name in self.op.activations]
+        alike = [
+            own
+            for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True)
+            if own is not None and parameter.name in self.op.activations
+        ]
         return tuple(self._made(alike, shape, dtype, device) for shape, dtype in self._results(tensors, scalars))
 
     @staticmethod

@@ -1,8 +1,8 @@
 """The public function of an op, generated from the signature of its definition.
 
-The function binds its arguments itself and hands them on by position. A call costs microseconds, so nothing else may bind or
-inspect them: the source of the function is written out and compiled, as `dataclasses` does for `__init__`. `__wrapped__` is the
-definition, where `inspect.getsource` and a debugger's "go to definition" lead.
+The function binds its arguments itself and hands them on by position. A call costs microseconds, so nothing else may
+bind or inspect them: the source of the function is written out and compiled, as `dataclasses` does for `__init__`.
+`__wrapped__` is the definition, where `inspect.getsource` and a debugger's "go to definition" lead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def public_function(op: Op, run: Run, option: Option | None = None) -> Callable[
     own = [parameter.name for parameter in op.tensor_parameters] + list(op.scalar_defaults)
     keywords = [name if name in signature.parameters else "None" for name in KEYWORDS]
     unannotated = signature.replace(
-        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()], return_annotation=inspect.Signature.empty
+        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()],
+        return_annotation=inspect.Signature.empty,
     )
     replacing = f"        if {option.name}: {option.replaces} = value({own[0]}, {option.replaces})\n" if option else ""
     source = (

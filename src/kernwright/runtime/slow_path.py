@@ -102,4 +102,3 @@ class SlowPath:
     def _parts(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         names = self.dispatcher.op.scalar_defaults
         return arguments[: self._tensors], plain(dict(zip(names, arguments[self._tensors :], strict=True)))
-

@@ -12,15 +12,19 @@ from kernwright.runtime.call import BadArgument, Call
 
 
 def check_tokens(
-    call: Call, modulations: Iterable[str] = (), affine: Iterable[str] = (), tokens: Iterable[str] = ("residual",)
+    call: Call,
+    modulations: Iterable[str] = (),
+    affine: Iterable[str] = (),
+    tokens: Iterable[str] = ("residual",),
+    integers: Collection[str] = (),
 ) -> Tensor:
     """Check x `[..., D]` and the tensors beside it, and return x.
 
     `tokens` have the shape of x, `modulations` broadcast over it, and each of `affine` is `[D]`. Tensors that are not
-    given are skipped.
+    given are skipped. `integers` are not checked here.
     """
     x = call.tensors["x"]
-    check_floating(call)
+    check_floating(call, but=integers)
     check_width(x)
     for name in tokens:
         if (own := call.tensors.get(name)) is not None:

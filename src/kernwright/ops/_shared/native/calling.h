@@ -21,17 +21,21 @@ void launch_for_caller(DLDevice device, const Launch& launch) {
     TVM_FFI_THROW(RuntimeError) << "the launch failed: " << error_text(error);
 }
 
-// The foreign function of an op: reads the arguments, lays the work out (`part`), chooses the variant and launches it.
+// Lays the work of a Problem out (`part`), chooses the variant and launches it. False: it is compiled elsewhere.
+template <typename Call>
+bool launched(typename Call::Own* own, DLDevice device) {
+  if (!Call::is_compiled(*own)) return false;
+  if (is_empty(*own)) return true;
+  part(own);
+  launch_for_caller(device, [&](int number, void* stream) { return Call::start(*own, number, stream); });
+  return true;
+}
+
+// The foreign function of an op.
 template <typename Call>
 bool call(ffi::PackedArgs given) {
   const DLDevice device = device_of<Call>(given);
-  return each<Call>(given, kDLCUDA, [&](typename Call::Own* own) {
-    if (!Call::is_compiled(*own)) return false;
-    if (is_empty(*own)) return true;
-    part(own);
-    launch_for_caller(device, [&](int number, void* stream) { return Call::start(*own, number, stream); });
-    return true;
-  });
+  return each<Call>(given, kDLCUDA, [&](typename Call::Own* own) { return launched<Call>(own, device); });
 }
 
 // What a call would run, in words, a line for each launch; of tensors on any device, since nothing is launched.

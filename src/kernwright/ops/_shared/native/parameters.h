@@ -69,8 +69,8 @@ constexpr Parameter<P> parameter(Role role, const char* name, bool is_optional =
 
 constexpr bool is_tensor(Role role) { return role != Role::kNormType && role != Role::kNumber; }
 
-// Dtype of the outputs. A family whose outputs differ from its first tokens overloads it for its Problem.
-inline Type output_type(const Extent& of) { return of.type; }
+// Dtype of the output that `to` receives. A family whose outputs differ from its first tokens overloads it for its Problem.
+inline Type output_type(const Extent& of, const Tokens* to) { return of.type; }
 
 inline bool read_is_rms(const ffi::String& norm_type) {
   const bool is_rms = norm_type == "rms";
@@ -155,7 +155,7 @@ bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) 
       case Role::kBroadcast: reader.broadcast(tensor, own.row(p), own.name); break;
       case Role::kAffine:
       case Role::kBias: reader.affine(tensor, own.row(p), own.name); break;
-      case Role::kOutput: reader.tokens_of(output_type(*p), tensor, own.tokens(p), "out", true); break;
+      case Role::kOutput: reader.tokens_of(output_type(*p, own.tokens(p)), tensor, own.tokens(p), "out", true); break;
       default: break;
     }
   }
@@ -163,12 +163,14 @@ bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) 
   return reader.takes();
 }
 
-// What an op may add to its list; it derives from this.
+// What an op may add to its list. An op is a struct that derives from this, with its Problem as `Own` and `kParameters`.
 struct CallDefaults {
   static constexpr int64_t kWidestRow = kWidest;
-  // Before anything is read: what is the same in every call.
-  template <typename Problem>
-  static void prepare(Problem*) {}
+  // Before tensors are read and axes are folded: sets what all parts share. False: these kernels do not take the call.
+  template <typename Problem, typename Given>
+  static bool begin(Problem*, const Given&) {
+    return true;
+  }
   // After all listed arguments were read: the others, and what follows from them.
   template <typename Problem, typename Given>
   static void finish(Problem*, Reader*, const Given&) {}
@@ -177,7 +179,8 @@ struct CallDefaults {
 // Hands each Problem that a call amounts to to `run`, which returns whether it took it. There are several where leading axes
 // can neither be merged nor be batches, tokens or frames.
 template <typename Call, typename Problem, size_t kCount, typename Run>
-bool each_part(const Arguments<Problem, kCount>& given, const typename Call::Own& start, int32_t device_type, const Run& run) {
+bool each_part(const Arguments<Problem, kCount>& given, typename Call::Own start, int32_t device_type, const Run& run) {
+  if (!Call::begin(&start, given)) return false;
   auto one = [&](const Arguments<Problem, kCount>& part) {
     typename Call::Own problem = start;
     return read<Call>(&problem, part, device_type) && run(&problem);
@@ -214,8 +217,8 @@ bool each_part(const Arguments<Problem, kCount>& given, const typename Call::Own
 template <typename Call, typename Run>
 bool each(ffi::PackedArgs given, int32_t device_type, const Run& run) {
   typename Call::Own start;
-  Call::prepare(&start);
-  return each_part<Call>(take(Call::kParameters, given, &start), start, device_type, run);
+  const auto arguments = take(Call::kParameters, given, &start);
+  return each_part<Call>(arguments, start, device_type, run);
 }
 
 // The device of a call: that of its first tokens.
