@@ -11,8 +11,8 @@ import pytest
 import torch
 from modulation_cases import BF16, FP16, FP32
 
-from kernwright.ops._shared.native_sources import CUDA_HEADERS
-from kernwright.ops.modulation import native
+from kernwright.ops.modulation.family import CUDA
+from kernwright.runtime.library import include_paths
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
@@ -23,7 +23,7 @@ H200 = 132  # multiprocessors
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
-    return native.cuda_library(BF16, BF16).load(SM90)
+    return CUDA["scale_shift"].library(BF16, BF16).load(SM90)
 
 
 def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -185,11 +185,11 @@ def test_the_other_ops_name_their_own_arguments(plain: Any) -> None:
 
 def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target, folder: Path) -> Path:
     """The kernels alone, which are all that an architecture changes."""
-    library = native.cuda_library(*pair)
+    library = CUDA["scale_shift"].library(*pair)
     (kernel,) = (source for source in library.sources if source.suffix == ".cu")
     to = folder / f"{target.name}.{kind}"
     macros = [f"-D{name}={value}" for name, value in library.macros]
-    folders = sorted({f"-I{header.parent}" for header in CUDA_HEADERS})
+    folders = [f"-I{folder}" for folder in include_paths(library.sources)]
     command = [
         str(nvcc()),
         f"-{kind}",
@@ -226,6 +226,6 @@ def test_the_kernels_compile_for_every_architecture(
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:
-    names = {library.name for library in native.libraries(SM90)}
+    names = {library.name for library in CUDA["scale_shift"].libraries(SM90)}
     assert names == {f"modulation_{kind}" for kind in ("fp32", "fp16", "bf16", "fp16_fp32", "bf16_fp32")}
-    assert native.libraries(Target("cpu")) == []
+    assert CUDA["scale_shift"].libraries(Target("cpu")) == []

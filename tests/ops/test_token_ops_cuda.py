@@ -9,11 +9,12 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from kernwright.ops.ltx2_modulate import native as ltx2_native
-from kernwright.ops.norm_modulation import exact_native, select_native
-from kernwright.ops.residual_norm import native as residual_native
+from kernwright.ops.ltx2_modulate import family as ltx2_modulate
+from kernwright.ops.norm_modulation import family as norm_modulation
+from kernwright.ops.residual_norm import family as residual_norm
+from kernwright.ops.residual_norm.family import GENERAL_SUMS
 from kernwright.runtime import library
-from kernwright.runtime.library import Library
+from kernwright.runtime.library import Library, include_paths
 from kernwright.runtime.target import Target, nvcc
 
 
@@ -21,7 +22,7 @@ from kernwright.runtime.target import Target, nvcc
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
     """The one of which most is asked, for the GPU that can least; not optimised, which a build would wait for."""
-    own = select_native.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
+    own = norm_modulation.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
     with patch.object(library, "CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1")):
         assert own.build(Target("sm_75"), tmp_path).exists()
 
@@ -31,8 +32,8 @@ def test_they_compile_for_the_oldest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        ltx2_native.CUDA["dual_modulate_from_table"].library(torch.float16),
-        exact_native.CUDA["residual_norm_scale_shift"].library(torch.bfloat16),
+        ltx2_modulate.CUDA["dual_modulate_from_table"].library(torch.float16),
+        norm_modulation.EXACT["residual_norm_scale_shift"].library(torch.bfloat16),
     ],
     ids=lambda own: own.name,
 )
@@ -45,14 +46,14 @@ def test_kernels_in_torchs_order_compile_too(own: Library, tmp_path: Path) -> No
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
 def test_kernels_for_every_form_of_a_sum_compile_too(architecture: str, tmp_path: Path) -> None:
-    macros = residual_native.CUDA["add_norm"].library(torch.bfloat16).macros
-    compile_kernels(Library("general_sums", residual_native.GENERAL, macros), architecture, tmp_path)
+    macros = residual_norm.CUDA["add_norm"].library(torch.bfloat16).macros
+    compile_kernels(Library("general_sums", GENERAL_SUMS, macros), architecture, tmp_path)
 
 
 def compile_kernels(own: Library, architecture: str, folder: Path) -> None:
     (kernel,) = (source for source in own.sources if source.suffix == ".cu")
     macros = [f"-D{name}={value}" for name, value in own.macros]
-    folders = sorted({f"-I{source.parent}" for source in own.sources})
+    folders = [f"-I{folder}" for folder in include_paths(own.sources)]
     flags = ["-cubin", f"-arch={architecture}", "-std=c++17", "-Xptxas=-O0", "-Xcicc=-O1"]
     made = folder / "cubin"
     subprocess.run([str(nvcc()), *flags, *macros, *folders, "-o", str(made), str(kernel)], check=True)

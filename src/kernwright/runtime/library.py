@@ -151,7 +151,7 @@ class Library:
                         extra_cflags=[*host, *macros],
                         extra_cuda_cflags=[*CUDA_FLAGS, *macros, *crossing],
                         extra_ldflags=linking,
-                        extra_include_paths=_include_paths(self.sources),
+                        extra_include_paths=include_paths(self.sources),
                         build_directory=str(folder),
                         backend="cuda" if target.is_cuda else None,
                     )
@@ -196,7 +196,7 @@ def _folders() -> tuple[Path, ...]:
     return (*_ahead(), cache_folder())
 
 
-def _include_paths(sources: Sequence[Path]) -> list[str]:
+def include_paths(sources: Sequence[Path]) -> list[str]:
     """Return the folders of all sources, and those above: files of one name are told apart by their folder's."""
     return sorted({str(folder) for source in sources for folder in (source.parent, source.parent.parent)})
 

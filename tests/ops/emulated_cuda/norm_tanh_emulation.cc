@@ -9,5 +9,5 @@
 
 #include "token_emulation.h"
 
-KERNWRIGHT_EXPORT(run, kernwright::emulated_call<kernwright::Call>)
+KERNWRIGHT_EXPORT(run, kernwright::emulated_call<kernwright::Call, kernwright::Family>)
 KERNWRIGHT_EXPORT(kernels_left, kernwright::kernels_left<kernwright::Family>)

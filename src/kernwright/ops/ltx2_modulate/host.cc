@@ -93,10 +93,10 @@ struct Call<Form::kTwoOfTable> : OfTable<Form::kTwoOfTable> {
       ARGUMENT(kOutput, y0, y[0]), ARGUMENT(kOutput, y1, y[1])};
 };
 
-using Chosen = Call<Form::KERNWRIGHT_FORM>;
-
 }  // namespace
 }  // namespace kernwright
 
-KERNWRIGHT_EXPORT(KERNWRIGHT_OP, kernwright::call<kernwright::Chosen>)
-KERNWRIGHT_EXPORT(parameters, kernwright::parameters<kernwright::Chosen>)
+#ifdef KERNWRIGHT_FORM
+KERNWRIGHT_EXPORT(KERNWRIGHT_OP, kernwright::call<kernwright::Call<kernwright::Form::KERNWRIGHT_FORM>>)
+KERNWRIGHT_EXPORT(parameters, kernwright::parameters<kernwright::Call<kernwright::Form::KERNWRIGHT_FORM>>)
+#endif

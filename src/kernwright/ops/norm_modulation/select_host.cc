@@ -95,11 +95,10 @@ struct Call : CallDefaults {
   }
 
   static bool is_compiled(const Problem& p) { return p.type == Type::KERNWRIGHT_TYPE; }
-  static int start(const Problem& p, int device, void* stream) {
-    return launch(p, choose_variant<KERNWRIGHT_RESIDUAL>(p), device, stream);
-  }
+  static TokenVariant choose(const Problem& p) { return choose_variant<KERNWRIGHT_RESIDUAL>(p); }
+  static int start(const Problem& p, int device, void* stream) { return launch(p, choose(p), device, stream); }
   static std::string describe(const Problem& p) {
-    return described(choose_variant<KERNWRIGHT_RESIDUAL>(p), shapes_of<Type::KERNWRIGHT_TYPE, KERNWRIGHT_RESIDUAL>());
+    return described(choose(p), shapes_of<Type::KERNWRIGHT_TYPE, KERNWRIGHT_RESIDUAL>());
   }
 };
 

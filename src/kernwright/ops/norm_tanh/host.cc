@@ -33,9 +33,10 @@ struct Call : CallDefaults {
   };
 
   static bool is_compiled(const Problem& p) { return p.type == Type::KERNWRIGHT_TYPE; }
-  static int start(const Problem& p, int device, void* stream) { return launch(p, choose_variant(p), device, stream); }
+  static TokenVariant choose(const Problem& p) { return choose_variant(p); }
+  static int start(const Problem& p, int device, void* stream) { return launch(p, choose(p), device, stream); }
   static std::string describe(const Problem& p) {
-    return described(choose_variant(p), shapes_of<Type::KERNWRIGHT_TYPE>());
+    return described(choose(p), shapes_of<Type::KERNWRIGHT_TYPE>());
   }
 };
 

@@ -64,9 +64,11 @@ ffi::String norm_variant(ffi::PackedArgs given) {
 }  // namespace
 }  // namespace kernwright
 
+#ifndef KERNWRIGHT_EMULATED  // tests export the same names for a CPU
 KERNWRIGHT_EXPORT(layer_norm, kernwright::norm<kernwright::LayerCall>)
 KERNWRIGHT_EXPORT(rms_norm, kernwright::norm<kernwright::RmsCall>)
 KERNWRIGHT_EXPORT(variant, kernwright::norm_variant<kernwright::LayerCall>)
 KERNWRIGHT_EXPORT(rms_variant, kernwright::norm_variant<kernwright::RmsCall>)
 KERNWRIGHT_EXPORT(layer_norm_parameters, kernwright::parameters<kernwright::LayerCall>)
 KERNWRIGHT_EXPORT(rms_norm_parameters, kernwright::parameters<kernwright::RmsCall>)
+#endif

@@ -24,10 +24,9 @@ from kernwright.runtime.fused_op import FusedOp
 from kernwright.runtime.outputs import refuse_piled
 from kernwright.runtime.public_function import Option
 
-SOURCES = (
-    *sources(__file__, "host.cc", "kernel.cu", "sum_kernel.cu", "policy.h", "sum_policy.h"),
-    *(*KERNELS, *ROW_HEADERS, *TOKEN_HEADERS),
-)
+GENERAL_SUMS = (*sources(__file__, "kernel.cu", "policy.h"), *TOKEN_HEADERS)
+SUMS_OF_TWO = (*sources(__file__, "sum_kernel.cu", "sum_policy.h"), *KERNELS, *ROW_HEADERS)
+SOURCES = (*sources(__file__, "host.cc"), *GENERAL_SUMS, *SUMS_OF_TWO)
 # In place an output is an input, so that nothing may be read as constant memory.
 MACROS = (("KERNWRIGHT_RESIDUAL", "1"), ("KERNWRIGHT_MODULATED", "0"), ("KERNWRIGHT_IN_PLACE", "1"))
 summed_rows_fit = partial(rows_fit, numbers=("row_scale",))

@@ -150,9 +150,10 @@ bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) 
       case Role::kUpdate: read_update(&reader, tensor, own.row(p), own.name); break;
       case Role::kModulation: reader.modulation(tensor, own.row(p), own.name); break;
       case Role::kRow:
-        if (tensor.ndim() != 1 || tensor.size(0) != p->width) reader.refuse();
-        [[fallthrough]];
-      case Role::kBroadcast: reader.broadcast(tensor, own.row(p), own.name); break;
+      case Role::kBroadcast:
+        reader.broadcast(tensor, own.row(p), own.name);
+        if (own.role == Role::kRow && (tensor.ndim() != 1 || tensor.size(0) != p->width)) reader.refuse();
+        break;
       case Role::kAffine:
       case Role::kBias: reader.affine(tensor, own.row(p), own.name); break;
       case Role::kOutput: reader.tokens_of(output_type(*p, own.tokens(p)), tensor, own.tokens(p), "out", true); break;
@@ -233,12 +234,12 @@ DLDevice device_of(ffi::PackedArgs given) {
 
 }  // namespace kernwright
 
-// Exports `function`, which takes ffi::PackedArgs, under a name.
-#define KERNWRIGHT_EXPORT(name, function) KERNWRIGHT_EXPORT_NAMED(name, function)
-#define KERNWRIGHT_EXPORT_NAMED(name, function)                                                                     \
+// Exports a function, which takes ffi::PackedArgs, under a name.
+#define KERNWRIGHT_EXPORT(name, ...) KERNWRIGHT_EXPORT_NAMED(name, __VA_ARGS__)
+#define KERNWRIGHT_EXPORT_NAMED(name, ...)                                                                              \
   extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* given, int32_t count, TVMFFIAny* result) { \
-    TVM_FFI_SAFE_CALL_BEGIN();                                                                                      \
-    *reinterpret_cast<tvm::ffi::Any*>(result) =                                                                     \
-        function(tvm::ffi::PackedArgs(reinterpret_cast<const tvm::ffi::AnyView*>(given), count));                    \
-    TVM_FFI_SAFE_CALL_END();                                                                                        \
+    TVM_FFI_SAFE_CALL_BEGIN();                                                                                          \
+    *reinterpret_cast<tvm::ffi::Any*>(result) =                                                                         \
+        __VA_ARGS__(tvm::ffi::PackedArgs(reinterpret_cast<const tvm::ffi::AnyView*>(given), count));                     \
+    TVM_FFI_SAFE_CALL_END();                                                                                            \
   }
