@@ -27,8 +27,8 @@ from gpu_evidence import tasks_with_kernels
 
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.copying import ways_on, whole_pages
-from kernwright.judge.entry import RowCall, load
+from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.judge.worker.entry import RowCall, load
 from kernwright.ops.catalog import dispatcher
 from kernwright.packages.store import Store
 from kernwright.tasks.catalog import find_task

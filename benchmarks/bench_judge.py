@@ -33,8 +33,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import typer
 from figures import note, page
 
-from kernwright.cli.console import Bar, err
-from kernwright.judge.device import CpuDevice
+from kernwright.cli.console import ProgressBar, err
+from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
@@ -104,7 +104,7 @@ def _note(folder: Path, part: str, figures: dict[str, Any]) -> None:
 
 
 def _judge(**wanted: Any) -> None:
-    with Bar() as bar:
+    with ProgressBar() as bar:
         if judge(JudgeRequest(task=wanted.pop("task", TASK), wait_s=600.0, **wanted), bar).interrupted:
             raise typer.Exit(2)
 
@@ -264,7 +264,7 @@ def _hashes(ledger: Path) -> set[str]:
 
 def _workers_of(judge_pid: int) -> list[str]:
     """Workers carry their judge's process id in their command line, which is their zygote's."""
-    pattern = f"kernwright.judge.zygote [0-9]+ {judge_pid}$"
+    pattern = f"kernwright.judge.worker.zygote [0-9]+ {judge_pid}$"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split()
 
 

@@ -44,16 +44,17 @@ from naps import (
     write_task,
 )
 
-from kernwright.cli.console import Bar, err
-from kernwright.judge.device import find_device
-from kernwright.judge.processors import apart_from
-from kernwright.judge.provenance import judge_digest
+from kernwright.baselines.lookup import find_baseline
+from kernwright.cli.console import ProgressBar, err
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.contest.worker_spec import baseline_spec
+from kernwright.judge.device.keepalive import keep_processor_awake
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge, judge_together
-from kernwright.judge.sides import Crew, baseline_side
-from kernwright.judge.verdict import Verdict
-from kernwright.judge.vigil import vigil_over
+from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -65,7 +66,7 @@ ROWS_AT_ONCE = 16  # of A/A: a judgement that is cut off counts for nothing
 
 
 def _judge(**wanted: Any) -> Verdict:
-    with Bar() as bar:
+    with ProgressBar() as bar:
         verdict = judge(JudgeRequest(device="cuda", wait_s=600.0, **wanted), bar)
     if verdict.interrupted:
         raise typer.Exit(2)
@@ -124,7 +125,7 @@ def aa(
             census=False, device="cuda", wait_s=600.0,
         )  # fmt: skip
         alike = [replace(asked, against_itself=False, contender=name) for name in ALIKE]
-        with Bar() as bar:
+        with ProgressBar() as bar:
             judged = judge_together([asked, *alike], bar)
         if any(verdict is None or verdict.interrupted for verdict in judged):
             raise typer.Exit(2)
@@ -196,21 +197,21 @@ def _true_speedup(row: dict[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def two_of(task: Task, row: Workload) -> Iterator[Crew]:
+def two_of(task: Task, row: Workload) -> Iterator[WorkerGroup]:
     """The same baseline twice, without a judgement around it."""
-    from kernwright.judge.pair import SideName
-    from kernwright.judge.scratch import scratch_folder
+    from kernwright.judge.contest.pair import SideName
+    from kernwright.judge.process.scratch import scratch_folder
 
     device = find_device("cuda")
     names: tuple[SideName, ...] = ("baseline", "again")
-    with scratch_folder() as scratch, apart_from(device.worker_processor()), vigil_over(device):
+    with scratch_folder() as scratch, apart_from(device.worker_processor()), keep_processor_awake(device):
         device.begin((row,), scratch / "judge")
-        sides = {name: baseline_side(find_baseline(task, "steady"), task, scratch / name) for name in names}
-        crew = Crew(sides, 1, device)
+        sides = {name: baseline_spec(find_baseline(task, "steady"), task, scratch / name) for name in names}
+        group = WorkerGroup(sides, 1, device)
         try:
-            yield crew
+            yield group
         finally:
-            crew.dismiss()
+            group.dismiss()
 
 
 @app.command()
@@ -221,9 +222,9 @@ def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
     task = find_task(str(write_task(folder, "device")))
     (row,) = task.select(f"nap_{TWENTY_US}ns")
     figures: dict[str, Any] = {}
-    with two_of(task, row) as crew:
+    with two_of(task, row) as group:
         for block_ms in (20.0, 5.0, 2.0, 1.0, 0.4):
-            found = clock_against_events(crew, crew.device, task.op_of(row), row, block_ms, repeats)
+            found = clock_against_events(group, group.device, task.op_of(row), row, block_ms, repeats)
             figures |= {f"{name}, blocks of {block_ms:g} ms": figure for name, figure in found.items()}
     _note(folder, "clock", figures)
 
@@ -233,8 +234,8 @@ def alone(folder: Out = DEFAULT_OUT, blocks: int = 20, calls: int = 11) -> None:
     """Where the time of a call by itself goes, and where its noise comes from."""
     task = find_task(str(write_task(folder, "device")))
     (row,) = task.select(f"nap_{TWENTY_US}ns")
-    with two_of(task, row) as crew:
-        parts = calls_by_themselves(crew, crew.device, task.op_of(row), row, blocks=blocks, calls=calls)
+    with two_of(task, row) as group:
+        parts = calls_by_themselves(group, group.device, task.op_of(row), row, blocks=blocks, calls=calls)
     (folder / "alone.json").write_text(json.dumps(parts))  # call by call: the figures hide what comes in two kinds
     _note(folder, "alone", noise_of(parts))
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from kernwright import ops
-from kernwright.judge.copying import ways_on, whole_pages
+from kernwright.judge.device.cuda.copying import ways_on, whole_pages
 from kernwright.ops.catalog import dispatcher
 from kernwright.ops.norm_modulation.family import CUDA
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
@@ -12,25 +11,26 @@ from pathlib import Path
 from naps import LAUNCH_NS, NAPS_NS, TWENTY_US
 
 from kernwright.core.op import Op
-from kernwright.judge.block import Block
-from kernwright.judge.cuda.awake_calls import AwakeCalls
-from kernwright.judge.cuda.session import CudaSession
-from kernwright.judge.device import Device
-from kernwright.judge.overhead import Overhead
-from kernwright.judge.sides import Crew
-from kernwright.judge.statistics import spread
-from kernwright.judge.timing import warm_up
-from kernwright.judge.verdict import Verdict
-from kernwright.ledger.blobs import BlobStore
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.device.cuda.awake_calls import AwakeCalls
+from kernwright.judge.device.cuda.session import CudaSession
+from kernwright.judge.device.device import Device
+from kernwright.judge.process.block import Block
+from kernwright.judge.record.round_record import recorded_samples
+from kernwright.judge.record.statistics import spread
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.overhead import Overhead
+from kernwright.judge.rounds.timing import warm_up
+from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.policy import METRICS
 from kernwright.tasks.workload import Workload
 
 
 def clock_against_events(
-    crew: Crew, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
+    group: WorkerGroup, device: Device, op: Op, row: Workload, block_ms: float, repeats: int
 ) -> dict[str, float]:
     calls = round(block_ms * 1e6 / TWENTY_US)
-    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    sessions = {name: group.open(name, op, row, calls) for name in group.specs}
     for session in sessions.values():
         session.open_loop()
         session.begin("device")
@@ -95,9 +95,9 @@ class TimedCalls(AwakeCalls):
 Parts = dict[str, list[list[int]]]  # nanoseconds by what they were spent on, block by block, call by call
 
 
-def calls_by_themselves(crew: Crew, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
+def calls_by_themselves(group: WorkerGroup, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
     """Blocks of `wall`, every other one without calls, in turn by two workers."""
-    sessions = {name: crew.open(name, op, row, calls) for name in crew.sides}
+    sessions = {name: group.open(name, op, row, calls) for name in group.specs}
     contents = device.pool(row, 1).draw(op, row)
     parts: Parts = {}
     for session in sessions.values():
@@ -144,14 +144,14 @@ def noise_of(parts: Parts) -> dict[str, float]:
 def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:
     """Of rows that their launches bound, and of rows that their kernels bound. Within a round: rounds have workers of
     their own."""
-    blob = next(row.samples for row in verdict.rows if row.samples)
-    samples = json.loads(BlobStore(ledger / "blobs").read(blob.removeprefix("blob:")))
+    book = Ledger(ledger)
+    samples = recorded_samples(book, book.records(book.runs()[-1]), verdict)
     short = {f"nap_{ns}ns" for ns in NAPS_NS if ns < LAUNCH_NS}
     for metric in METRICS:
         for kind, is_short in (("rows that launches bound", True), ("rows that kernels bound", False)):
             away = []
             for name, quads in samples.items():
                 if (name in short) is is_short:
-                    halves = [quad["ns_per_call"] for quad in quads if quad["metric"] == metric]
+                    halves = [quad.ns_per_call for quad in quads if quad.metric == metric]
                     away += [math.log(ns["baseline"][n] / ns["again"][n]) for ns in halves for n in (0, 1)]
             yield metric, kind, 100 * 1.4826 * statistics.median(map(abs, away)) / math.sqrt(2)

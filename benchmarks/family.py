@@ -17,12 +17,12 @@ import typer
 from rich.table import Table
 
 from kernwright.campaign.sweep import Sweep, legs_of
-from kernwright.cli.console import Bar, err, out
+from kernwright.cli.console import ProgressBar, err, out
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import find_device
-from kernwright.judge.verdict import Unavailable
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.record.verdict import Unavailable
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.field import DECLINES, TIMED, Field, Standing
+from kernwright.report.field.field import DECLINES, TIMED, Field, Standing
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS, Metric
 
@@ -49,7 +49,7 @@ def benchmark(task: str, *contenders: str) -> None:
         work = Sweep(legs, wanted, device, ledger, minutes, wait_s=600.0)
         for leg in legs:
             leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
-        with Bar() as bar:
+        with ProgressBar() as bar:
             for verdict in work.run(bar):
                 out.print(f"{verdict.candidate}: {len(verdict.rows)} rows", style="dim", highlight=False)
         field = Field.gathered(Ledger(ledger), [loaded], "eager", device.partition(":")[0], wanted)

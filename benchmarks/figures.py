@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from kernwright.cli.console import out
-from kernwright.judge.provenance import library_versions
+from kernwright.judge.record.provenance import library_versions
 
 
 def note(folder: Path, part: str, figures: dict[str, Any], hardware: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """How long copies are slow after memory was freed on the GPU: python3 benchmarks/freed_memory.py [GIB ...]
 
-The driver wipes what is given back, in the background. The judge waits for the end of it (`judge/cuda/pace.py`). Of a
-process that is killed, what the driver wipes while it still takes the process apart is not seen.
+The driver wipes freed memory in the background. The judge waits for the end of it
+(`judge/device/cuda/memory/memory_speed.py`). What the driver wipes while it tears down a killed process is not seen.
 """
 
 from __future__ import annotations

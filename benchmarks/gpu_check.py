@@ -5,7 +5,8 @@
 It needs a Python with torch and CUDA, and no network: what else it imports comes from the checkout's src/ and from a
 folder that `kernwright bundle` made. Every step has a deadline; one that overruns it is ended with its processes and
 reported, and the archive is written all the same. --out then holds evidence.tar.gz (for `kernwright ledger import`),
-summary.json, and each step's log.
+summary.json with the seconds of each step and of the slowest tests, tests.xml (pytest's report), fooled.json where an
+attack fooled the naive harness for the first time (to commit as tests/exploits/fooled.json), and each step's log.
 
 Exit status 0: the tests passed, and so did the benchmark. 1: something did not. 2: it could not run here.
 """
@@ -26,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from gpu_machine import ROOT, CannotRun, environment, look_around, search_path
-from gpu_steps import Outcome, run_benchmark, run_tests
+from gpu_steps import LEDGER, REPORT, Outcome, run_benchmark, run_builds, run_tests
 
 ARCHIVE, SUMMARY = "evidence.tar.gz", "summary.json"
+STEPS = ("builds", "tests", "judged-tests", "benchmark")
 TESTS_SHARE = 0.7  # of the time, at least; the benchmark has what is left
 BENCHMARK_S = 130.0  # which it needs no more than
+BUILDS_SHARE = 0.3  # of the time, at most, to build libraries of kernels that are missing
 MOST_PROCESSES = 14  # with a context on the device each
 
 
@@ -65,7 +68,7 @@ def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
 
 def own_version() -> dict[str, Any]:
     from kernwright import __version__
-    from kernwright.bundle.origin import own_files
+    from kernwright.bundle.own_files import own_files
     from kernwright.packages.files import digest_of
 
     return {"kernwright": __version__, "sources": digest_of(own_files())}
@@ -86,7 +89,10 @@ def show(summary: dict[str, Any], outcomes: list[Outcome]) -> None:
         table.add_row(outcome.name, outcome.status, f"{outcome.seconds:.0f}", what)
     for line in figure_lines(summary["figures"]):
         table.add_row("", "", "", line)
-    Console(width=132).print(table)
+    console = Console(width=132)
+    console.print(table)
+    for seconds, name in counts.get("slowest", ()):
+        console.print(f"{seconds:7.1f} s  {name}", highlight=False, markup=False, soft_wrap=True)
 
 
 def figure_lines(figures: Any) -> list[str]:
@@ -112,20 +118,16 @@ def check(options: argparse.Namespace) -> int:
     sys.path[:0] = [str(place) for place in places]
     env = environment(places)
     found = look_around(env, end - start, options.allow_cpu)
-    if (kernels := found["kernels"]) and kernels["built"] < kernels["all"]:
-        print(
-            f"{kernels['built']} of {kernels['all']} libraries of kernels are built. The tests build the others, which "
-            "takes minutes; remedy: bring them along (kernwright build --machine, KERNWRIGHT_BUILDS)",
-            flush=True,
-        )
     options.out.mkdir(parents=True, exist_ok=True)
-    for stale in (ARCHIVE, SUMMARY, "tests.log", "judged tests.log", "benchmark.log"):
+    for stale in (ARCHIVE, SUMMARY, REPORT, LEDGER, *(f"{step}.log" for step in STEPS)):
         (options.out / stale).unlink(missing_ok=True)
     work = Path(tempfile.mkdtemp(prefix="kernwright-gpu-"))
     env["KERNWRIGHT_LEDGER"] = str(work / "ledger")  # for whatever is judged without naming a ledger
+    outcomes = build_missing(found, env, options.out, BUILDS_SHARE * (end - time.monotonic()))
     left = end - time.monotonic()
     seconds = max(TESTS_SHARE * left, left - BENCHMARK_S)
-    outcomes, counts = run_tests(options.tests, env, options.out, seconds, options.processes)
+    tested, counts = run_tests(options.tests, env, options.out, seconds, options.processes)
+    outcomes += tested
     if outcomes[-1].status != "interrupted":
         outcomes.append(run_benchmark(options.benchmark, env, work, options.out, end - time.monotonic()))
     summary = {
@@ -138,6 +140,18 @@ def check(options: argparse.Namespace) -> int:
     problems = gather(work, summary, options.out / ARCHIVE)
     shutil.rmtree(work)  # only now: whatever went wrong above, the ledgers are still there
     return report(options.out, summary, outcomes, problems)
+
+
+def build_missing(found: dict[str, Any], env: dict[str, str], out: Path, seconds: float) -> list[Outcome]:
+    """Build the libraries of kernels that are not there; no step where all of them are, or where there is no GPU."""
+    if not (kernels := found["kernels"]) or kernels["built"] >= kernels["all"]:
+        return []
+    print(
+        f"{kernels['built']} of {kernels['all']} libraries of kernels are built; to save the time for the others, "
+        "bring them along (kernwright build --machine, KERNWRIGHT_BUILDS)",
+        flush=True,
+    )
+    return [run_builds(env, "sm_{}{}".format(*found["device"]["capability"]), out, seconds)]
 
 
 def report(out: Path, summary: dict[str, Any], outcomes: list[Outcome], problems: list[str]) -> int:

@@ -21,7 +21,7 @@ needed = ("torch", "numpy", "scipy", "pydantic", "tvm_ffi", "typer", "rich", "py
 missing = [name for name in needed if importlib.util.find_spec(name) is None]
 device, libraries, kernels = None, {}, None
 if not missing:
-    from kernwright.judge.provenance import library_versions
+    from kernwright.judge.record.provenance import library_versions
     libraries = library_versions()
 if "torch" not in missing:
     import torch

@@ -16,13 +16,13 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # checking threads must not spin on a worker's processor
 
-from kernwright.cli.console import Bar, out
+from kernwright.cli.console import ProgressBar, out
 from kernwright.core.errors import KernwrightError
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verdict import Verdict
 from kernwright.ledger.verify import verify
-from kernwright.report.page import write_page
 from kernwright.report.table import verdict_table
+from kernwright.report.verdict_page import write_page
 
 CANDIDATES = Path(__file__).resolve().parent / "candidates"
 FOLDER = Path(".kernwright/demo")
@@ -61,7 +61,7 @@ def main() -> int:
             wait_s=60.0,
         )
         out.rule(f"{act.candidate} against {act.baseline}")
-        with Bar() as bar:
+        with ProgressBar() as bar:
             verdict = judge(request, bar)
         out.print(verdict_table(verdict))
         verdicts.append(verdict)

@@ -42,22 +42,21 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
-CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"
+CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # a folder: processes that name the same one share the tests
+CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # set: a process claims whole files, not single tests
+LONG_FOLDERS = ("ops", "judge", "campaign", "capture", "tasks", "admission")  # claimed first, so that none is left last
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Where the variable names a folder, several processes share the tests: each takes the next that nobody has begun.
+    """Run the tests that no other process has claimed, where several processes share them.
 
-    Pytest must know the one after it when a test ends, so that one is taken along. Slow ones come early and a quick one
-    after each: nobody sits on two slow ones while others have nothing to do.
+    pytest must know the next test when a test ends, so a process always claims one ahead.
     """
     folder = os.environ.get(CLAIMS_VARIABLE)
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None
-    slow = [item for item in session.items if item.get_closest_marker("slow")]
-    quick = [item for item in session.items if not item.get_closest_marker("slow")]
-    order = [item for pair in zip_longest(slow, quick) for item in pair if item is not None]
-    unclaimed = (item for item in order if _claims(Path(folder), item.nodeid))
+    claimed = _claimed_files if os.environ.get(CLAIM_FILES_VARIABLE) else _claimed_tests
+    unclaimed = claimed(Path(folder), session.items)
     item = next(unclaimed, None)
     while item is not None:
         following = next(unclaimed, None)
@@ -70,10 +69,34 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _claims(folder: Path, test: str) -> bool:
-    """Whether it is ours: whoever makes the file has it."""
+def _claimed_tests(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the tests that this process claims: slow ones early with a quick one after each, so that no process holds
+    two slow tests while others have nothing to do."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    order = [item for pair in zip_longest(slow, quick) for item in pair if item is not None]
+    return (item for item in order if _claims(folder, item.nodeid))
+
+
+def _claimed_files(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the tests of files that this process claims, so that a file's fixtures are set up once."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    for path in sorted(files, key=_place):
+        if _claims(folder, str(path)):
+            yield from files[path]
+
+
+def _place(path: Path) -> int:
+    parts = path.relative_to(Path(__file__).parent).parts if path.is_relative_to(Path(__file__).parent) else ()
+    return LONG_FOLDERS.index(parts[0]) if parts and parts[0] in LONG_FOLDERS else len(LONG_FOLDERS)
+
+
+def _claims(folder: Path, name: str) -> bool:
+    """Return True if this process is the first to claim a test or a file: it creates the claim's file."""
     try:
-        (folder / hashlib.sha256(test.encode()).hexdigest()).touch(exist_ok=False)
+        (folder / hashlib.sha256(name.encode()).hexdigest()).touch(exist_ok=False)
     except FileExistsError:
         return False
     return True

@@ -1,11 +1,11 @@
-"""The whole suite in less time than one process takes: what `make test` runs.
+"""Run the whole suite on all processors: what `make test` runs.
 
     python tests/side_by_side.py [options for pytest, but -m and paths]
 
-Tests of the judge, and others that judge by the clock (marked `slow`), run one after the other and have the machine to
-themselves. The others do so before, side by side: the ops', most of which compile, with sweeps and captures, those of
-the judge that no clock matters to, with what nvcc compiles, and all else. Each process's output is printed as a whole
-when it has ended, and in between how far they are. Exit status: 0 where every test passed.
+Tests whose outcome depends on measured time (marked `clock`) run last, one after the other, and have the machine to
+themselves. All others run before that in several processes, which share the test files: each claims the next file that
+no other has. Each process's output is printed when it has ended, and the progress in between. Exit status 0: every test
+passed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TESTS = Path(__file__).parent
 NONE_SELECTED = 5  # pytest's exit status
 TOLD_EVERY_S = 30.0
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+CLOCK_MARK = "mark.clock"  # in the text of every file with a test that has the mark
 
 
 @dataclass(frozen=True)
@@ -34,27 +35,15 @@ class Part:
     words: tuple[str, ...]
 
 
-OPS, JUDGE = TESTS / "ops", TESTS / "judge"
-CLOCKLESS = tuple(
-    str(JUDGE / name)
-    for name in (
-        "cuda", "test_compiled.py", "test_copying.py", "test_correctness.py", "test_entry.py", "test_interpreted.py",
-        "test_sanitizer.py", "test_shipped.py", "test_verifiers.py", "test_walls.py", "test_worker.py",
-    )
-)  # fmt: skip
-WITH_NVCC = tuple(sorted(map(str, OPS.glob("test_*_cuda.py"))))  # which is most of their time
-ELSEWHERE = tuple(str(TESTS / name) for name in ("capture", "campaign/test_sweep.py"))  # so that all three take as long
-BUT_THESE = (str(TESTS), *(f"--ignore={path}" for path in (OPS, JUDGE, *ELSEWHERE)))
+def together(processors: int) -> tuple[Part, ...]:
+    """Return one part more than processors: some tests wait for a process that does nothing but start."""
+    return tuple(Part(f"process {number}", (str(TESTS), "-m", "not clock")) for number in range(processors + 1))
 
-TOGETHER = (
-    Part("ops, sweeps, captures", (str(OPS), *ELSEWHERE, *(f"--ignore={path}" for path in WITH_NVCC))),
-    Part("judge, without a clock, and nvcc", (*CLOCKLESS, *WITH_NVCC)),
-    Part("all else", (*BUT_THESE, "-m", "not slow")),
-)
-ALONE = (
-    Part("judge", (str(JUDGE), *(f"--ignore={path}" for path in CLOCKLESS))),
-    Part("judged by the clock", (*BUT_THESE, "-m", "slow")),
-)
+
+def alone() -> Part:
+    """Return the part that judges by the clock. It collects only files that have such tests, which is quicker."""
+    files = sorted(str(path) for path in TESTS.rglob("test_*.py") if CLOCK_MARK in path.read_text(encoding="utf-8"))
+    return Part("judged by the clock", (*files, "-m", "clock"))
 
 
 class Running:
@@ -72,12 +61,10 @@ class Running:
         self.output.seek(0)
         return self.output.read().decode(errors="replace")
 
-    def share_done(self) -> str:
-        """As pytest last put it."""
-        shares = [
-            line.rsplit("[", 1)[1].rstrip("]").strip() for line in self.said().splitlines() if line.endswith("%]")
-        ]
-        return shares[-1] if shares else "starting"
+    def percent_done(self) -> int:
+        """Return the share of all collected tests that this process has run, as pytest printed it last."""
+        shares = [line.rsplit("[", 1)[1].rstrip("%]") for line in self.said().splitlines() if line.endswith("%]")]
+        return int(shares[-1]) if shares else 0
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -90,14 +77,22 @@ class Running:
 
 
 def environment(parts: int) -> dict[str, str]:
-    """Parts side by side share the processors: each with threads for all of them would wait for the others' at every
-    operation. What somebody has set stays."""
+    """Return the environment of a part among several: they share the processors, so that none starts a thread for each.
+
+    A variable that is set stays as it is.
+    """
     threads = max(1, len(os.sched_getaffinity(0)) // parts)
     return (dict.fromkeys(THREADS, str(threads)) if parts > 1 else {}) | os.environ
 
 
 def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
-    running = [Running(part, more, environment(len(parts))) for part in parts]
+    """Run parts at once; several of them share their test files. Return their exit statuses."""
+    with tempfile.TemporaryDirectory(prefix="kernwright-claims-") as claims:
+        shared = {"KERNWRIGHT_TEST_CLAIMS": claims, "KERNWRIGHT_TEST_CLAIM_FILES": "1"} if len(parts) > 1 else {}
+        return _watch([Running(part, more, environment(len(parts)) | shared) for part in parts])
+
+
+def _watch(running: list[Running]) -> list[int]:
     left, told = list(running), time.monotonic()
     try:
         while left:
@@ -107,7 +102,7 @@ def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
                 print(f"==== {one.part.name}: {time.monotonic() - one.started:.0f} s\n{one.said()}", flush=True)
             if left and time.monotonic() - told > TOLD_EVERY_S:
                 told = time.monotonic()
-                print("; ".join(f"{one.part.name}: {one.share_done()}" for one in left), flush=True)
+                print(f"{sum(one.percent_done() for one in running)} % of these tests have run", flush=True)
     except KeyboardInterrupt:
         for one in left:
             one.end()
@@ -120,15 +115,14 @@ def main() -> int:
     more = sys.argv[1:]
     if unfit := [word for word in more if word == "-m" or Path(word.partition("::")[0]).exists()]:
         print(
-            f"{unfit[0]} would undo how tests are parted here\n  remedy: python -m pytest {' '.join(more)}",
+            f"{unfit[0]} would select other tests than all of them\n  remedy: python -m pytest {' '.join(more)}",
             file=sys.stderr,
         )
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     try:
-        codes = run(TOGETHER, more)
-        for part in ALONE:
-            codes += run((part,), more)
+        codes = run(together(len(os.sched_getaffinity(0))), more)
+        codes += run((alone(),), more)
     except KeyboardInterrupt:
         return 2
     if all(code == NONE_SELECTED for code in codes):

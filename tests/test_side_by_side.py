@@ -1,15 +1,15 @@
-"""How the suite is parted: each test in one process, a failure anywhere is a failure, and a share is a share."""
+"""How the suite is split over processes: each test runs in one of them, and a failure in any is a failure."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -31,13 +31,19 @@ def side_by_side() -> ModuleType:
     return loaded(SCRIPT)
 
 
-def test_each_part_runs_and_tells(side_by_side: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_share_the_files_and_a_failure_in_one_is_told(
+    side_by_side: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
     for name, claim in (("good", "True"), ("bad", "False")):
         (tmp_path / f"test_{name}.py").write_text(f"def test_{name}(): assert {claim}")
-    parts = tuple(side_by_side.Part(name, (str(tmp_path / f"test_{name}.py"),)) for name in ("good", "bad"))
-    assert side_by_side.run(parts, ["-q", "-p", "no:cacheprovider"]) == [0, 1]
+    parts = tuple(side_by_side.Part(name, (str(tmp_path),)) for name in ("one", "other"))
+    codes = side_by_side.run(parts, ["-q", "-p", "no:cacheprovider"])
+    assert 1 in codes and set(codes) <= {0, 1, 5}
     told = capsys.readouterr().out
-    assert "==== good" in told and "FAILED" in told
+    assert "==== one" in told and "==== other" in told and told.count("FAILED") == 1
+    (alone,) = side_by_side.run(parts[:1], ["-q", "-p", "no:cacheprovider"])
+    assert alone == 1 and "1 failed, 1 passed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["-m", "gpu"], [str(SCRIPT)]])
@@ -46,28 +52,34 @@ def test_what_would_undo_the_parting_is_refused(words: list[str]) -> None:
     assert done.returncode == 2 and "python -m pytest" in done.stderr
 
 
-def test_processes_that_share_a_folder_run_each_test_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_files", [False, True])
+def test_processes_that_share_a_folder_run_each_test_once(tmp_path: Path, whole_files: bool) -> None:
     shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
     (tmp_path / "claims").mkdir()
-    (tmp_path / "test_shared.py").write_text(SHARED)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_shared.py")]
+    for name in ("a", "b", "c"):
+        (tmp_path / f"test_{name}.py").write_text(SHARED.replace("NAME", name))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     environment = os.environ | {"KERNWRIGHT_TEST_CLAIMS": str(tmp_path / "claims"), "RAN": str(tmp_path / "ran")}
+    environment.pop("KERNWRIGHT_TEST_CLAIM_FILES", None)
+    environment |= {"KERNWRIGHT_TEST_CLAIM_FILES": "1"} if whole_files else {}
     running = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path) for _ in range(2)
     ]
     said = [process.communicate(timeout=120)[0] for process in running]
-    ran = (tmp_path / "ran").read_text().split()
-    assert sorted(ran) == [str(number) for number in range(8)], said
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    assert sorted(test for test, _ in ran) == [f"{name}{number}" for name in "abc" for number in range(4)], said
     assert len({process.returncode for process in running} - {0, 5}) == 0, said
+    if whole_files:
+        assert all(len({process for test, process in ran if test[0] == name}) == 1 for name in "abc"), ran
 
 
 SHARED = """
 import os, pytest
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(4))
 def test_one(number):
     with open(os.environ["RAN"], "a") as log:
-        log.write(f"{number} ")
+        log.write(f"NAME{number} {os.getpid()}\\n")
 """
 
 
@@ -83,17 +95,9 @@ def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monke
 
 
 def test_every_test_runs_once(side_by_side: ModuleType) -> None:
-    """Of each file: either all of its tests in one part, or the slow ones in one and the others in another."""
-    parts = side_by_side.TOGETHER + side_by_side.ALONE
-    for file in SCRIPT.parent.rglob("test_*.py"):
-        assert sorted(_selected(part) for part in parts if _has(part, file)) in (["all"], ["not slow", "slow"]), file
-
-
-def _has(part: Any, file: Path) -> bool:
-    paths = [Path(word) for word in part.words if word.startswith("/")]
-    ignored = [Path(word.removeprefix("--ignore=")) for word in part.words if word.startswith("--ignore=")]
-    return any(map(file.is_relative_to, paths)) and not any(map(file.is_relative_to, ignored))
-
-
-def _selected(part: Any) -> str:
-    return str(part.words[part.words.index("-m") + 1]) if "-m" in part.words else "all"
+    """The selections exclude each other, and the files that are left out of the second have no test for it."""
+    parts, alone = side_by_side.together(2), side_by_side.alone()
+    assert {part.words for part in parts} == {(str(SCRIPT.parent), "-m", "not clock")}
+    assert alone.words[-2:] == ("-m", "clock")
+    marked = [path for path in SCRIPT.parent.rglob("test_*.py") if re.search(r"\bmark\.clock\b", path.read_text())]
+    assert set(map(str, marked)) == set(alone.words[:-2])

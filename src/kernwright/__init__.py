@@ -1,15 +1,15 @@
-"""Kernwright proves faster kernels: frozen tasks, a judge that takes nobody's word, evidence anyone can check."""
+"""Kernwright proves faster kernels: frozen tasks, a judge that trusts no candidate, evidence that can be checked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kernwright.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kernwright.ops.catalog import explain as explain
     from kernwright.runtime.preference import prefer as prefer
     from kernwright.runtime.preference import strict as strict
-
-__version__ = "0.1.0"
 
 _PUBLIC = {
     "explain": "kernwright.ops.catalog",
@@ -19,7 +19,7 @@ _PUBLIC = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is asked for: `import kernwright` alone brings no torch."""
+    """Import a public name on first use, so that `import kernwright` alone does not import torch."""
     import importlib
 
     if name in ("ops", "nn"):

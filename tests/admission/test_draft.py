@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernwright.admission.captured_row import Request
+from kernwright.admission.captured_row import DraftRequest
 from kernwright.admission.draft import SMOKE_BYTES, Draft, draft_task
 from kernwright.admission.task_folder import task_toml, write_task
 from kernwright.capture.capture import (
@@ -55,7 +55,7 @@ def draft(
 ) -> Draft:
     capture = Capture(header=CaptureHeader(program="x.py", targets=("m:f",)), calls=calls)
     chosen = shipped_ops()[op] if isinstance(op, str) else op
-    request = Request("t", Path("c.jsonl"), "m:f", chosen, mapping, models=("some",), settings=settings or {})
+    request = DraftRequest("t", Path("c.jsonl"), "m:f", chosen, mapping, models=("some",), settings=settings or {})
     return draft_task(capture, request)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from kernwright.admission.mutants import Mutant, mutants_of
 from kernwright.core.op import Op
-from kernwright.judge.content_pool import ContentPool
+from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.workload import Workload
 

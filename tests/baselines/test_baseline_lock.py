@@ -10,7 +10,7 @@ import pytest
 
 from kernwright.baselines import lock
 from kernwright.baselines.lock import CUTEDSL, Lock, read_lock
-from kernwright.cli.baseline import trees_for
+from kernwright.cli.packages.baseline import trees_for
 from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
 from kernwright.packages.tree import Machine
 from kernwright.packages.wheel_target import make_target

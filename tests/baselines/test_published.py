@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fake_package import Shelf
 
+from kernwright.baselines.lookup import find_baseline
 from kernwright.baselines.published import IN_EVERY_WORKER, PublishedBaseline
 from kernwright.core.digest import Source, digest_of
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.registry import shipped_ops
 from kernwright.packages.store import Store
 from kernwright.packages.tree import Machine
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.workload import Workload
 

@@ -10,12 +10,12 @@ import pytest
 from fake_package import RIGHT, Shelf, sglang_files
 
 from kernwright.baselines.lock import read_lock
+from kernwright.baselines.lookup import find_baseline
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.device import find_device
+from kernwright.judge.checks.verification import Verification, verify
+from kernwright.judge.device.selection import find_device
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verification import Verification, verify
 from kernwright.packages.store import Store
-from kernwright.tasks.baseline import find_baseline
 from kernwright.tasks.catalog import find_task, list_tasks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.compiled import Compiled
-from kernwright.judge.compiled_store import VARIABLE
+from kernwright.judge.checks.verification import FindingKind, RowFinding, verify
+from kernwright.judge.contest.compiled_files import CompiledFiles
+from kernwright.judge.contest.compiled_store import VARIABLE
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verification import Finding, RowFinding, verify
 from kernwright.packages.store import Store
 from kernwright.report.table import findings_table
 from kernwright.tasks.catalog import find_task, list_tasks
@@ -89,8 +89,10 @@ def test_what_it_compiles_serves_whoever_judges_it_later(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "store"))
     laid_out: list[int] = []
-    lay_out = Compiled.lay_out
-    monkeypatch.setattr(Compiled, "lay_out", lambda self, chosen: (lay_out(self, chosen), laid_out.append(self.found)))
+    lay_out = CompiledFiles.lay_out
+    monkeypatch.setattr(
+        CompiledFiles, "lay_out", lambda self, chosen: (lay_out(self, chosen), laid_out.append(self.found))
+    )
     findings(RIGHT)
     assert list(verify(NAME, find_task(str(norms)), "all", "cpu", quiet))
     assert laid_out[0] == 0 < laid_out[1], "the package's bytecode, where there is no GPU"
@@ -152,7 +154,7 @@ def test_a_baseline_that_breaks_on_a_row_fails_that_row(
     )
     verdict = judge(JudgeRequest(candidate=candidate, baseline=NAME, quick=True, **rows), quiet)  # type: ignore[arg-type]
     assert verdict.rows[0].verdict == "failed"
-    assert any(reason.startswith("the baseline fell over: ") for reason in verdict.rows[0].reasons)
+    assert any(reason.startswith("the baseline failed: ") for reason in verdict.rows[0].reasons)
 
 
 def test_the_command_line_fetches_lists_and_verifies(
@@ -181,7 +183,7 @@ def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
     found = {"norms": norms, "qknorm_rope": list_tasks()["qknorm_rope"]}
     monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)
     monkeypatch.setattr(
-        "kernwright.judge.verification.verify",
+        "kernwright.judge.checks.verification.verify",
         lambda name, task, rows, *_: asked.append((task.folder.name, rows)) or (),
     )
     words = ["baseline", "verify", "liger@0.8.5", "--rows"]
@@ -192,8 +194,8 @@ def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
 
 
 def test_every_finding_can_be_shown() -> None:
-    findings = [RowFinding("b", "t", f"row_{word}", "op", word, "because") for word in get_args(Finding)]
+    findings = [RowFinding("b", "t", f"row_{word}", "op", word, "because") for word in get_args(FindingKind)]
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(findings_table(findings, counted=True))
     shown = console.export_text()
-    assert all(f"row_{word}" in shown and word in shown for word in get_args(Finding))
+    assert all(f"row_{word}" in shown and word in shown for word in get_args(FindingKind))

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
+
+from kernwright.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu_check.py"
@@ -78,21 +81,20 @@ def run(tmp_path: Path, tests: str, benchmark: str | None = None, *words: str) -
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
 
-def kernwright(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernwright", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def kernwright(*words: object) -> str:
+    """Return what the command line prints."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    return str(done.stdout)
 
 
 def imported(tmp_path: Path) -> list[dict[str, object]]:
-    """The archive through the real command line: taken in, verified, shown."""
+    """Take the archive in through the command line, verify it, and return its records."""
     ledger = tmp_path / "home"
-    taken = kernwright("ledger", "import", tmp_path / "out" / "evidence.tar.gz", "--ledger", ledger)
-    assert taken.returncode == 0, taken.stderr
-    checked = kernwright("ledger", "verify", "--ledger", ledger)
-    assert checked.returncode == 0 and "sound" in checked.stdout, checked.stdout
-    lines = kernwright("ledger", "show", "--json", "--ledger", ledger).stdout.splitlines()
-    runs = [json.loads(line)["run"] for line in lines]
-    shown = [kernwright("ledger", "show", name, "--json", "--ledger", ledger).stdout for name in runs]
+    kernwright("ledger", "import", tmp_path / "out" / "evidence.tar.gz", "--ledger", ledger)
+    assert "sound" in kernwright("ledger", "verify", "--ledger", ledger)
+    runs = [json.loads(line)["run"] for line in kernwright("ledger", "show", "--json", "--ledger", ledger).splitlines()]
+    shown = [kernwright("ledger", "show", name, "--json", "--ledger", ledger) for name in runs]
     return [json.loads(line) for text in shown for line in text.splitlines()]
 
 
@@ -117,8 +119,15 @@ def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
     assert [step["status"] for step in summary["steps"]] == ["passed", "passed", "passed"]
     assert summary["libraries"]["torch"] and summary["sources"] and summary["device"] is None
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["tests"] == summary["tests"]
-    # Few files, so that they can be fetched from a machine that hands out only a few.
-    assert len(list((tmp_path / "out").rglob("*"))) <= 6
+    assert {name.partition("::")[2] for _, name in summary["tests"]["slowest"]} == {
+        "test_one",
+        "test_timed",
+        "test_two",
+    }
+    assert "test_timed" in (tmp_path / "out" / "tests.xml").read_text()
+    # Few files with plain names, so that they can be fetched from a machine that hands out only a few.
+    names = [path.name for path in (tmp_path / "out").rglob("*")]
+    assert len(names) <= 8 and not any(" " in name for name in names)
 
 
 def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> None:
@@ -128,6 +137,23 @@ def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> No
     (summary,) = (record["body"] for record in imported(tmp_path) if record["kind"] == "gpu_check")
     assert summary["tests"]["failed"] == 1 and "test_wrong" in summary["tests"]["failures"][0]
     assert [step["status"] for step in summary["steps"]] == ["failed", "passed", "absent"]
+
+
+def test_libraries_that_are_missing_are_built_before_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, list[str]]] = []
+
+    def run_step(name: str, commands: list[list[str]], envs: object, log: Path, seconds: float) -> object:
+        steps.append((name, commands[0]))
+        return script("steps").Outcome(name, "passed")
+
+    monkeypatch.setattr(script("steps"), "run_step", run_step)
+    found = {"kernels": {"all": 5, "built": 4}, "device": {"capability": [9, 0]}}
+    (outcome,) = script("check").build_missing(found, {}, tmp_path, 60.0)
+    ((name, command),) = steps
+    assert (outcome.name, name) == ("builds", "builds") and "sm_90" in command
+    for kernels in ({"all": 5, "built": 5}, None):
+        assert script("check").build_missing({"kernels": kernels, "device": None}, {}, tmp_path, 60.0) == []
+    assert len(steps) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.bundle.requirements import CORE, TEST_TOOLS, known_pins
-from kernwright.cli import bundle as bundle_module
+from kernwright.cli.packages import bundle as bundle_module
 
 
 def kernwright(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.sweep import FIRST_ROWS, Leg, Pace, Sweep, legs_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.judge import refuse_rows_too_large
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.device.problems import refuse_rows_too_large
+from kernwright.judge.record.recompute import recompute
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import Shipped
 from kernwright.tasks.task import Task, load_task
 
 BASELINES = """
@@ -355,6 +356,8 @@ def interrupted(work: Sweep, progress: Impatient) -> dict[str, Any]:
         list(work.run(progress))
     (verdict,) = (record.body for record in Ledger(work.ledger).all_records() if record.kind == "verdict")
     assert verdict["interrupted"]
+    again = recompute(Ledger(work.ledger))
+    assert (again.differences, again.underivable) == ([], {}), "its samples are there, of the unfinished round too"
     return verdict
 
 

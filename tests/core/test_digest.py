@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 import kernwright
-from kernwright.baselines import published
+from kernwright.baselines import published, shipped
+from kernwright.baselines.lookup import find_baseline
 from kernwright.baselines.published import PublishedBaseline
+from kernwright.baselines.shipped import Shipped
 from kernwright.core.digest import C_SUFFIXES, Source, code_digest
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
 from kernwright.core.registry import ops_from_file
-from kernwright.judge.provenance import judge_digest
-from kernwright.tasks import shipped
-from kernwright.tasks.baseline import find_baseline
+from kernwright.judge.record.provenance import judge_digest
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.shipped import Shipped
 
 PACKAGE = Path(kernwright.__file__).parent
 

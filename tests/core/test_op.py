@@ -13,7 +13,7 @@ from kernwright.core.errors import BadFile
 from kernwright.core.op import Op, define, ops_in
 from kernwright.core.registry import ops_from_file, shipped_ops
 from kernwright.core.rounding import wide
-from kernwright.judge.content_pool import ContentPool
+from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.workload import Workload
 

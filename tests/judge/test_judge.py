@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.provenance import judge_digest
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.record.provenance import judge_digest
+from kernwright.judge.record.recompute import recompute
+from kernwright.judge.record.round_record import recorded_samples
+from kernwright.judge.record.sample import Sample
+from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.row_state import UNTIMED
-from kernwright.judge.session import Session
-from kernwright.judge.verdict import Headline, MetricResult, RowVerdict, Unavailable, Verdict
-from kernwright.ledger.blobs import BlobStore
+from kernwright.judge.session.session import Session
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.verify import verify
 
@@ -140,10 +141,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
         set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
         and min(where["seconds"].values()) > 0
     )
-    walls = where["isolation"]["workers"]
-    assert walls["dies_with_judge"] is True and walls["no_new_privileges"] is True
-    assert isinstance(walls["missing"], list) and all(": " in wall for wall in walls["missing"])
-    assert walls["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in walls["missing"])
+    sandbox = where["isolation"]["workers"]
+    assert sandbox["dies_with_judge"] is True and sandbox["no_new_privileges"] is True
+    assert isinstance(sandbox["missing"], list) and all(": " in wall for wall in sandbox["missing"])
+    assert sandbox["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in sandbox["missing"])
     assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
     assert where["libraries"]["torch"]
     assert where["hardware"]["kind"] == "cpu"
@@ -160,15 +161,23 @@ def test_the_schemas_fields_are_all_there_in_json(honest: Verdict) -> None:
     assert Verdict.model_validate(data) == honest
 
 
+def samples_of_last_run(ledger: Path, row: str) -> list[Sample]:
+    book = Ledger(ledger)
+    records = book.records(book.runs()[-1])
+    return recorded_samples(book, records, Verdict.model_validate(records[-1].body))[row]
+
+
 def test_records_land_in_the_ledger_and_samples_in_its_blobs(honest: Verdict, run: Any) -> None:
     ledger = Ledger(run.ledger)
     records = next(r for r in map(ledger.records, ledger.runs()) if r[-1].body.get("candidate") == "honest")
     assert [record.kind for record in records][1:] == ["correctness", "round", "verdict"]
     assert records[-1].body == honest.model_dump(mode="json")
-    digest = str(honest.rows[0].samples).removeprefix("blob:")
-    (blob,) = (p for p in run.ledger.rglob("*") if (p.is_file() and digest[2:] in p.name) or p.name == digest)
-    assert blob.stat().st_size > 0
     assert verify(run.ledger) == []
+    samples = recorded_samples(ledger, records, honest)
+    assert samples.keys() == {row.id for row in honest.rows}
+    assert all(
+        sample.ns_per_call.keys() == {"baseline", "again", "candidate"} for own in samples.values() for sample in own
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,6 +211,7 @@ def test_a_candidate_that_seems_fast_while_blocks_are_sized_must_be_right_too(ru
     assert verdict.rows[0].metrics == {}
 
 
+@pytest.mark.clock
 def test_a_slower_candidate_is_slower(run: Callable[..., Verdict]) -> None:
     verdict = run("slow", SLOW)
     assert (verdict.verdict, verdict.exit_status) == ("slower", 1)
@@ -271,18 +281,20 @@ def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.clock
 def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 1e9)  # a second from one empty block to the next
+    monkeypatch.setattr(
+        "kernwright.judge.rounds.sizing.spread", lambda _: 1e9
+    )  # a second from one empty block to the next
     monkeypatch.setattr(CpuDevice, "most_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
     monkeypatch.setattr(Session, "__init__", lambda self, *a: asked.append(a[-1]) or opened(self, *a))  # type: ignore[func-returns-value]
     (row,) = run("itself", None, against_itself=True, task=str(undecidable_folder)).rows
     assert row.verdict == "inconclusive"
-    samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
-    lengths = {(sample["metric"], sample["round"]): sample["longer"] for sample in samples}
+    lengths = {(sample.metric, sample.round): sample.longer for sample in samples_of_last_run(run.ledger, "axpy_small")}
     assert lengths["stream", 1] == lengths["device", 1] == 1.0
     assert ("stream", 3) in lengths, row.reasons
     assert 3 < lengths["stream", 2] == lengths["stream", 3] < 5, "four times, in whole calls"
@@ -297,19 +309,18 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
 def test_a_row_has_no_more_rounds_than_it_is_given(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
     verdict = run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=2)
     assert verdict.provenance["rounds"] == 2 and verdict.evidence
     (row,) = verdict.rows
     assert row.verdict == "inconclusive"
-    assert "undecided after the 2 rounds that it was given" in row.reasons
-    samples = json.loads(BlobStore(run.ledger / "blobs").read(str(row.samples).removeprefix("blob:")))["axpy_small"]
-    assert {sample["round"] for sample in samples} == {0, 1}
+    assert "undecided after the 2 rounds that were requested" in row.reasons
+    assert {sample.round for sample in samples_of_last_run(run.ledger, "axpy_small")} == {0, 1}
 
 
 def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidable_folder: Path) -> None:
     before = Ledger(run.ledger).runs()
-    with pytest.raises(KernwrightError, match="first looked at after 2 rounds, and there would be 1"):
+    with pytest.raises(KernwrightError, match=r"at least 2, .*got 1"):
         run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=1)
     assert Ledger(run.ledger).runs() == before
 
@@ -317,7 +328,7 @@ def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidabl
 def test_rounds_that_the_policy_has_anyway_change_nothing(run: Callable[..., Verdict]) -> None:
     verdict = run("itself", None, against_itself=True, rounds=1)
     assert verdict.provenance["rounds"] is None
-    assert not any("rounds that it was given" in reason for reason in verdict.rows[0].reasons)
+    assert not any("rounds that were requested" in reason for reason in verdict.rows[0].reasons)
 
 
 # Rows of a grid, and baselines as contenders
@@ -428,6 +439,8 @@ def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
     last = Ledger(ledger).records(run)[-1]
     assert (last.kind, last.body["interrupted"], last.body["evidence"]) == ("verdict", True, False)
     assert verify(ledger) == []
+    again = recompute(Ledger(ledger))
+    assert (again.verdicts, again.differences, again.underivable) == (1, [], {})
     assert json.loads(json_file.read_text())["interrupted"] is True
     assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
 
@@ -459,7 +472,7 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
     tiny = str(tiny_folder)
     cases: list[tuple[list[str], str]] = [
         ([tiny, *good, "--rows", "huge"], "row huge does not fit"),
-        ([tiny, *good, "--rounds", "0"], "first looked at after 1 rounds, and there would be 0"),
+        ([tiny, *good, "--rounds", "0"], "--rounds must be at least 1, the policy's first look, got 0"),
         ([tiny, *good, "--device", "tpu"], "'tpu' is not a device"),
         ([tiny, *good, "--device", "cuda"], "device cuda is not there"),
         ([tiny, *good, "--json", str(tmp_path / "none" / "v.json")], "cannot be written"),

@@ -13,17 +13,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.block import Block
-from kernwright.judge.decision import overall
-from kernwright.judge.device import CpuDevice
-from kernwright.judge.entry import RowCall
-from kernwright.judge.headline import headline_of
-from kernwright.judge.pair import Role
-from kernwright.judge.quad import Sample
-from kernwright.judge.row_state import RowState
-from kernwright.judge.sizing import CoarseTimes, slots_for
-from kernwright.judge.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
-from kernwright.judge.worker_faults import WorkerCheated
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.process.block import Block
+from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.record.decision import overall
+from kernwright.judge.record.headline import headline_of
+from kernwright.judge.record.sample import Role, Sample
+from kernwright.judge.record.verdict import GOOD, Headline, MetricResult, RowVerdict, Unavailable
+from kernwright.judge.rounds.row_state import RowState
+from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
+from kernwright.judge.worker.entry import RowCall
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
@@ -61,7 +60,7 @@ def ripple(instant: int) -> float:
 
 
 def verdict(state: RowState, policy: TimingPolicy = POLICY, quick: bool = False) -> RowVerdict:
-    return state.verdict(policy, CpuDevice(), quick, None)
+    return state.verdict(policy, CpuDevice(), quick)
 
 
 def ratio(found: RowVerdict, metric: Metric = "stream") -> float:
@@ -137,18 +136,18 @@ def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
 
 def test_noise_of_the_baseline_against_itself_is_the_measure(state: RowState) -> None:
     """A difference that the baseline shows against its own twin is none."""
-    chance = random.Random(3)
-    state.samples = measured(lambda side, i: 100 * (0.97 if side == "candidate" else 1) * (1 + chance.gauss(0, 0.04)))
+    rng = random.Random(3)
+    state.samples = measured(lambda side, i: 100 * (0.97 if side == "candidate" else 1) * (1 + rng.gauss(0, 0.04)))
     assert verdict(state).verdict not in {"faster", "slower"}
 
 
 def test_noise_alone_is_hardly_ever_a_win(make_row: Any) -> None:
     """Equal sides, looked at after each of many tries: the running best would be a win in most of them."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     wins = 0
     for _ in range(200):
         state = _state(make_row, "r")
-        state.samples = measured(lambda side, i: 100 * (1 + chance.gauss(0, 0.03)))
+        state.samples = measured(lambda side, i: 100 * (1 + rng.gauss(0, 0.03)))
         wins += verdict(state).verdict == "faster"
     assert wins <= 6
 

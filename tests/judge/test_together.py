@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,23 @@ from typing import Any
 import pytest
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.judge.device import CpuDevice
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.judge import Judgement
-from kernwright.judge.quad import Quad
+from kernwright.judge.record.recompute import recompute
+from kernwright.judge.record.round_record import recorded_samples
+from kernwright.judge.record.sample import Quad, Sample
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.row_turn import RowTurn
-from kernwright.judge.session import DeviceBusy, DeviceSlowed, Session
-from kernwright.judge.sides import Crew
-from kernwright.judge.timing import RowTiming
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.rounds.row_round import RowRound
+from kernwright.judge.rounds.timing import RowTiming
+from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.record import Record
 from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.clock]  # the pace of sides is compared
 
 CONTENDERS = """
 def copied(op):
@@ -74,7 +75,7 @@ Matches = list[tuple[str, str]]
 @pytest.fixture
 def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
-    monkeypatch.setattr("kernwright.judge.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
 
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [
@@ -94,9 +95,12 @@ def runs(ledger: Path) -> list[list[Record]]:
     return [Ledger(ledger).records(run) for run in Ledger(ledger).runs()]
 
 
-def samples(ledger: Path, record: Record) -> list[dict[str, Any]]:
-    data = Ledger(ledger).blobs.read(record.body["samples"].removeprefix("blob:"))
-    return [sample for sample in json.loads(data)["axpy_small"] if sample["metric"] == "stream"]
+def samples(ledger: Path, record: Record) -> list[Sample]:
+    """Of one round, as its record tells."""
+    book = Ledger(ledger)
+    (verdict,) = (own for own in book.records(record.run) if own.kind == "verdict")
+    found = recorded_samples(book, [record], Verdict.model_validate(verdict.body))
+    return [sample for sample in found["axpy_small"] if sample.metric == "stream"]
 
 
 def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(together: Any, tmp_path: Path) -> None:
@@ -125,10 +129,12 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
     shared = [samples(tmp_path, own[name][2]) for name in ("eager", "slow")]
     assert [len(quads) for quads in shared] == [7, 7]
     for one, other in zip(*shared, strict=True):
-        assert set(one["order"]) == set(one["ns_per_call"]) == {"baseline", "again", "candidate"}
+        assert set(one.order) == set(one.ns_per_call) == {"baseline", "again", "candidate"}
         for side in ("baseline", "again"):
-            assert one["ns_per_call"][side] == other["ns_per_call"][side], "a quad holds every side once"
-        assert one["ns_per_call"]["candidate"] != other["ns_per_call"]["candidate"]
+            assert one.ns_per_call[side] == other.ns_per_call[side], "a quad holds every side once"
+        assert one.ns_per_call["candidate"] != other.ns_per_call["candidate"]
+    assert own["eager"][2].body["samples"] == own["slow"][2].body["samples"], "their quads are stored once"
+    assert recompute(Ledger(tmp_path)).differences == []
 
 
 def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(
@@ -174,9 +180,9 @@ def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
 def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is busy until the worker of a contender has ended that was wrong, and is not timed."""
     ended: list[str] = []
-    respawn = Crew.respawn
+    respawn = WorkerGroup.respawn
 
-    def noting(self: Crew, *names: str) -> None:
+    def noting(self: WorkerGroup, *names: str) -> None:
         ended.extend(names)
         respawn(self, *names)
 
@@ -184,7 +190,7 @@ def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch
         if "candidate-2" not in ended:
             raise DeviceBusy("it answers late")
 
-    monkeypatch.setattr(Crew, "respawn", noting)
+    monkeypatch.setattr(WorkerGroup, "respawn", noting)
     monkeypatch.setattr(Session, "ready", ready)
     honest, wrong = together([("eager", "copied"), ("eager", "wrong")])
     assert honest.verdict not in BAD, honest.reasons
@@ -232,13 +238,13 @@ def test_a_device_that_was_slow_once_has_the_row_begun_anew(
 ) -> None:
     Slow(monkeypatch, 4)
     spent: list[float] = []  # when the row is begun, and when it is begun anew: its budget is no smaller then
-    time_it = RowTurn._time
+    time_it = RowRound._time
 
-    def noting(turn: RowTurn) -> None:
+    def noting(turn: RowRound) -> None:
         spent.extend(state.spent_s for state in turn._states)
         time_it(turn)
 
-    monkeypatch.setattr(RowTurn, "_time", noting)
+    monkeypatch.setattr(RowRound, "_time", noting)
     (honest,) = together([("eager", "copied")])
     assert honest.verdict not in BAD and honest.provenance["slowed"] == 1
     assert spent[:2] == [0.0, 0.0]
@@ -282,12 +288,12 @@ def test_and_one_that_never_keeps_its_pace_is_not(together: Any, monkeypatch: py
 def test_strangers_are_no_company(
     together: Any, folder: Path, write_candidate: Any, tmp_path: Path, quiet: Any
 ) -> None:
-    with pytest.raises(KernwrightError, match="kernwright is not judged beside other contenders"):
+    with pytest.raises(KernwrightError, match="kernwright cannot be judged together"):
         together([("eager", "kernwright"), ("eager", "copied")])
-    with pytest.raises(KernwrightError, match="stands twice"):
+    with pytest.raises(KernwrightError, match="requested twice"):
         together([("eager", "copied"), ("eager", "copied")])
     one, other = (
         JudgeRequest(str(folder), None, contender="copied", rows=rows) for rows in ("axpy_small", "axpy_wide")
     )
-    with pytest.raises(KernwrightError, match="no requests for one judgement"):
+    with pytest.raises(KernwrightError, match="cannot share a judgement"):
         judge_together([one, other], quiet)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernwright.judge.record.verdict import GOOD, RowVerdict
 from kernwright.judge.request import JudgeRequest, judge
-from kernwright.judge.verdict import GOOD, RowVerdict
 
 MIX_TASK = Path(__file__).parents[1] / "exploits" / "mix_task"
 
@@ -85,6 +85,7 @@ def test_what_a_run_of_calls_returned_is_looked_at_too(judged: Any) -> None:
     assert row.verdict == "incorrect" and "torch.int32 [1]" in row.reasons[0]
 
 
+@pytest.mark.clock
 @pytest.mark.slow
 def test_what_is_paid_for_on_release_is_no_gain(judged: Any) -> None:
     """Three eager chains for every output that goes, where nobody's clock runs: it was `faster`, and is three times as

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kernwright.cli.ledger import app
+from kernwright.cli.records.ledger import app
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.ledger import Ledger
 
@@ -138,9 +138,8 @@ def test_the_default_folder_is_the_environments(ledger: Ledger, monkeypatch: pyt
 
 def test_the_command_needs_no_torch() -> None:
     source = Path(__file__).parents[2] / "src"
-    script = (
-        f"import sys; sys.path.insert(0, {str(source)!r}); import kernwright.cli.ledger; print('torch' in sys.modules)"
-    )
+    module = "kernwright.cli.records.ledger"
+    script = f"import sys; sys.path.insert(0, {str(source)!r}); import {module}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

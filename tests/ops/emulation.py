@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from builds import shared_library
+
 from kernwright.ops._shared.implementations import CUDA_HEADERS
 from kernwright.ops._shared.implementations import TYPES as TYPES
 from kernwright.runtime import library
@@ -21,9 +23,9 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 def built(
-    source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path
+    source: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]], folder: Path | None = None
 ) -> dict[Kind, Any]:
-    """Return a module for each kind, compiled with its macros."""
+    """Return a module of each kind, built with the macros that choose it and shared with every test process."""
     import tvm_ffi
 
     # The emulation includes kernels and host code itself: nothing but its own file is compiled.
@@ -31,8 +33,8 @@ def built(
     files = (HERE / source, HERE / "cuda_runtime.h", *included)
 
     def of(macros: Mapping[str, str]) -> Any:
-        own = Library("_".join(("emulated", *macros.values())), files, tuple(macros.items()))
-        return tvm_ffi.load_module(str(own.build(Target("cpu"), folder)))
+        own = Library("_".join((Path(source).stem, *macros.values())), files, tuple(macros.items()))
+        return tvm_ffi.load_module(str(shared_library(own, Target("cpu"))))
 
     # Nobody times it, and builds are waited for: those of checks that nothing goes on from take a quarter less.
     checked = ("-O1", *library.CPU_FLAGS[1:], "-fsanitize=alignment", "-fno-sanitize-recover=alignment")

@@ -11,7 +11,7 @@ from token_cases import BF16, FP16, FP32, Drawing, How, hold
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import same_bits
+from kernwright.judge.numerics.contracts import same_bits
 
 OPS = {"norm": "ernie_norm_modulate", "residual": "ernie_residual_norm_modulate", "gate": "ernie_residual_gate"}
 

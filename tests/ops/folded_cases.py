@@ -12,7 +12,7 @@ from token_cases import BF16, FP32, hold
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import same_bits
+from kernwright.judge.numerics.contracts import same_bits
 
 TABLES = {"rms_modulate_from_table": 2, "dual_modulate_from_table": 4}  # rows of each table
 

@@ -125,6 +125,7 @@ def cases() -> list[Case]:
         Case("hard bf16", hard=True, shift=("token", BF16)),
         Case("hard fp16", hard=True, dtype=FP16, scale=("row", FP16), shift=("token", FP16)),
         Case("hard fp32", hard=True, dtype=FP32, scale=("row", FP32), shift=("row", FP32), width=512),
+        Case("hard fp16 by bf16", hard=True, dtype=FP16, scale=("row", FP16), shift=("token", BF16)),
         Case("hard mixed", hard=True, scale=("token", FP32), shift=("token", FP16)),
         Case("gaps", gaps=True, width=96),
         # One row of modulation for all, so that nothing but the tokens' own steps keeps batches from being one run.

@@ -18,7 +18,7 @@ from token_cases import arguments
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.inputs import draw_inputs
+from kernwright.judge.numerics.inputs import draw_inputs
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.workload import Workload
 

@@ -12,7 +12,7 @@ from token_cases import EQUAL_VALUES, EQUAL_WIDTHS, made_equal
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import Expected, compare
+from kernwright.judge.numerics.contracts import Expected, compare
 from kernwright.tasks.task import Tolerance
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

@@ -12,8 +12,8 @@ from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.judge.contract import ErrorFigures, Expected, Finding, compare
-from kernwright.judge.correctness import FEW_ELEMENTS, MOST_REDRAWS, NEAR
+from kernwright.judge.numerics.contracts import ErrorFigures, Expected, OutputFinding, compare
+from kernwright.judge.numerics.correctness import FEW_ELEMENTS, MAX_REDRAWS, NEAR_MISS_FACTOR
 from kernwright.tasks.task import Tolerance
 
 Dtype = torch.dtype
@@ -193,19 +193,19 @@ GENERAL_CASES = {name: case for name, case in CASES.items() if not case.is_sum_o
 EQUAL_CASES = {case.name: case for case in equal_cases()}
 
 
-def is_perhaps_luck(finding: Finding, elements: int) -> bool:
+def is_perhaps_luck(finding: OutputFinding, elements: int) -> bool:
     """As the judge has it: of few elements the chain's largest error in one draw says little, and it is another one on
     every kind of processor."""
-    return elements <= FEW_ELEMENTS and finding.figures.max_error <= NEAR * finding.figures.eager_max
+    return elements <= FEW_ELEMENTS and finding.figures.max_error <= NEAR_MISS_FACTOR * finding.figures.eager_max
 
 
 def by_several_draws(case: Case, name: str, expected: Expected) -> Expected:
     op = shipped_ops()[case.op]
-    for number in range(1, MOST_REDRAWS + 1):
+    for number in range(1, MAX_REDRAWS + 1):
         own = case.tensors(redraw=number)
         oracles, eagers = op.results(own, case.scalars, precision=torch.float64), op.results(own, case.scalars)
         drawn = Expected.of(oracles[name], eagers[name])
-        expected = expected.at_least(ErrorFigures(0.0, 0.0, drawn.eager_max, drawn.eager_rms))
+        expected = expected.widened_to(ErrorFigures(0.0, 0.0, drawn.eager_max, drawn.eager_rms))
     return expected
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from builds import shared_compilation
 from modulation_cases import BF16, FP16, FP32
 
 from kernwright.ops.modulation.family import CUDA
-from kernwright.runtime.library import include_paths
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
@@ -183,32 +182,15 @@ def test_the_other_ops_name_their_own_arguments(plain: Any) -> None:
         plain.broadcast_add_variant(x, tokens(5, 64), x, H200)
 
 
-def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target, folder: Path) -> Path:
-    """The kernels alone, which are all that an architecture changes."""
-    library = CUDA["scale_shift"].library(*pair)
-    (kernel,) = (source for source in library.sources if source.suffix == ".cu")
-    to = folder / f"{target.name}.{kind}"
-    macros = [f"-D{name}={value}" for name, value in library.macros]
-    folders = [f"-I{folder}" for folder in include_paths(library.sources)]
-    command = [
-        str(nvcc()),
-        f"-{kind}",
-        f"-arch={target.name}",
-        "-std=c++17",
-        *macros,
-        *folders,
-        "-o",
-        str(to),
-        str(kernel),
-    ]
-    subprocess.run(command, check=True)
-    return to
+def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target) -> Path:
+    """Return the kernels alone, which are all that an architecture changes."""
+    return shared_compilation(CUDA["scale_shift"].library(*pair), target.name, kind)
 
 
 @needs_nvcc
-def test_no_product_is_fused_into_a_sum(tmp_path: Path) -> None:
+def test_no_product_is_fused_into_a_sum() -> None:
     """In float32, where nothing is rounded between them, a fused one would have other bits."""
-    text = compiled((FP32, FP32), "ptx", SM90, tmp_path).read_text()
+    text = compiled((FP32, FP32), "ptx", SM90).read_text()
     assert "mul.rn.f32" in text and "add.rn.f32" in text
     assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32|\.ftz", text)
 
@@ -219,10 +201,8 @@ def test_no_product_is_fused_into_a_sum(tmp_path: Path) -> None:
     ("target", "pair"),
     [("sm_75", (BF16, FP32)), ("sm_80", (FP16, FP16)), ("sm_100", (FP32, FP32))],  # sm_75 has no bf16 of its own
 )
-def test_the_kernels_compile_for_every_architecture(
-    target: str, pair: tuple[torch.dtype, torch.dtype], tmp_path: Path
-) -> None:
-    assert compiled(pair, "cubin", Target(target), tmp_path).stat().st_size > 0
+def test_the_kernels_compile_for_every_architecture(target: str, pair: tuple[torch.dtype, torch.dtype]) -> None:
+    assert compiled(pair, "cubin", Target(target)).stat().st_size > 0
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:

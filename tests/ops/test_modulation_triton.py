@@ -40,7 +40,9 @@ def test_a_tile_is_whole_where_it_can_be(width: int, tokens: int) -> None:
         assert width % shape.block == 0
 
 
-def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = False) -> str:
+def compiled_for_h200(
+    dtype: str, modulation: str, shared: bool, fused: bool = False, result: str = "", shift: str = ""
+) -> str:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -52,7 +54,12 @@ def compiled_for_h200(dtype: str, modulation: str, shared: bool, fused: bool = F
         "ROUND_PRODUCT": dtype == modulation != "fp32", "CAST_SCALE": False, "CAST_SHIFT": False,
         "ROWS": 4, "BLOCK": 1024, "scale_step": 1, "shift_step": 1,
     }  # fmt: skip
-    kinds = {"x": f"*{dtype}", "y": f"*{dtype}", "scale": f"*{modulation}", "shift": f"*{modulation}"}
+    kinds = {
+        "x": f"*{dtype}",
+        "y": f"*{result or dtype}",
+        "scale": f"*{modulation}",
+        "shift": f"*{shift or modulation}",
+    }
     kinds |= {"constant": "fp32"} | dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "i64") for name in modulate.arg_names}
     # As a launch finds it for dense tensors: everything a multiple of 16.
@@ -78,6 +85,13 @@ def test_it_compiles_for_an_h200_without_one_and_fuses_nothing(dtype: str, modul
     for access in ("ld.global", "st.global"):
         lines = [line for line in ptx.splitlines() if access in line]
         assert lines and all(".v4." in line for line in lines), lines  # 16 bytes at a time
+
+
+@pytest.mark.parametrize(("dtype", "shift"), [("bf16", "fp16"), ("fp16", "bf16")])
+def test_a_sum_of_both_half_widths_is_computed_in_float32(dtype: str, shift: str) -> None:
+    """LLVM would compute it in float16, where a bfloat16 may be infinite or zero, if the result is float16."""
+    ptx = compiled_for_h200(dtype, dtype, False, result="fp16", shift=shift)
+    assert re.search(r"\badd\.rn\.f32", ptx) and not re.search(r"\badd\.(rn\.)?(b?f16)", ptx)
 
 
 def test_without_the_option_products_would_be_fused() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
+from builds import UNOPTIMISED, shared_compilations
 from plain_norm_cases import BF16, CASES, FP16, FP32
 
 from kernwright.ops.plain_norm.family import CUDA
@@ -143,12 +143,12 @@ def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor],
 
 @needs_nvcc
 @pytest.mark.slow
-def test_every_dtype_and_every_architecture_compiles(tmp_path: Any) -> None:
-    """Each once, and not optimised; bfloat16 for sm_90 is what the other tests load, of the same sources."""
-    with patch("kernwright.runtime.library.CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1")):
-        for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
-            CUDA["rms_norm"].library(dtype).build(Target(name), tmp_path)
-    assert len(list(tmp_path.glob("*.so"))) == 3
+def test_every_dtype_and_every_architecture_compiles() -> None:
+    """Each once, the kernels alone and not optimised; bfloat16 for sm_90 is what the other tests load."""
+    for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
+        own = CUDA["rms_norm"].library(dtype)
+        made = shared_compilations(own, name, "cubin", *UNOPTIMISED)
+        assert made and all(path.stat().st_size > 0 for path in made)
 
 
 def test_every_kind_of_call_is_among_the_cases() -> None:

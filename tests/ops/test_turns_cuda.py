@@ -3,11 +3,11 @@ code too: an assembler may ask for data earlier than the source does."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from builds import shared_compilation
 from machine_code import WAIT, ahead_of_turn, cuobjdump, kernels_in
 
 from kernwright.ops.ernie import family as ernie
@@ -17,7 +17,7 @@ from kernwright.ops.norm_modulation import family as norm_modulation
 from kernwright.ops.norm_tanh import family as norm_tanh
 from kernwright.ops.plain_norm import family as plain_norm
 from kernwright.ops.residual_norm import family as residual_norm
-from kernwright.runtime.library import CUDA_FLAGS, Library, include_paths
+from kernwright.runtime.library import CUDA_FLAGS, Library
 from kernwright.runtime.target import Target, nvcc
 
 pytestmark = [
@@ -42,25 +42,15 @@ COMPILED = (
 )  # fmt: skip
 
 
-def cubin(source: Path, folder: Path, *flags: str) -> Path:
-    made = folder / f"{source.stem}.cubin"
-    subprocess.run(
-        [str(nvcc()), "-cubin", "-arch=sm_90", "-std=c++17", "-w", *flags, "-o", str(made), str(source)], check=True
-    )
-    return made
-
-
-def built(own: Library, folder: Path) -> Path:
+def built(own: Library) -> Path:
     if own in LOADED:
         return own.need(Target("sm_90"))
-    (kernel,) = (source for source in own.sources if source.suffix == ".cu")
-    macros = (f"-D{name}={value}" for name, value in own.macros)
-    return cubin(kernel, folder, *CUDA_FLAGS, *macros, *(f"-I{folder}" for folder in include_paths(own.sources)))
+    return shared_compilation(own, "sm_90", "cubin", "-w", *CUDA_FLAGS)
 
 
 @pytest.mark.parametrize("library", LOADED + COMPILED, ids=lambda own: own.name)
-def test_no_kernel_touches_memory_ahead_of_its_turn(library: Library, tmp_path: Path) -> None:
-    kernels = kernels_in(built(library, tmp_path))
+def test_no_kernel_touches_memory_ahead_of_its_turn(library: Library) -> None:
+    kernels = kernels_in(built(library))
     assert kernels
     for name, kernel in kernels.items():
         assert any(own.name == WAIT for own in kernel.values()), f"{name} does not wait"
@@ -88,7 +78,8 @@ extern "C" __global__ void never(int* y, int n) { y[threadIdx.x] = n; }
 def test_what_comes_too_early_is_found(tmp_path: Path) -> None:
     source = tmp_path / "planted.cu"
     source.write_text(PLANTED)
-    found = {name: ahead_of_turn(kernel) for name, kernel in kernels_in(cubin(source, tmp_path)).items()}
+    cubin = shared_compilation(Library("planted", (source,)), "sm_90", "cubin")
+    found = {name: ahead_of_turn(kernel) for name, kernel in kernels_in(cubin).items()}
     assert found.pop("right") == []
     assert set(found) == {"loads", "stores", "hides", "never"}
     for name, early in found.items():

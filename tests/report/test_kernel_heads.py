@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from comparisons.bars import LARGE_BYTES
+
 from kernwright.ledger.ledger import Ledger
-from kernwright.report.bars import LARGE_BYTES
-from kernwright.report.results import Results
+from kernwright.report.results.results import Results
 from kernwright.tasks.catalog import find_task, list_tasks
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +38,11 @@ def told_in_heads() -> dict[str, tuple[int, int]]:
 
 def measured() -> dict[str, tuple[int, int]]:
     tasks = [find_task(name) for name in list_tasks()]
-    results = Results.gathered(Ledger(ROOT / "benchmarks" / "evidence" / "h200"), tasks, "cuda", "production")
-    current = results.only_current()
+    results = Results.gathered(Ledger(ROOT / "evidence" / "h200"), tasks, "cuda", "production")
+    # The newest record of each row counts, also where sources have changed since: pages mark those rows.
     shares: dict[str, list[float]] = {}
-    for task, row in current.every_row():
-        if row.bytes_min >= LARGE_BYTES and (share := current.share_of_copy(task, row)):
+    for task, row in results.every_row():
+        if row.bytes_min >= LARGE_BYTES and (share := results.share_of_copy(task, row)):
             shares.setdefault(row.op, []).append(share)
     return {op: (round(100 * min(own)), round(100 * max(own))) for op, own in shares.items()}
 

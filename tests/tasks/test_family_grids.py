@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kernwright.campaign.trial import placed
-from kernwright.judge.content_pool import ContentPool
+from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

@@ -9,11 +9,11 @@ import torch
 
 from kernwright.admission.mutants import Behaviour, Outputs, mutants_of
 from kernwright.core.op import Op
-from kernwright.judge.cases import Case
-from kernwright.judge.content_pool import ContentPool
-from kernwright.judge.correctness import check_row
-from kernwright.judge.inputs import Inputs
-from kernwright.judge.judge import Progress
+from kernwright.judge.numerics.cases import Case
+from kernwright.judge.numerics.content_pool import ContentPool
+from kernwright.judge.numerics.correctness import check_row
+from kernwright.judge.numerics.inputs import Inputs
+from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 

@@ -19,7 +19,7 @@ DTYPES: dict[str, DType] = {torch_name: name for name, torch_name in TORCH_NAMES
 
 
 @dataclass(frozen=True)
-class Request:
+class DraftRequest:
     """What the author of a task says beside the capture."""
 
     name: str
@@ -56,14 +56,14 @@ class OtherResults(BadFile):
     """The op can be called so, and gives something else than the program got."""
 
 
-def read_row(where: str, call: CapturedCall, request: Request, notes: dict[str, None]) -> CapturedRow:
+def read_row(where: str, call: CapturedCall, request: DraftRequest, notes: dict[str, None]) -> CapturedRow:
     return _Reading(where, call, request, notes).row()
 
 
 class _Reading:
     """One call, read as a call of the op. What does not fit is refused with the line, the name and what would fit."""
 
-    def __init__(self, where: str, call: CapturedCall, request: Request, notes: dict[str, None]) -> None:
+    def __init__(self, where: str, call: CapturedCall, request: DraftRequest, notes: dict[str, None]) -> None:
         self.where = where
         self.values = call.values()
         self.gives_dict = isinstance(call.returns, CapturedDict)

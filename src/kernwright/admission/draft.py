@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernwright.admission.captured_row import CapturedRow, OtherResults, Request, give, read_row
+from kernwright.admission.captured_row import CapturedRow, DraftRequest, OtherResults, give, read_row
 from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
-from kernwright.judge.cases import neighbour_sizes
+from kernwright.judge.numerics.cases import neighbour_sizes
 from kernwright.tasks.axes import TOKENS, WIDTH, Names, name_axes, token_place
 from kernwright.tasks.task import TaskFile, Tolerance
 from kernwright.tasks.tensor import ConcreteTensor, TensorSpec
@@ -37,7 +37,7 @@ class Draft:
     notes: tuple[str, ...]
 
 
-def draft_task(capture: Capture, request: Request, definitions: str | None = None) -> Draft:
+def draft_task(capture: Capture, request: DraftRequest, definitions: str | None = None) -> Draft:
     notes: dict[str, None] = {}  # in order, each once
     rows: dict[str, CapturedRow] = {}
     calls = capture.of(request.call)
@@ -75,7 +75,7 @@ def draft_task(capture: Capture, request: Request, definitions: str | None = Non
     return Draft(file, (*production, *smoke), tuple(notes))
 
 
-def _settings_given(call: CapturedCall, request: Request) -> str:
+def _settings_given(call: CapturedCall, request: DraftRequest) -> str:
     """What the public call was told beyond what the op itself can be."""
     values = call.values()
     told = {name: value.value for name in request.settings if isinstance(value := values.get(name), CapturedScalar)}
@@ -106,7 +106,7 @@ def runs_at(op: Op, row: Workload) -> bool:
 # Production rows
 
 
-def _production(rows: list[CapturedRow], request: Request, notes: dict[str, None]) -> list[Workload]:
+def _production(rows: list[CapturedRow], request: DraftRequest, notes: dict[str, None]) -> list[Workload]:
     groups: dict[object, list[CapturedRow]] = {}
     activations: dict[int, list[tuple[int, ...]]] = {}
     for row in rows:
@@ -125,7 +125,7 @@ def _main(inputs: Mapping[str, object], op: Op) -> str:
 
 
 def _named(
-    group: list[CapturedRow], request: Request, tokens: Mapping[int, int], notes: dict[str, None]
+    group: list[CapturedRow], request: DraftRequest, tokens: Mapping[int, int], notes: dict[str, None]
 ) -> list[Workload]:
     """An axis keeps its name only if the op can be called at another size of it, in each row of the group."""
     op = request.op
@@ -146,7 +146,7 @@ def _named(
     return [_workload(row, names, request) for row in group]
 
 
-def _workload(row: CapturedRow, names: Names, request: Request) -> Workload:
+def _workload(row: CapturedRow, names: Names, request: DraftRequest) -> Workload:
     axes: dict[str, int] = {}
 
     def spec(name: str, tensor: ConcreteTensor) -> TensorSpec:

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernwright.core.op import Op
-from kernwright.judge.contract import same_bits
-from kernwright.judge.inputs import Inputs
+from kernwright.judge.numerics.contracts import same_bits
+from kernwright.judge.numerics.inputs import Inputs
 from kernwright.tasks.tensor import ITEM_BYTES, TensorSpec
 from kernwright.tasks.workload import Workload
 

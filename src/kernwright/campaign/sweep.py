@@ -9,17 +9,21 @@ from functools import cached_property
 from pathlib import Path
 
 from kernwright.baselines.adapter import Capability
-from kernwright.campaign.minutes import minutes_given
+from kernwright.baselines.lookup import find_baseline, find_contender
+from kernwright.baselines.shipped import Shipped
+from kernwright.campaign.time_limit import checked_minutes
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.judge import Progress, RowsTooLarge
-from kernwright.judge.party import Party
-from kernwright.judge.provision import provision
+from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.shipped_build import find_shipped_build
+from kernwright.judge.device.problems import RowsTooLarge
+from kernwright.judge.record.recorded import recorded_bodies
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge_together
-from kernwright.judge.verdict import Verdict
+from kernwright.judge.rounds.progress import Progress
 from kernwright.ledger.ledger import Ledger
 from kernwright.packages.store import Store
-from kernwright.tasks.baseline import Baseline, find_baseline
-from kernwright.tasks.shipped import SHIPPED, Shipped, find_contender
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -62,14 +66,14 @@ class Leg:
     def refuse_missing_packages(self, rows: Sequence[Workload], capability: Capability | None) -> None:
         """Before the first judgement: what is not fetched would fail on every row."""
         for contender in (self.baseline, self.contender):
-            party = Party.of_contender(contender)
-            if party.published and (ops := party.ops(self.task, rows, capability)):
-                party.published.orders(ops, Store())
+            contestant = Contestant.of_contender(contender)
+            if contestant.published and (ops := contestant.ops(self.task, rows, capability)):
+                contestant.published.orders(ops, Store())
 
     def skipped(self, row: Workload) -> str | None:
         """Why a row of its ops is left out. One that a baseline declines is not: its verdict says so."""
         if isinstance(self.contender, Shipped) and row.op in self.contender.ops:
-            return provision(self.contender.ops, self.target).skips(row.op)
+            return find_shipped_build(self.contender.ops, self.target).skips(row.op)
         return None
 
     def rows(self, wanted: str) -> list[Workload]:
@@ -104,7 +108,7 @@ class Leg:
 def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
     """A leg for each family of the ops that ship: a changed kernel leaves the records of the others standing."""
     if SHIPPED in contenders:  # all of their ops at once: to be asked takes a process seconds
-        provision(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
+        find_shipped_build(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
     for task in tasks:
         for name in contenders:
             contender = find_contender(task, name)
@@ -146,7 +150,7 @@ class Sweep:
     _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
 
     def __post_init__(self) -> None:
-        minutes_given(self.minutes)
+        checked_minutes(self.minutes)
 
     def outstanding(self, leg: Leg) -> list[Workload]:
         """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
@@ -165,8 +169,7 @@ class Sweep:
         for run in book.runs():
             size = book.run_size(run)
             if self._read.get(run, (-1, []))[0] != size:
-                bodies = [record.body for record in book.records(run) if record.kind == "verdict"]
-                self._read[run] = size, [Verdict.model_validate(body) for body in bodies]
+                self._read[run] = size, [record.verdict() for record in recorded_bodies(book, runs=[run])]
         return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:

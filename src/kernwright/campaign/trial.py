@@ -1,4 +1,4 @@
-"""Trial: configurations of one Triton kernel on one row. Each must give what the reference gives before it is timed.
+"""TuningTrial: configurations of one Triton kernel on one row. Each is checked against the reference, then timed.
 
 Times are medians of rounds in which every configuration has its turn, by replay of a CUDA graph over as many sets of
 inputs as exceed the cache several times. The fastest of many is fast by luck too, so it meets the default once more,
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
-from kernwright.judge.contract import Expected, compare
-from kernwright.judge.copying import Way, ways_on, whole_pages
-from kernwright.judge.inputs import draw_inputs
+from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
+from kernwright.judge.numerics.contracts import Expected, compare
+from kernwright.judge.numerics.inputs import draw_inputs
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.call import Call
 from kernwright.runtime.configurations import Configuration, Situation
@@ -82,7 +82,7 @@ def blank_call(row: Workload, device: torch.device) -> Call:
     return call_of(row, {name: placed(spec, device) for name, spec in row.concrete_inputs().items()})
 
 
-class Trial:
+class TuningTrial:
     """Of one work on one device."""
 
     def __init__(self, work: Work, device: torch.device) -> None:

@@ -1,1 +1,1 @@
-"""The command line: one file per command group, nothing heavy imported before it is used."""
+"""The command line: one module per command, in folders by subject. Heavy imports wait until a command runs."""

@@ -1,4 +1,4 @@
-"""Duration: how long a command may wait or work, as options say it."""
+"""Durations: the options that limit how long a command waits or works."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
-from kernwright.campaign.minutes import minutes_given
+from kernwright.campaign.time_limit import checked_minutes
 from kernwright.core.errors import KernwrightError
 
 
-def seconds_given(seconds: float) -> float:
-    """Refuses what no clock reaches: a wait for a time that is no number would never end."""
+def checked_seconds(seconds: float) -> float:
+    """Return the seconds of --wait. Refuse a negative or infinite value: the wait would never end."""
     if not (seconds >= 0 and math.isfinite(seconds)):
-        raise KernwrightError(f"nobody can wait {seconds:g} seconds", "give --wait 0 or more, or leave it out")
+        raise KernwrightError(
+            f"--wait must be at least 0 and finite, got {seconds:g}", "give a number of seconds, or omit it"
+        )
     return seconds
 
 
-Wait = Annotated[float, typer.Option(help="seconds to wait for another judge on the device", callback=seconds_given)]
+Wait = Annotated[float, typer.Option(help="seconds to wait for another judge on the device", callback=checked_seconds)]
 Minutes = Annotated[
-    float, typer.Option(help="start nothing that would end later than this; 0: no limit", callback=minutes_given)
+    float, typer.Option(help="start nothing that would end later than this; 0: no limit", callback=checked_minutes)
 ]

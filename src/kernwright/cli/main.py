@@ -7,20 +7,23 @@ import sys
 
 import typer
 
-from kernwright import __version__
-from kernwright.cli import baseline, ledger, op, task
-from kernwright.cli.build import build
-from kernwright.cli.bundle import bundle
-from kernwright.cli.capture import SETTINGS, capture
-from kernwright.cli.explain import explain
-from kernwright.cli.exploits import exploits
-from kernwright.cli.judge import judge
-from kernwright.cli.report import report
-from kernwright.cli.results import results
-from kernwright.cli.sanitize import sanitize
-from kernwright.cli.sweep import sweep
-from kernwright.cli.tune import tune
+from kernwright.cli.judge.exploits import exploits
+from kernwright.cli.judge.judge import judge
+from kernwright.cli.judge.sanitize import sanitize
+from kernwright.cli.judge.sweep import sweep
+from kernwright.cli.ops import op
+from kernwright.cli.ops.build import build
+from kernwright.cli.ops.explain import explain
+from kernwright.cli.ops.tune import tune
+from kernwright.cli.packages import baseline
+from kernwright.cli.packages.bundle import bundle
+from kernwright.cli.records import ledger
+from kernwright.cli.records.report import report
+from kernwright.cli.records.results import results
+from kernwright.cli.tasks import task
+from kernwright.cli.tasks.capture import SETTINGS, capture
 from kernwright.core.errors import KernwrightError
+from kernwright.core.version import __version__
 
 # The judge's own threads must not spin on a worker's processor after they have checked a block. OpenMP reads this once,
 # when torch is imported.

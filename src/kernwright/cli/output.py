@@ -1,4 +1,4 @@
-"""Output: files that a command writes for its user, whole or not at all."""
+"""Output files of commands. A file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from kernwright.core.errors import EnvironmentProblem
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Before the work, not after it: by writing, since asking about permissions says little to root."""
+    """Raise an error before the work starts if a file cannot be written.
+
+    The check writes a file, because root passes every check of permissions.
+    """
     part = path.with_name(path.name + ".part")
     try:
         part.touch()
@@ -20,7 +23,11 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str, otherwise: str) -> None:
-    """All of it or none: a reader never meets half a file. `otherwise`: where its content stands all the same."""
+    """Write a file completely or not at all.
+
+    Args:
+        otherwise: the remedy if it cannot be written.
+    """
     part = path.with_name(path.name + ".part")
     try:
         part.write_text(text, encoding="utf-8")

@@ -1,10 +1,10 @@
-"""What Kernwright says when it cannot go on: the cause, and the remedy."""
+"""Errors: each names its cause and its remedy."""
 
 from __future__ import annotations
 
 
 class KernwrightError(Exception):
-    """A condition that a user can mend. The command line prints it as one message and exits with status 2."""
+    """A condition that the user can fix. The command line prints it as one message and exits with status 2."""
 
     def __init__(self, cause: str, remedy: str = "") -> None:
         self.cause = cause
@@ -13,7 +13,7 @@ class KernwrightError(Exception):
 
 
 class BadFile(KernwrightError):
-    """A file that does not say what its schema asks for."""
+    """A file that does not follow its schema."""
 
     def __init__(self, path: object, field: str, problem: str, remedy: str) -> None:
         where = f"{path}: {field}: " if field else f"{path}: "
@@ -25,4 +25,4 @@ class LedgerError(KernwrightError):
 
 
 class EnvironmentProblem(KernwrightError):
-    """The machine lacks something that the request needs: a device, memory, a compiler, a writable folder."""
+    """The machine lacks something that the request needs, such as a device, memory, a compiler or a writable folder."""

@@ -1,4 +1,4 @@
-"""The norms that several definitions share, with the roundings of the eager modules."""
+"""Norms that several definitions share, with the roundings of the eager modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernwright.core.rounding import wide
 
 
 def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, eps: float) -> Tensor:
-    """LayerNorm or RMSNorm over the last axis: statistics at least in float32, one rounding to x's dtype."""
+    """Apply LayerNorm or RMSNorm over the last axis: statistics in at least float32, one rounding to x's dtype."""
     width = (x.shape[-1],)
     if norm_type == "rms":
         if bias is not None:
@@ -22,7 +22,7 @@ def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, 
         raise ValueError(f"norm_type is 'layer' or 'rms', not {norm_type!r}")
     if weight is None:
         return F.layer_norm(x, width, eps=eps)
-    # A float32 affine with half-width tokens: the layer runs wide and rounds once.
+    # With a float32 weight and half-precision tokens the layer runs in float32 and rounds once.
     return F.layer_norm(
         wide(x), width, weight.to(wide(x).dtype), None if bias is None else bias.to(wide(x).dtype), eps
     ).to(x.dtype)

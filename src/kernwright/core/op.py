@@ -49,7 +49,7 @@ class Op(BaseModel):
         description="tensors of row numbers, each with the table it picks from; others pick 0 or 1",
     )
     propagates_nonfinite: bool = Field(
-        default=True, description="a NaN or Inf in the input shows where the reference shows it"
+        default=True, description="a NaN or Inf in the input must reach the output wherever it reaches the reference's"
     )
     reference: Reference = Field(exclude=True, repr=False)
 
@@ -87,7 +87,7 @@ class Op(BaseModel):
         return function_digest(self.reference, self.model_dump(mode="json"))
 
     def call(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
-        """Runs the eager chain: in the dtypes given it is the reference, in float64 the oracle."""
+        """Run the eager chain. In the given dtypes it is the reference, in float64 the oracle."""
         arguments = [tensors.get(parameter.name) for parameter in self.tensor_parameters]
         result = self.reference(*arguments, **scalars)
         if result is None:
@@ -95,7 +95,7 @@ class Op(BaseModel):
         return (result,) if isinstance(result, Tensor) else tuple(result)
 
     def oracle(self, tensors: Mapping[str, Tensor | None], scalars: Mapping[str, Scalar]) -> tuple[Tensor, ...]:
-        """The same chain in float64: no rounding of its own that any judged dtype could see."""
+        """Run the chain in float64, where its rounding is far below that of any judged dtype."""
         return self.call({name: _widened(tensor, torch.float64) for name, tensor in tensors.items()}, scalars)
 
     def results(
@@ -105,9 +105,9 @@ class Op(BaseModel):
         *,
         precision: torch.dtype | None = None,
     ) -> dict[str, Tensor]:
-        """What a call leaves behind, by name: its outputs, then the arguments it changed. The tensors given stay.
+        """Return what a call computes, by name: its outputs, then the arguments that it changes.
 
-        In a wider precision than the tensors' own it is an oracle.
+        The given tensors are not changed. With a `precision` above their dtype, the result is an oracle.
         """
         own = {name: _widened(tensor, precision) for name, tensor in tensors.items()}
         changed: dict[str, Tensor] = {}
@@ -132,7 +132,7 @@ def define(
     indices: Mapping[str, str] | None = None,
     propagates_nonfinite: bool = True,
 ) -> Callable[[Reference], Op]:
-    """Turns a torch function into an Op that carries its name."""
+    """Turn a torch function into an Op with the function's name."""
 
     def wrap(function: Reference) -> Op:
         return Op(
@@ -150,5 +150,5 @@ def define(
 
 
 def ops_in(namespace: Mapping[str, Any]) -> dict[str, Op]:
-    """The ops that a module defines, by name."""
+    """Return the ops that a module defines, by name."""
     return {value.name: value for value in namespace.values() if isinstance(value, Op)}

@@ -17,16 +17,22 @@ SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and cor
 @cache
 def shipped_ops() -> dict[str, Op]:
     """Return every op that ships, by name."""
-    found: dict[str, Op] = {}
-    for family in pkgutil.iter_modules(importlib.import_module(SHIPPED).__path__):
-        if family.ispkg:
-            found |= ops_of_family(family.name)
-    return found
+    return {name: op for family in _families() for name, op in ops_of_family(family).items()}
+
+
+@cache
+def shipped_families() -> dict[str, str]:
+    """Return the family of every op that ships, by the op's name."""
+    return {name: family for family in _families() for name in ops_of_family(family)}
+
+
+def _families() -> list[str]:
+    return [found.name for found in pkgutil.iter_modules(importlib.import_module(SHIPPED).__path__) if found.ispkg]
 
 
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
-    """Of its `definition.py`, and of each `*_definition.py` beside it: ops that came later have a file of their own."""
+    """Return the ops that a family's definition files define."""
     package = importlib.import_module(f"{SHIPPED}.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
@@ -36,13 +42,13 @@ def ops_of_family(family: str) -> dict[str, Op]:
 
 
 def ops_from_file(path: Path) -> dict[str, Op]:
-    """Imports a task's own definitions. A task is trusted, as its rows and tolerances are; a candidate never is."""
+    """Import the ops that a task brings along. Tasks are trusted, candidates are not."""
     spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file raises, the message names the file
+    except Exception as error:  # a user's file can raise anything; the message names the file
         raise BadFile(path, "", f"cannot be imported: {error!r}", "mend the op definitions") from error
     return ops_in(vars(module))

@@ -7,35 +7,28 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.census import refuse_other_kernels, take_census
-from kernwright.judge.chance import Chance
-from kernwright.judge.device import Device
-from kernwright.judge.examination import Examination
-from kernwright.judge.interrupt import Interrupt
-from kernwright.judge.pair import SideName, contenders_of, sides_of
-from kernwright.judge.pair_state import PairState
-from kernwright.judge.party import Party
-from kernwright.judge.row_turn import RowTurn, Unattributed
-from kernwright.judge.seal import PACKAGE, Seal
-from kernwright.judge.session import WrongBehaviour
-from kernwright.judge.setting import Setting
-from kernwright.judge.sides import Crew, NotLoaded, Side
-from kernwright.judge.verdict import Verdict
-from kernwright.judge.worker_faults import WorkerCheated, WorkerFailed
+from kernwright.judge.checks.correctness_check import CorrectnessCheck
+from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.pair import SideName, contenders_of, sides_of
+from kernwright.judge.contest.worker_group import NotLoaded, WorkerGroup
+from kernwright.judge.contest.worker_spec import WorkerSpec
+from kernwright.judge.device.device import Device
+from kernwright.judge.numerics.secret_rng import SecretRng
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
+from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.rounds.census import refuse_other_kernels, take_census
+from kernwright.judge.rounds.context import JudgementContext
+from kernwright.judge.rounds.pair_state import PairState, record_round
+from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.rounds.row_round import RowRound, UnattributedFault
+from kernwright.judge.session.session import WrongBehaviour
+from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
-
-
-class Progress(Protocol):
-    """Where the judge says how far it is."""
-
-    def phase(self, what: str, steps: int) -> None: ...
-
-    def step(self, note: str) -> None: ...
 
 
 @dataclass
@@ -44,8 +37,8 @@ class Judgement:
 
     task: Task
     pairs: Sequence[PairState]
-    sides: dict[SideName, Side]
-    parties: dict[SideName, Party]
+    specs: dict[SideName, WorkerSpec]
+    contestants: dict[SideName, Contestant]
     rows: Sequence[Workload]
     device: Device
     policy: TimingPolicy
@@ -53,24 +46,29 @@ class Judgement:
     progress: Progress
     quick: bool = False
     census: bool = False
-    rounds: int | None = None  # at most, where fewer than the policy allows
+    rounds: int | None = None  # maximum, if below the policy's
 
     def __post_init__(self) -> None:
         self.interrupt = Interrupt()
         self._seconds: dict[str, float] = {}
-        self._seal: Seal | None = None
+        self._snapshot: FileSnapshot | None = None
         self._round = 0
-        self._turns: list[Workload] = []  # rows that had their whole turn in this round
-        self.setting = Setting(self.task, self.parties, self.device, self.policy, Chance(self.seed), self.interrupt)
+        self._turns: list[Workload] = []  # rows completed in this round
+        self.context = JudgementContext(
+            self.task, self.contestants, self.device, self.policy, SecretRng(self.seed), self.interrupt
+        )
 
     @property
     def _standing(self) -> list[PairState]:
-        """The pairs that come to a verdict, as far as is known."""
+        """Return the pairs that were not abandoned."""
         return [pair for pair in self.pairs if pair.problem is None]
 
     def run(self) -> list[Verdict | None]:
-        """To the end, or to Ctrl-C: then the verdict is of the rows that are finished, and is marked as interrupted. A
-        pair that cannot be judged leaves the verdicts of the others standing; where none can, that is raised."""
+        """Run to the end or until Ctrl-C. An interrupted verdict covers the finished rows and is marked.
+
+        A pair that cannot be judged gets None and does not affect the others; if none can be judged, its problem is
+        raised.
+        """
         before = self.device.state()
         for pair in self.pairs:
             pair.provenance.started, pair.provenance.state_before = _now(), before
@@ -89,23 +87,26 @@ class Judgement:
         return [pair.conclude(interrupted) if pair.problem is None else None for pair in self.pairs]
 
     def _until_interrupted(self) -> bool:
-        """Rounds, and whether they were. What is finished then is held to all that it would be held to at their end; a
-        second Ctrl-C leaves no verdict."""
+        """Run the rounds. Return True if they were interrupted. A second Ctrl-C leaves no verdict.
+
+        Rows finished by then pass the same final checks as at the end.
+        """
         try:
             with self.interrupt.listening():
                 self._rounds()
         except KeyboardInterrupt:
-            if not self._standing:  # nobody's verdict could say so
+            if not self._standing:  # no verdict is left to mark as interrupted
                 raise
             self._refuse_changed_files()
             for pair in self._standing:
                 pair.end_early(self._turns if self._round else (), self._round, self.rounds)
+            record_round([pair for pair in self._standing if pair.samples_of(self._round)], self._round)
             return True
         return False
 
     @contextlib.contextmanager
     def _taking(self, what: str) -> Iterator[None]:
-        """Adds up what parts of the judgement take."""
+        """Add the time of a part of the judgement to its total."""
         started = time.monotonic()
         try:
             yield
@@ -121,33 +122,33 @@ class Judgement:
 
     def _rounds(self) -> None:
         loop = [self.device.block_loop] if self.device.block_loop else []
-        self._seal = Seal.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
+        self._snapshot = FileSnapshot.over(PACKAGE, self.task.folder, *self._trusted_folders(), *loop)
         for number in range(self.rounds or self.policy.max_rounds):
             self._round, self._turns = number, []
             pairs = [pair for pair in self.pairs if pair.pending]
             if not pairs:
                 break
             with self._taking("workers"):
-                crew = self._assemble(pairs)
+                group = self._assemble(pairs)
             try:
                 if number == 0:
                     with self._taking("correctness"):
-                        self._check_all(crew, pairs)
+                        self._check_all(group, pairs)
                 with self._taking("timing"):
-                    self._time_all(crew, pairs, number)
+                    self._time_all(group, pairs, number)
                 if number == 0 and self.census and self.device.has_kernels:
                     with self._taking("census"):
-                        self._take_census(crew, pairs)
+                        self._take_census(group, pairs)
             finally:
                 with self._taking("workers"):
-                    crew.dismiss()
+                    group.dismiss()
             self._refuse_changed_files()
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
-                crew.keep_compiled({pair.pair.again for pair in pairs})
-            for pair in pairs:
-                if pair.problem is None:
-                    pair.record_round(number)
-                    pair.look(number, self.rounds)
+                group.keep_compiled({pair.pair.again for pair in pairs})
+            standing = [pair for pair in pairs if pair.problem is None]
+            record_round(standing, number)
+            for pair in standing:
+                pair.look(number, self.rounds)
         if self.rounds is not None:
             for pair in self._standing:
                 pair.end_looks(self.rounds)
@@ -155,56 +156,56 @@ class Judgement:
             raise problem
 
     def _trusted_folders(self) -> list[Path]:
-        """What baselines read: a candidate could wish to change it."""
-        trusted = self.setting.trusted
-        return list(dict.fromkeys(path for name, side in self.sides.items() if name in trusted for path in side.reads))
+        """Return the folders that baselines read, which a candidate might try to change."""
+        trusted = self.context.trusted
+        return list(dict.fromkeys(path for name, spec in self.specs.items() if name in trusted for path in spec.reads))
 
     def _refuse_changed_files(self) -> None:
-        """Workers that start later would run something else than what was asked for, and what the digests name."""
-        if self._seal is None or not (changed := self._seal.broken()):
+        """Condemn a contender that changed files of the judge, the task or a baseline."""
+        if self._snapshot is None or not (changed := self._snapshot.broken()):
             return
         what = f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}"
         if len(contenders_of(pair.pair for pair in self._standing)) > 1:
-            raise Unattributed(what, "judge the contenders one by one")
+            raise UnattributedFault(what, "judge the contenders one by one")
         for pair in self._standing:
             for state in pair.states:
                 if state.fault != "tampered":
                     state.condemn(WorkerCheated(what))
 
-    def _assemble(self, pairs: Sequence[PairState]) -> Crew:
-        """Sides that nobody waits for any more have no worker."""
-        crew = Crew(self.sides, self.policy.threads, self.device, sides_of(pair.pair for pair in pairs))
+    def _assemble(self, pairs: Sequence[PairState]) -> WorkerGroup:
+        """Start the workers of the sides that are still needed."""
+        group = WorkerGroup(self.specs, self.policy.threads, self.device, sides_of(pair.pair for pair in pairs))
         for pair in pairs:
-            pair.note_crew(crew)
-        return crew
+            pair.note_workers(group)
+        return group
 
     # Correctness
 
-    def _check_all(self, crew: Crew, pairs: Sequence[PairState]) -> None:
+    def _check_all(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         contenders = contenders_of(pair.pair for pair in pairs)
         self.progress.phase("correctness", len(contenders) * len(self.rows))
-        self._load_baselines(crew, pairs)
+        self._load_baselines(group, pairs)
         for contender in contenders:
-            self._check_contender(crew, contender, [pair for pair in pairs if pair.pair.candidate == contender])
+            self._check_contender(group, contender, [pair for pair in pairs if pair.pair.candidate == contender])
         for pair in pairs:
             if pair.problem is None:
                 pair.record_correctness()
 
-    def _load_baselines(self, crew: Crew, pairs: Sequence[PairState]) -> None:
+    def _load_baselines(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         for pair in pairs:
             timed = [row.op for row in self.rows if pair.waits_for(row) and row.set != "grid"]
             try:
                 for op in timed[:1]:
-                    crew.worker(pair.pair.baseline, op)
+                    group.worker(pair.pair.baseline, op)
             except (WorkerFailed, WorkerCheated) as failed:
                 pair.abandon(
                     EnvironmentProblem(f"baseline {pair.baseline.name} cannot be loaded: {failed}", "choose another")
                 )
 
-    def _check_contender(self, crew: Crew, contender: SideName, pairs: Sequence[PairState]) -> None:
-        """Once for all pairs that it stands in."""
-        examination = Examination(
-            self.setting.checked(contender), self.parties[contender], self.sides[contender].style, self.device,
+    def _check_contender(self, group: WorkerGroup, contender: SideName, pairs: Sequence[PairState]) -> None:
+        """Check a contender once for all of its pairs."""
+        check = CorrectnessCheck(
+            self.context.checked(contender), self.contestants[contender], self.specs[contender].style, self.device,
             pairs[0].provenance, self.quick,
         )  # fmt: skip
         for row in self.rows:
@@ -212,71 +213,53 @@ class Judgement:
             if not waiting:
                 continue
             try:
-                compiling = examination.examine(crew.worker(contender, row.op), waiting[0], self.setting.pool(row))
+                compiling = check.examine(group.worker(contender, row.op), waiting[0], self.context.pool(row))
                 self._note_seconds("first calls", compiling)
-                self._note_seconds("correctness", -compiling)  # which it is a part of
-                waiting[0].decided = row.set == "grid"  # correctness was all that was asked of it
+                self._note_seconds("correctness", -compiling)  # first calls are counted separately
+                waiting[0].decided = row.set == "grid"  # grid rows are never timed
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])
             except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
                 for state in waiting:
                     state.condemn(cause)
-                if isinstance(cause, NotLoaded):  # the same for every row, so it is said of all at once
+                if isinstance(cause, NotLoaded):  # it applies to every row
                     for state in (state for pair in pairs for state in pair.states if state.pending):
                         state.condemn(cause)
                     break
-                crew.respawn(contender)
+                group.respawn(contender)
             self.progress.step(row.id)
         for pair in pairs[1:]:
             pair.provenance.contender = pairs[0].provenance.contender
 
     # Time
 
-    def _time_all(self, crew: Crew, pairs: Sequence[PairState], number: int) -> None:
+    def _time_all(self, group: WorkerGroup, pairs: Sequence[PairState], number: int) -> None:
         waiting = [row for row in self.rows if any(pair.waits_for(row) for pair in pairs)]
         suspects = contenders_of(pair.pair for pair in pairs)
         self.progress.phase(f"timing, round {number + 1}", len(waiting))
         for row in waiting:
             if left := [pair for pair in pairs if pair.waits_for(row)]:
-                self._time(crew, row, left, suspects, number)
+                self._time(group, row, left, suspects, number)
                 self.interrupt.heed()
                 self._turns.append(row)
             self.progress.step(row.id)
 
     def _time(
-        self, crew: Crew, row: Workload, pairs: Sequence[PairState], suspects: Sequence[SideName], number: int
+        self, group: WorkerGroup, row: Workload, pairs: Sequence[PairState], suspects: Sequence[SideName], number: int
     ) -> None:
         try:
-            RowTurn(self.setting, crew, row, pairs, suspects, number).run()
-        except Unattributed:
+            RowRound(self.context, group, row, pairs, suspects, number).run()
+        except UnattributedFault:
             for contender in contenders_of(pair.pair for pair in pairs):
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
-                    RowTurn(self.setting, crew, row, own, [contender], number).run()
-                    crew.respawn(contender)  # nothing of it is there when the next one has its turn
+                    RowRound(self.context, group, row, own, [contender], number).run()
+                    group.respawn(contender)  # the next contender starts without traces of this one
 
-    def _take_census(self, crew: Crew, pairs: Sequence[PairState]) -> None:
-        take_census(crew, self.task, self.rows, pairs, self.setting.pool, self.setting.trusted)
+    def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
+        take_census(group, self.task, self.rows, pairs, self.context.pool, self.context.trusted)
         for pair in pairs:
             refuse_other_kernels(pair)
-
-
-class RowsTooLarge(EnvironmentProblem):
-    """Known before anything is judged: with so many sides there is no memory for these. `rows` are their ids."""
-
-    def __init__(self, rows: Sequence[Workload], needed: int, free: int, device: Device) -> None:
-        self.rows = frozenset(row.id for row in rows)
-        super().__init__(
-            f"row {rows[0].id} does not fit: judging it takes about {needed / 2**30:.1f} GiB, "
-            f"{free / 2**30:.1f} GiB are free on {device.name}",
-            "choose smaller rows with --rows (the smoke rows are sized for a CPU), or fewer baselines at once",
-        )
-
-
-def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
-    free = device.free_bytes()
-    if large := [row for row in rows if device.bytes_to_judge(row) > free]:
-        raise RowsTooLarge(large, device.bytes_to_judge(large[0]), free, device)
 
 
 def _now() -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from kernwright.judge.verdict import MetricResult
-from kernwright.report.plots import (
+from kernwright.judge.record.verdict import MetricResult
+from kernwright.report.verdict_plots import (
     AXIS_HEIGHT,
     CHARACTER_WIDTH,
     SHARE_LIMIT,

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.call import Call
-from kernwright.runtime.configurations import FEW, SHARED, Configuration, Situation, kernel_of, power_of_two
+from kernwright.runtime.configurations import FEW, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.library import CACHE_VARIABLE, cache_folder
 
 SHIPPED = Path(__file__).resolve().parents[1] / "ops" / "tuned"
@@ -96,7 +96,7 @@ class Place(BaseModel):
     triton: str = ""
 
 
-class Table(BaseModel):
+class TuningTable(BaseModel):
     """One GPU model's configurations, one for each situation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,7 +108,7 @@ class Table(BaseModel):
     entries: tuple[Entry, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> TuningTable:
         """Raises OSError or ValueError for what is no table of this format."""
         return cls.model_validate_json(path.read_bytes())
 
@@ -128,7 +128,7 @@ class Table(BaseModel):
                 f"{path} cannot be written: {error.strerror or error}", f"set {CACHE_VARIABLE} to a folder that can be"
             ) from error
 
-    def with_entry(self, entry: Entry) -> Table:
+    def with_entry(self, entry: Entry) -> TuningTable:
         others = [own for own in self.entries if own.situation != entry.situation]
         order = sorted([*others, entry], key=lambda own: (own.op, own.width, own.element_bytes, own.tokens))
         return self.model_copy(update={"entries": tuple(order)})
@@ -178,7 +178,7 @@ def looked_up(op: str, width: int, element_bytes: int, is_few: bool, device: tor
     if model is not None:
         places = [("yours", user_file(model)), ("shipped", SHIPPED / f"{model}.json")]
     tables = [(source, path, table) for source, path in places if (table := _readable(path)) is not None]
-    looks: tuple[Callable[[Table, Situation], Entry | None], ...] = (Table.entry, Table.nearest)
+    looks: tuple[Callable[[TuningTable, Situation], Entry | None], ...] = (TuningTable.entry, TuningTable.nearest)
     for look in looks:
         for source, path, table in tables:
             if (entry := look(table, situation)) is not None:
@@ -204,9 +204,9 @@ def forget() -> None:
 
 
 @cache
-def _readable(path: Path) -> Table | None:
+def _readable(path: Path) -> TuningTable | None:
     try:
-        return Table.read(path)
+        return TuningTable.read(path)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError, ValueError) as error:
@@ -261,15 +261,6 @@ def configured(call: Call) -> Found | None:
     if asked is None:
         return None
     return looked_up(asked.op, asked.width, asked.element_bytes, asked.is_few, call.first.device)
-
-
-def shipped_configurations(ops: Iterable[str], folder: Path = SHIPPED) -> str:
-    """Those that ship for some ops, on any GPU, without what was measured: a part of what those ops are."""
-    wanted = {SHARED.get(op, op) for op in ops}
-    lines = []
-    for path in sorted(folder.glob("*.json")):
-        lines += [f"{path.stem}: {e.situation}: {e.configuration}" for e in Table.read(path).entries if e.op in wanted]
-    return "\n".join(lines)
 
 
 def is_interpreted() -> bool:

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from kernwright.core.digest import folder_digest
 from kernwright.core.errors import BadFile
 from kernwright.tasks.files import read_toml
-from kernwright.tasks.shipped import SHIPPED
 
 CANDIDATE_FILE = "candidate.toml"
+SHIPPED = "kernwright"  # the name of the ops of this package as a contender
 Language = Literal["python", "triton", "cuda", "cpp", "cutedsl"]
 Style = Literal["returns", "writes"]
 NATIVE: frozenset[Language] = frozenset({"cuda", "cpp"})

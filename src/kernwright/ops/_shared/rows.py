@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from kernwright.ops._shared.folding import Axis, merged
+from kernwright.ops._shared.folding import FoldedAxis, merged
 
 
 def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -21,7 +21,7 @@ def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     if tensors[0].numel() == 0:
         return
     axes = sorted(merged(*tensors), key=lambda axis: -axis.size)
-    none = Axis(1, (0,) * len(tensors))
+    none = FoldedAxis(1, (0,) * len(tensors))
     if len(axes) > 1:  # the two longest; of them the one whose rows lie closer are the tokens
         batch, token = sorted(axes[:2], key=lambda axis: -axis.steps[-1])
     else:

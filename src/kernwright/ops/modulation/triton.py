@@ -28,18 +28,32 @@ OPTIONS = {"enable_fp_fusion": False}
 
 
 @triton.jit
+def _widened(values, y):
+    """Return values in float32, for a sum that is rounded to the dtype of y.
+
+    LLVM takes any bfloat16 for a float16, since it compares mantissas and no exponents: it would compute a sum that is
+    rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
+    """
+    if values.dtype == tl.bfloat16 and y.dtype.element_ty == tl.float16:
+        wide = (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
+    else:
+        wide = values.to(tl.float32)
+    return wide
+
+
+@triton.jit
 def _loaded(
-    start, batch_step, token_step, tokens_per_row, channel_step, batch, token, there, column, inside,
+    start, batch_step, token_step, tokens_per_row, channel_step, batch, token, there, column, inside, y,
     SHARED: tl.constexpr,
 ):  # fmt: skip
-    """A modulation's values in float32: one row for all tokens of the tile, or one for each."""
+    """Return a modulation's values in float32: one row for all tokens of the tile, or one for each."""
     start += batch * batch_step
     if SHARED:
         values = tl.load(start + column * channel_step, inside, 0.0)
     else:
         rows = start + token // tokens_per_row * token_step
         values = tl.load(rows + column * channel_step, there & inside, 0.0)
-    return values.to(tl.float32)
+    return _widened(values, y)
 
 
 @triton.jit
@@ -63,7 +77,7 @@ def modulate(
     value = own.to(tl.float32)
     if SCALE:
         gain = _loaded(
-            scale, scale_batch, scale_token, scale_per, scale_step, batch, token, there, column, inside, SCALE_SHARED
+            scale, scale_batch, scale_token, scale_per, scale_step, batch, token, there, column, inside, y, SCALE_SHARED
         )
         if CONSTANT:
             gain = (gain + constant).to(scale.dtype.element_ty).to(tl.float32)
@@ -71,9 +85,9 @@ def modulate(
             gain = gain.to(own.dtype).to(tl.float32)
         value = value * gain
         if ROUND_PRODUCT:
-            value = value.to(own.dtype).to(tl.float32)
+            value = _widened(value.to(own.dtype), y)
     offset = _loaded(
-        shift, shift_batch, shift_token, shift_per, shift_step, batch, token, there, column, inside, SHIFT_SHARED
+        shift, shift_batch, shift_token, shift_per, shift_step, batch, token, there, column, inside, y, SHIFT_SHARED
     )
     if CAST_SHIFT:
         offset = offset.to(own.dtype).to(tl.float32)

@@ -20,10 +20,11 @@ namespace {
 
 struct GeneralOwn : GeneralSum {
   Modulation residual_row;  // the residual as it was read, in any dtype
+  bool has_residual = false;
 };
 
 Type output_type(const GeneralOwn& p, const Tokens* to) {
-  return to == &p.sum && p.residual_row.data ? p.residual_row.type : p.type;
+  return to == &p.sum && p.has_residual ? p.residual_row.type : p.type;
 }
 
 // As torch promotes two of these dtypes.
@@ -46,10 +47,16 @@ struct GeneralCall : CallDefaults {
   };
 
   template <typename Given>
+  static bool begin(GeneralOwn* start, const Given& given) {
+    start->has_residual = given.maybe("residual").has_value();
+    return true;
+  }
+
+  template <typename Given>
   static void finish(GeneralOwn* p, Reader*, const Given&) {
     const Modulation& residual = p->residual_row;
     p->residual = {const_cast<void*>(residual.data), residual.batch_step, residual.token_step};
-    p->total = residual.data ? residual.type : p->type;
+    p->total = p->has_residual ? residual.type : p->type;
     const Type scaled = p->row_scale.data ? promoted(p->type, p->row_scale.type) : p->type;
     if (p->row_scale.data) p->scaled = scaled;
     if (p->second.data) p->joined = promoted(scaled, p->second.type);

@@ -1,0 +1,1 @@
+"""Commands that judge: a candidate, a sweep, the sanitizer and the corpus of exploits."""

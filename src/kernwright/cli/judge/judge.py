@@ -1,0 +1,63 @@
+"""kernwright judge: one candidate against one baseline on a task's rows."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernwright.cli.duration import Wait
+from kernwright.cli.output import refuse_unwritable, write_whole
+
+
+def judge(
+    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
+    candidate: Annotated[
+        str | None, typer.Option(help="the candidate's folder, or kernwright: the ops that this package ships")
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option(help="what to beat: eager, compile, a published package, or one of the task's adapters")
+    ] = "eager",
+    contender: Annotated[str | None, typer.Option(help="a baseline to judge in a candidate's place")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids or production, smoke, grid, all; separated by commas")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    seed: Annotated[int | None, typer.Option(help="repeat a run's inputs and order")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="correctness and a coarse time; never evidence")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the verdict here")] = None,
+    aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+    ] = None,
+    wait: Wait = 0.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
+    ] = None,
+    deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
+) -> None:
+    """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
+    from kernwright.cli.console import ProgressBar, out
+    from kernwright.judge.request import JudgeRequest, judge
+    from kernwright.report.table import verdict_table
+    from kernwright.tasks.candidate import SHIPPED
+
+    if candidate == SHIPPED and contender is None:  # no folder of that name is a candidate
+        candidate, contender = None, SHIPPED
+    if json_file is not None:
+        refuse_unwritable(json_file)
+    request = JudgeRequest(
+        task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
+        device=device, seed=seed,
+        quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
+        rounds=rounds,
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
+    with ProgressBar() as bar:
+        verdict = judge(request, bar)
+    out.print(verdict_table(verdict))
+    if json_file is not None:
+        write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict stands in the ledger")
+    raise typer.Exit(verdict.exit_status)

@@ -1,0 +1,106 @@
+"""kernwright sweep: all rows of all tasks, contenders against baselines, as far as the time goes."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernwright.cli.duration import Minutes, Wait
+
+if TYPE_CHECKING:
+    from kernwright.judge.record.verdict import Verdict
+
+UNTIMED = ("incorrect", "tampered", "failed")
+
+
+def sweep(
+    tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="what all are compared with; may be given several times; eager by default"),
+    ] = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a baseline to judge, or kernwright: the ops that ship; may be given several times; compile by default"
+        ),
+    ] = None,
+    aa: Annotated[bool, typer.Option("--aa", help="judge each baseline against itself, too")] = False,
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    minutes: Minutes = 0.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="at most so many a row, where its task allows more: undecided rows stay so")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+    ] = None,
+    wait: Wait = 0.0,
+) -> None:
+    """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
+    from kernwright.campaign.sweep import Sweep, legs_of
+    from kernwright.cli.console import ProgressBar, err, out
+    from kernwright.judge.contest.shipped_build import target_of
+    from kernwright.judge.device.selection import find_device
+    from kernwright.judge.request import rounds_given
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.report.table import sweep_table
+    from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found_device = find_device(device)
+    wanted = rows or ("smoke" if device == "cpu" else "production")
+    loaded = tasks_with_rows([find_task(name) for name in tasks or list_tasks()], wanted, named=bool(tasks))
+    target = target_of(found_device.name, found_device.capability)
+    contenders = contender or ["compile"]
+    work = Sweep(
+        legs=[
+            leg
+            for name in baseline or ["eager"]
+            for leg in legs_of(loaded, name, [*([name] if aa else []), *contenders], target)
+        ],
+        rows=wanted,
+        device=device,
+        ledger=ledger or default_ledger_root(),
+        minutes=minutes,
+        rounds=rounds,
+        wait_s=wait,
+    )
+    for leg in work.legs:
+        rounds_given(rounds, leg.task.policy)
+        leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
+    try:
+        with ProgressBar() as bar:
+            for verdict in work.run(bar):
+                tell(verdict)
+    except KeyboardInterrupt:
+        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
+        raise
+    out.print(sweep_table(work))
+    if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
+        why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
+        err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
+        raise typer.Exit(1)
+
+
+def tell(verdict: Verdict) -> None:
+    """What became of a slice, and why rows have no time."""
+    from kernwright.cli.console import out
+
+    found = Counter(row.verdict for row in verdict.rows)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
+    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
+    reasons: dict[str, list[str]] = {}
+    for row in verdict.rows:
+        if row.verdict in UNTIMED and row.reasons:
+            reasons.setdefault(f"{row.verdict}: {row.reasons[0]}", []).append(row.id)
+    for reason, rows in reasons.items():
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        out.print(f"  {rows[0]}{more}: {reason}", highlight=False, markup=False)

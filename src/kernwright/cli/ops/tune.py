@@ -1,0 +1,115 @@
+"""kernwright tune: measures configurations of the Triton kernels on this GPU, for its user's table."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernwright.cli.duration import Minutes, Wait
+from kernwright.cli.output import refuse_unwritable
+
+if TYPE_CHECKING:
+    from rich.table import Table as Printed
+
+    from kernwright.campaign.trial import Outcome
+
+
+def tune(
+    ops: Annotated[
+        list[str] | None, typer.Argument(help="ops by name; all that have a Triton kernel by default")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids, or sets; production, or smoke in Triton's interpreter")
+    ] = None,
+    widths: Annotated[str, typer.Option(help="these widths in place of the rows' own, with commas between")] = "",
+    minutes: Minutes = 0.0,
+    again: Annotated[bool, typer.Option("--again", help="measure anew what the table has already")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the table here too, as one that can ship")] = None,
+    wait: Wait = 0.0,
+) -> None:
+    """Finds the fastest configuration for each width of the rows, and keeps it for this user and this model of GPU.
+
+    No other is kept unless its results are right and it is faster than the default by 2 %. What was measured is kept
+    when it is interrupted, and not measured again. Exit status 0: nothing is left; 1: run it again to go on.
+    """
+    from kernwright.campaign.tuner import Tuner, find_device, works_of
+    from kernwright.cli.console import ProgressBar, err
+    from kernwright.cli.console import out as console
+    from kernwright.core.errors import KernwrightError
+    from kernwright.judge.device.lock import device_lock
+    from kernwright.ops import FAMILIES
+    from kernwright.tasks.catalog import find_task, list_tasks
+    from kernwright.tasks.task import tasks_with_rows
+
+    def told(text: str) -> None:
+        err.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if strangers := sorted({*(ops or ())} - {*FAMILIES}):
+        raise KernwrightError(f"there is no op {strangers[0]!r}", f"the ops are: {', '.join(sorted(FAMILIES))}")
+    if out is not None:
+        refuse_unwritable(out)
+    place = find_device(device)
+    pattern = rows or ("production" if place.type == "cuda" else "smoke")
+    tasks = tasks_with_rows([find_task(name) for name in list_tasks()], pattern, named=False)
+    works = works_of(tasks, pattern, ops or (), _numbers(widths))
+    if not works:
+        raise KernwrightError(
+            f"no row of {', '.join(ops or ['any op'])} with a Triton kernel matches {pattern!r} at these widths",
+            "name other ops, --rows or --widths",
+        )
+    tuner = Tuner(works, place, minutes, again, told)
+    if len(tuner.works) < len(works):
+        told(f"{len(works) - len(tuner.works)} of {len(works)} situations stand in {tuner.path}: --again measures them")
+    done: list[Outcome] = []
+    stopped = False
+    try:
+        with device_lock(str(place), wait), ProgressBar() as bar:
+            for outcome in tuner.run(bar):
+                done.append(outcome)
+    except KeyboardInterrupt:
+        stopped = True
+    console.print(_printed(done))
+    for outcome in done:
+        if outcome.problem:
+            told(f"{outcome.work.situation}: not tuned: {outcome.problem}")
+        for configuration, why in outcome.failed.items():
+            told(f"{outcome.work.situation}: {configuration} is out: {why}")
+    if out is not None:
+        tuner.table.write(out)
+    left = len(tuner.works) - len(done)
+    told(f"{len(tuner.table.entries)} situations in {tuner.path}")
+    if left:
+        told(f"{left} left: run it again to go on")
+    raise typer.Exit(2 if stopped else 1 if left else 0)
+
+
+def _numbers(text: str) -> list[int]:
+    from kernwright.core.errors import KernwrightError
+
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if wrong := [word for word in words if not word.isdigit() or not 0 < int(word) <= 2**20]:
+        raise KernwrightError(f"--widths: {wrong[0]!r} is no width", "write them as 3072,4096")
+    return [int(word) for word in words]
+
+
+def _printed(done: list[Outcome]) -> Printed:
+    from rich.table import Table
+
+    table = Table("situation", "default", "best", title="Triton configurations: tokens x channels a program")
+    for name in ("default us", "best us", "gain", "of a copy"):
+        table.add_column(name, justify="right")
+    for outcome in done:
+        if (entry := outcome.entry) is None:
+            continue
+        default, best = entry.situation.default, entry.configuration
+        table.add_row(
+            str(entry.situation), str(default), "-" if best == default else str(best),
+            f"{entry.default_us:.2f}", f"{entry.us:.2f}",
+            "-" if best == default else f"{entry.default_us / entry.us:.3f}x", f"{entry.copy_us / entry.us:.2f}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,1 @@
+"""Commands about packages: published baselines, and bundles for machines without a network."""

@@ -1,0 +1,1 @@
+"""Commands that read evidence: ledgers, reports and the pages of results."""

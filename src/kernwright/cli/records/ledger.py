@@ -1,0 +1,206 @@
+"""``kernwright ledger``: look at the evidence, check it, carry it between machines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kernwright.core.errors import LedgerError
+from kernwright.ledger.ledger import Ledger, default_ledger_root
+from kernwright.ledger.record import Record
+from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
+from kernwright.ledger.verify import examine
+
+app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
+
+LedgerFolder = Annotated[
+    Path | None,
+    typer.Option("--ledger", help="Ledger folder or archive. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
+]
+
+
+def _console() -> Console:
+    console = Console()
+    # Piped output has no width of its own; run ids must not be cut to fit an imagined terminal.
+    return console if console.is_terminal else Console(width=160)
+
+
+def _cell(value: object) -> Text:
+    """Text for a terminal. Records come from elsewhere too: their control characters must not get there."""
+    return Text("".join(c if c.isprintable() else "�" for c in str(value)))
+
+
+def _named(value: Any, keys: tuple[str, ...]) -> str:
+    """A short name for a body's field, which may be a plain string or an object that holds one."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
+    return value if isinstance(value, str) else ""
+
+
+def _task(record: Record) -> str:
+    return _named(record.body.get("task"), ("name", "family", "id", "digest"))
+
+
+def _verdict(record: Record) -> str:
+    return _named(record.body.get("verdict") or record.body.get("outcome"), ("outcome", "verdict", "overall"))
+
+
+def _resolve(ledger: Ledger, run: str) -> str:
+    """A run by its id, or by any part of it that only one run has."""
+    matches = [known for known in ledger.runs() if run == known] or [k for k in ledger.runs() if run in k]
+    if len(matches) != 1:
+        found = "no run matches" if not matches else f"{len(matches)} runs match"
+        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show`")
+    return matches[0]
+
+
+def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
+    """One run in a few words; a damaged run must not hide the others."""
+    try:
+        records = ledger.records(run)
+    except LedgerError as error:
+        return {"run": run, "damaged": error.cause}
+    tasks = sorted({task for record in records if (task := _task(record))})
+    kinds = dict(sorted(Counter(record.kind for record in records).items()))
+    return {"run": run, "records": len(records), "kinds": kinds, "tasks": tasks, "last": records[-1].time}
+
+
+def _runs_table(summaries: list[dict[str, Any]]) -> Table:
+    table = Table("run", "records", "last", "tasks", "kinds")
+    table.columns[0].no_wrap = True
+    for summary in summaries:
+        if "damaged" in summary:
+            table.add_row(_cell(summary["run"]), "?", "?", "", _cell("damaged: see `kernwright ledger verify`"))
+            continue
+        kinds = ", ".join(f"{count} {kind}" for kind, count in summary["kinds"].items())
+        cells = (summary["run"], summary["records"], summary["last"][:19], ", ".join(summary["tasks"]), kinds)
+        table.add_row(*map(_cell, cells))
+    return table
+
+
+def _records_table(records: list[Record]) -> Table:
+    table = Table("run", "seq", "kind", "time", "task", "verdict")
+    table.columns[0].no_wrap = True
+    for record in records:
+        cells = (record.run, record.seq, record.kind, record.time[:19], _task(record), _verdict(record))
+        table.add_row(*map(_cell, cells))
+    return table
+
+
+@app.command()
+def show(
+    run: Annotated[str | None, typer.Argument(help="A run id, or a part of one that is unique.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only records of this kind.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    ledger: LedgerFolder = None,
+) -> None:
+    """List the runs, or the records of one run or of one kind."""
+    book = Ledger(ledger)
+    if run is None and kind is None:
+        summaries = [_summary(book, known) for known in book.runs()]
+        if as_json:
+            for summary in summaries:
+                typer.echo(json.dumps(summary))
+        elif summaries:
+            _console().print(_runs_table(summaries))
+        else:
+            typer.echo(f"no runs in {book.root}")
+        return
+    source = book.records(_resolve(book, run)) if run is not None else book.all_records()
+    records = [record for record in source if kind is None or record.kind == kind]
+    if as_json:
+        for record in records:
+            typer.echo(json.dumps(record.model_dump()))
+    elif records:
+        _console().print(_records_table(records))
+    else:
+        typer.echo(f"no records of kind {kind!r} in {book.root}")
+
+
+@app.command()
+def verify(ledger: LedgerFolder = None) -> None:
+    """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    root = ledger or default_ledger_root()
+    result = examine(root)
+    for note in result.notes:
+        typer.echo(f"note: {note}")
+    for problem in result.problems:
+        typer.echo(str(problem))
+    if result.problems:
+        typer.echo(f"{root}: {len(result.problems)} problem(s)")
+        raise typer.Exit(1)
+    records = sum(summary.records for summary in result.runs.values())
+    typer.echo(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
+
+
+@app.command()
+def recompute(ledger: LedgerFolder = None) -> None:
+    """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
+    from kernwright.judge.record.recompute import recompute as derive
+
+    book = Ledger(ledger)
+    if not book.exists:
+        raise LedgerError(f"no ledger at {book.root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    found = derive(book)
+    for run, reason in found.underivable.items():
+        typer.echo(f"not derivable: {run}: {reason}")
+    for difference in found.differences:
+        typer.echo(str(difference))
+    derived = found.verdicts - len(found.underivable)
+    typer.echo(
+        f"{book.root}: {derived} of {found.verdicts} verdict(s) derived again from the samples of {found.rows} row(s): "
+        f"{len(found.differences)} difference(s); {len(found.underivable)} verdict(s) not derivable"
+    )
+    if found.differences:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="An archive, or a ledger folder.")],
+    but: Annotated[list[str] | None, typer.Option("--but", help="A run to leave behind; may be given again.")] = None,
+    ledger: LedgerFolder = None,
+) -> None:
+    """Take in runs that were recorded elsewhere, after verifying all of them."""
+    root = ledger or default_ledger_root()
+    report = import_runs(root, source, but=but or ())
+    for outcome, runs in (
+        ("added", report.added),
+        ("extended", report.extended),
+        ("unchanged", report.unchanged),
+    ):
+        for run in runs:
+            typer.echo(f"{outcome} {run}")
+
+
+@app.command()
+def pack(
+    archive: Annotated[Path, typer.Argument(help="The .tar.xz file to write.")],
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    ledger: LedgerFolder = None,
+) -> None:
+    """Write runs to a small archive for a repository, with their heads beside it."""
+    book = Ledger(ledger)
+    chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
+    pack_runs(book.root, chosen, archive)
+    typer.echo(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
+
+
+@app.command()
+def export(
+    archive: Annotated[Path, typer.Argument(help="The .tar.gz file to write.")],
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    ledger: LedgerFolder = None,
+) -> None:
+    """Write runs, with their blobs and heads, to one archive."""
+    book = Ledger(ledger)
+    chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
+    export_runs(book.root, chosen, archive)
+    typer.echo(f"{archive}: {len(chosen)} run(s)")

@@ -1,0 +1,66 @@
+"""``kernwright report``: the verdicts of a ledger as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernwright.cli.records.ledger import LedgerFolder, _resolve
+from kernwright.core.errors import LedgerError
+
+if TYPE_CHECKING:
+    from kernwright.judge.record.verdict import Verdict
+    from kernwright.ledger.ledger import Ledger
+
+
+def report(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all that have a verdict if none is named.")
+    ] = None,
+    ledger: LedgerFolder = None,
+    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("kernwright-report.html"),
+) -> None:
+    """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.report.verdict_page import write_page
+
+    book = Ledger(ledger)
+    verdicts = _named(book, runs) if runs else _all(book)
+    if not verdicts:
+        raise LedgerError(
+            f"no run in {book.root} has a verdict", "judge a candidate first, or name another ledger with --ledger"
+        )
+    write_page(verdicts, out, "Kernwright: verdicts")
+    typer.echo(f"{out}: {len(verdicts)} verdict(s)")
+
+
+def _named(book: Ledger, runs: list[str]) -> list[Verdict]:
+    """Of runs that were asked for by name, each must have what was asked for."""
+    verdicts: list[Verdict] = []
+    for run in dict.fromkeys(_resolve(book, run) for run in runs):
+        found = _verdicts(book, run)
+        if not found:
+            raise LedgerError(
+                f"run {run} has no verdict", "it stopped early or is of another kind: leave it out, or judge again"
+            )
+        verdicts += found
+    return verdicts
+
+
+def _all(book: Ledger) -> list[Verdict]:
+    """A damaged run must not hide the others, nor be left out in silence."""
+    verdicts: list[Verdict] = []
+    for run in book.runs():
+        try:
+            verdicts += _verdicts(book, run)
+        except LedgerError as error:
+            typer.echo(f"left out run {run}: {error}", err=True)
+    return verdicts
+
+
+def _verdicts(book: Ledger, run: str) -> list[Verdict]:
+    from kernwright.judge.record.recorded import recorded_bodies
+
+    return [record.verdict() for record in recorded_bodies(book, runs=[run])]

@@ -1,0 +1,1 @@
+"""Commands that make and show tasks, and record calls to make them of."""

@@ -1,0 +1,132 @@
+"""kernwright capture: the real calls of functions in a running program, as the rows of a task to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernwright.capture.capture import Capture
+
+SETTINGS = {"allow_interspersed_args": False}  # what stands after the program's name is the program's
+
+
+def capture(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="the program, as a shell would start it")
+    ] = None,
+    call: Annotated[
+        list[str] | None,
+        typer.Option(help="module:function, module:Class.method or torch.ops.namespace:name; repeatable"),
+    ] = None,
+    op: Annotated[
+        list[str] | None, typer.Option(help="one of Kernwright's ops, or a torch op as namespace::name; repeatable")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="the file to write")] = Path("capture.jsonl"),
+    recover: Annotated[
+        Path | None, typer.Option(help="run nothing: gather what a killed capture left in this folder")
+    ] = None,
+) -> None:
+    """Runs a program and records the signatures of calls: shapes, dtypes, strides, scalars, counts; never values.
+
+    Of all of Kernwright's ops, if neither --call nor --op is given. The program's streams, signals and exit status are
+    its own.
+    """
+    from kernwright.capture.folder import make_folder, merge, remove_folder
+    from kernwright.capture.program import end_like, program_name, run
+    from kernwright.cli.output import refuse_unwritable
+    from kernwright.core.errors import KernwrightError
+
+    refuse_unwritable(out)
+    if recover is not None:
+        if command or call or op:
+            raise KernwrightError("--recover takes no program", "leave the program, --call and --op out")
+        _finish(merge(recover), out)
+        return
+    if not command:
+        raise KernwrightError("no program was named", "write it after --: kernwright capture -- python x.py")
+    targets = _targets(call or [], op or [])
+    folder = make_folder(out, program_name(command), targets, _places(targets))
+    try:
+        ending = run(command, folder)
+    except KernwrightError:
+        remove_folder(folder)
+        raise
+    try:
+        _finish(merge(folder), out)
+    except KernwrightError as error:
+        raise KernwrightError(error.cause, f"kernwright capture --recover {folder} --out FILE") from error
+    remove_folder(folder)
+    end_like(ending)
+
+
+def _targets(calls: list[str], ops: list[str]) -> list[str]:
+    from kernwright.capture.target import problem_with
+    from kernwright.core.errors import KernwrightError
+
+    targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)])) or _every_op()
+    for target in targets:
+        if problem := problem_with(target):
+            raise KernwrightError(f"--call {target}: {problem}", "as in --call torch.nn.functional:layer_norm")
+    return targets
+
+
+def _op_target(op: str) -> str:
+    from kernwright.capture.own_ops import target_of
+    from kernwright.core.errors import KernwrightError
+    from kernwright.ops import FAMILIES
+
+    namespace, colons, name = op.partition("::")
+    if colons:
+        return f"torch.ops.{namespace}:{name}"
+    if op not in FAMILIES:
+        raise KernwrightError(
+            f"--op {op}: no such op", f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
+        )
+    return target_of(op)
+
+
+def _every_op() -> list[str]:
+    from kernwright.capture.own_ops import target_of
+    from kernwright.ops import FAMILIES
+
+    return [target_of(op) for op in sorted(FAMILIES)]
+
+
+def _places(targets: list[str]) -> dict[str, tuple[str, ...]]:
+    from kernwright.capture.own_ops import op_of, places_of
+
+    return {target: places_of(op) for target in targets if (op := op_of(target))}
+
+
+def _finish(capture: Capture, out: Path) -> None:
+    from kernwright.capture.capture import write_capture
+
+    write_capture(capture, out)
+    header = capture.header
+    say = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
+    every_op = list(header.targets) == _every_op()
+    if every_op:
+        say.append(
+            f"recorded: calls of all {len(header.targets)} of Kernwright's ops, as no --call and no --op was given"
+        )
+        if not any(capture.counts.values()):
+            say.append("none of them was called: name what to record with --call module:function or --op NAME")
+    for target, count in capture.counts.items():
+        if count:
+            kept = len(capture.of(target))
+            say.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
+        elif every_op:
+            continue  # most programs call few of them
+        elif target in header.wrapped:
+            say.append(f"{target}: was found, and never called from Python")
+        elif not any(problem.startswith(f"{target}: ") for problem in header.problems):  # else it says what it is
+            say.append(f"{target}: was never met: is it spelt right? docs/capture.md has what cannot be seen")
+    for line in [*say, *header.problems]:
+        typer.echo(f"kernwright: {line}", err=True)
+
+
+def _not_kept(calls: int) -> str:
+    return f"; {calls} call(s) of further signatures were only counted" if calls else ""

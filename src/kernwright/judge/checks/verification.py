@@ -1,0 +1,150 @@
+"""Verification: the check that a baseline computes the same as the op's reference, row by row, in a worker.
+
+It uses the frozen sizes only: a baseline is timed on those, and a package may decline others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernwright.baselines.lookup import find_baseline
+from kernwright.judge.checks.case_runner import CaseRunner
+from kernwright.judge.contest.compiled_files import CompiledFiles
+from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.contest.worker_spec import baseline_spec
+from kernwright.judge.device.device import Device
+from kernwright.judge.device.lock import device_lock
+from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_large
+from kernwright.judge.device.selection import find_device
+from kernwright.judge.numerics.contents import Pool
+from kernwright.judge.numerics.correctness import check_row
+from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.scratch import scratch_folder
+from kernwright.judge.record.provenance import library_versions
+from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.session.session import WrongBehaviour
+from kernwright.tasks.baseline import Baseline
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+FindingKind = Literal["agrees", "declines", "rounds", "differs", "failed"]
+
+
+@dataclass(frozen=True)
+class RowFinding:
+    """The finding on one row of one baseline. `kernels` are those of a call, on devices with a kernel census."""
+
+    baseline: str
+    task: str
+    row: str
+    op: str
+    finding: FindingKind
+    reason: str = ""
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass
+class Verification:
+    """One baseline on some rows of one task."""
+
+    baseline: Baseline
+    task: Task
+    rows: Sequence[Workload]
+    device: Device
+    threads: int
+
+    def __post_init__(self) -> None:
+        self.contestant = Contestant.of_baseline(self.baseline)
+        self.frozen = self.task.at_frozen_sizes()
+
+    def run(self, progress: Progress, wait_s: float = 0.0) -> Iterator[RowFinding]:
+        accepted = []
+        for row in self.rows:
+            if why := self.contestant.declines(self.task, row, self.device.capability):
+                yield self._finding(row, "declines", why)
+            else:
+                accepted.append(row)
+        if not accepted:
+            return
+        progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
+        ops = self.contestant.ops(self.task, accepted, self.device.capability)
+        with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
+            self.device.make_room_for(1)  # in the memory that concurrent verifications leave
+            refuse_rows_too_large(accepted, self.device)
+            self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
+            side = baseline_spec(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
+            side.compiled = CompiledFiles.of(
+                self.contestant, self.task.name, side.scratch, self.device.describe(), library_versions()
+            )
+            group = WorkerGroup({"baseline": side}, self.threads, self.device, pinned=False)
+            try:
+                for row in accepted:
+                    yield self._verified(group, row)
+                    progress.step(row.id)
+            finally:
+                group.dismiss()
+            group.keep_compiled(twins=())  # for a later sweep
+
+    def _verified(self, group: WorkerGroup, row: Workload) -> RowFinding:
+        try:
+            problem = self._problem(group, row)
+            kernels = self._kernels(group, row)
+        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            group.respawn("baseline")
+            wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
+            return self._finding(row, "differs" if wrong else "failed", str(cause))
+        names = tuple(kernels or ())
+        if self.device.has_kernels and (why := self.contestant.ran_else(row.op, kernels)):
+            return self._finding(row, "failed", why, names)
+        if problem is not None:
+            return self._finding(row, problem[0], self._with_rounding(row, problem[1]), names)
+        return self._finding(row, "agrees", kernels=names)
+
+    def _problem(self, group: WorkerGroup, row: Workload) -> tuple[FindingKind, str] | None:
+        """Return the problem of a row: it differs beyond the tolerance, or only rounds differently."""
+        op = self.task.op_of(row)
+        runner = CaseRunner(self.device, group.worker("baseline", op.name), op, "returns")
+        try:
+            problems = check_row(self.frozen, row, runner, self._pool(row)).problems
+            if not problems:
+                return None
+            beyond = check_row(self.frozen, row, runner, self._pool(row), standard="tolerance").problems
+            return ("differs", beyond[0]) if beyond else ("rounds", problems[0])
+        finally:
+            runner.close()
+
+    def _kernels(self, group: WorkerGroup, row: Workload) -> list[str] | None:
+        if not self.device.has_kernels:
+            return None
+        op = self.task.op_of(row)
+        session = self.device.open_session(group.worker("baseline", op.name), op, row, "returns", slots=1)
+        try:
+            session.fill(0, self._pool(row).draw(op, row))
+            return [kernel.name for kernel in session.census()]
+        finally:
+            session.close()
+
+    def _pool(self, row: Workload) -> Pool:
+        return self.device.pool(row, secrets.randbits(CONTENT_SEED_BITS))
+
+    def _with_rounding(self, row: Workload, problem: str) -> str:
+        adapter = self.contestant.published.adapter(row.op) if self.contestant.published else None
+        return f"{problem} (known: {adapter.rounding})" if adapter and adapter.rounding else problem
+
+    def _finding(
+        self, row: Workload, finding: FindingKind, reason: str = "", kernels: tuple[str, ...] = ()
+    ) -> RowFinding:
+        return RowFinding(self.baseline.name, self.task.name, row.id, row.op, finding, reason, kernels)
+
+
+def verify(
+    name: str, task: Task, rows: str | None, device_name: str, progress: Progress, wait_s: float = 0.0
+) -> Iterator[RowFinding]:
+    device = find_device(device_name)
+    chosen = task.select(rows, default="smoke" if device.name == "cpu" else "production")
+    return Verification(find_baseline(task, name), task, chosen, device, task.policy.threads).run(progress, wait_s)

@@ -1,0 +1,19 @@
+"""Selection of a device by its name."""
+
+from __future__ import annotations
+
+import re
+
+from kernwright.core.errors import EnvironmentProblem
+from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.device.device import Device
+
+
+def find_device(name: str) -> Device:
+    if name == "cpu":
+        return CpuDevice()
+    if re.fullmatch(r"cuda(:\d+)?", name):
+        from kernwright.judge.device.cuda.device import CudaDevice
+
+        return CudaDevice(name)
+    raise EnvironmentProblem(f"{name!r} is not a device", "use cpu, cuda or cuda:N")

@@ -1,0 +1,43 @@
+"""The environments that workers, and what forks them, start with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernwright.judge.system.sandbox import import_folders
+
+INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def zygote_environment(threads: int) -> dict[str, str]:
+    """What libraries read once, when they are loaded."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(import_folders()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
+        # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
+        "MIMALLOC_PURGE_DELAY": "-1",
+        "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
+        "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+        "MALLOC_ARENA_MAX": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+
+
+def worker_environment(scratch: Path, threads: int) -> dict[str, str]:
+    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    return zygote_environment(threads) | {
+        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
+        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "LOGNAME": "worker",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TVM_FFI_CACHE_DIR": str(scratch / "tvm-ffi"),
+    }

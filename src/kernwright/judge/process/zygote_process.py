@@ -1,0 +1,138 @@
+"""The judge's handle on the zygote, and on the workers that it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernwright.judge.protocol.channel import Channel, ChannelClosed, ChannelGarbled
+
+START_DEADLINE_S = 120.0
+FORK_DEADLINE_S = 30.0
+NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # or a module that asks torch for a GPU would start its driver
+
+
+class NoZygote(Exception):
+    """The zygote did not start, or does not answer."""
+
+
+class SpoiltZygote(Exception):
+    """A module that was to be in it has started the GPU's driver, which no fork survives."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.module = module
+
+
+class ForkedProcess:
+    """A worker, forked elsewhere and adopted: what `subprocess.Popen` is to a process that one started."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0005
+        while self.poll() is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class Zygote:
+    """One process that forks workers with a given number of threads."""
+
+    def __init__(self, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self.process = subprocess.Popen(
+            [
+                # Nothing from the folder it stands in, nor from the one it calls home.
+                sys.executable, "-P", "-s", "-m", "kernwright.judge.worker.zygote",
+                str(theirs.fileno()), str(os.getpid()),
+                *preloads,
+            ],
+            env=dict(environment) | NO_DRIVER, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            pass_fds=(theirs.fileno(),), start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        try:
+            if module := self._answer(START_DEADLINE_S).get("spoilt_by"):
+                raise SpoiltZygote(module)
+        except (NoZygote, SpoiltZygote):
+            self.end()
+            raise
+
+    def _answer(self, deadline_s: float) -> dict[str, Any]:
+        try:
+            return self._channel.receive_json(deadline_s)
+        except (TimeoutError, ChannelClosed, ChannelGarbled):
+            self._log.seek(0)
+            last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise NoZygote(last[0] if last else "no answer") from None
+
+    def fork(
+        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, orders: Mapping[str, Any]
+    ) -> ForkedProcess:
+        """A new worker. The orders are what `worker.live` takes beside its end of the pipe."""
+        message = {"environment": dict(environment), "folder": str(folder), "orders": dict(orders)}
+        try:
+            self._channel.send_json(message, (worker_end, log))
+        except ChannelClosed:
+            raise NoZygote("it is gone") from None
+        return ForkedProcess(int(self._answer(FORK_DEADLINE_S)["pid"]))
+
+    def end(self) -> None:
+        self._channel.connection.close()
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
+
+_zygotes: dict[tuple[int, int, str, Sequence[str]], Zygote] = {}
+_spoiling: set[str] = set()  # modules that workers import by themselves, then
+
+
+def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> Zygote:
+    """This process's zygote with these modules in it; a new one where there is none, or where it died, or where modules
+    are found elsewhere."""
+    fit = tuple(module for module in preloads if module not in _spoiling)
+    key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), fit)
+    known = _zygotes.get(key)
+    if known is None or known.process.poll() is not None:
+        try:
+            known = _zygotes[key] = Zygote(environment, fit)
+        except SpoiltZygote as spoilt:
+            _spoiling.add(spoilt.module)
+            return zygote_for(threads, environment, preloads)
+    return known
+
+
+def zygote_pids() -> set[int]:
+    return {zygote.process.pid for zygote in _zygotes.values()}

@@ -1,0 +1,90 @@
+"""Where the tensors of a row's slots lie in one shared buffer: each apart from the next, guards in between.
+
+Every slot has the same plan, one pitch after the other, so one strided view reaches a tensor in all slots at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernwright.tasks.tensor import ConcreteTensor
+
+ALIGNMENT = 256
+GUARD_BYTES = 4096  # a page: a kernel that runs past its output by a vector, a row's tail or a warp lands in it
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One tensor of one slot."""
+
+    name: str
+    tensor: ConcreteTensor
+    offset: int
+
+    def as_message(self) -> dict[str, Any]:
+        return {
+            "offset": self.offset,
+            "shape": list(self.tensor.shape),
+            "strides": list(self.tensor.strides),
+            "dtype": self.tensor.dtype,
+        }
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """The plan of a slot, how often it is repeated, and the guard zones around its tensors."""
+
+    plan: dict[str, Placement]
+    gaps: tuple[tuple[int, int], ...]  # guards within a slot: offset and length
+    pitch: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.count * self.pitch + GUARD_BYTES
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The guard behind the last slot."""
+        return self.count * self.pitch, self.size
+
+    @property
+    def guards(self) -> list[tuple[int, int]]:
+        """Every guard zone from start to end; neighbours are one."""
+        zones: list[tuple[int, int]] = []
+        steps = [(slot * self.pitch + offset, length) for slot in range(self.count) for offset, length in self.gaps]
+        for start, length in [*steps, (self.tail[0], GUARD_BYTES)]:
+            if zones and zones[-1][1] == start:
+                zones[-1] = (zones[-1][0], start + length)
+            else:
+                zones.append((start, start + length))
+        return zones
+
+    def place(self, slot: int, name: str) -> Placement:
+        placed = self.plan[name]
+        return Placement(name, placed.tensor, slot * self.pitch + placed.offset)
+
+
+def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> SlotLayout:
+    end = 0
+    gaps: list[tuple[int, int]] = []
+    plan: dict[str, Placement] = {}
+    for name, tensor in tensors.items():
+        start = _aligned(end + GUARD_BYTES) + tensor.offset * tensor.item_bytes  # what it begins behind is guard
+        gaps.append((end, start - end))
+        plan[name] = Placement(name, tensor, start)
+        end = start + tensor.span_bytes
+    pitch = _aligned(end)
+    if pitch > end:
+        gaps.append((end, pitch - end))
+    return SlotLayout(plan, tuple(gaps), pitch, slots)
+
+
+def slot_bytes(tensors: Mapping[str, ConcreteTensor]) -> int:
+    return lay_out(tensors, 1).pitch
+
+
+def _aligned(position: int) -> int:
+    return -(-position // ALIGNMENT) * ALIGNMENT

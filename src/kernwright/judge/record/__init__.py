@@ -1,0 +1,1 @@
+"""Records: verdicts, their provenance, and the statistics and decisions that lead from samples to a verdict."""

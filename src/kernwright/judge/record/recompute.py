@@ -1,0 +1,162 @@
+"""Recompute: derive the verdicts of a ledger again from their raw samples, and report what differs.
+
+Derived are the figures of every metric of every row, the outcome of every timed row, the headline of every metric and
+the overall outcome, with the same functions that the judge uses. Taken from the record are findings that are not in the
+samples: a row that was incorrect, failed or tampered, and a metric that could not be measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from kernwright.core.errors import LedgerError
+from kernwright.judge.record.decision import WORST_FIRST, overall
+from kernwright.judge.record.headline import headline_of
+from kernwright.judge.record.round_record import recorded_samples
+from kernwright.judge.record.row_outcome import row_outcome
+from kernwright.judge.record.sample import TOO_FEW, RowSamples
+from kernwright.judge.record.statistics import Interval
+from kernwright.judge.record.verdict import UNTIMED, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.record import Record
+from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
+
+TOLERANCE = 1e-9  # relative; logarithms may differ in the last digits between machines
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure that the samples do not give."""
+
+    run: str
+    place: str
+    recorded: object
+    derived: object
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.place}: recorded {self.recorded}, derived {self.derived}"
+
+
+@dataclass
+class Recomputed:
+    """The result over a whole ledger."""
+
+    verdicts: int = 0
+    rows: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    underivable: dict[str, str] = field(default_factory=dict)  # by run: the reason why a verdict cannot be derived
+
+
+@dataclass(frozen=True)
+class _RowIdentity:
+    id: str
+    set: str
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One recorded row with its samples, as the headline reads it."""
+
+    recorded: RowVerdict
+    timed: RowSamples
+
+    @property
+    def row(self) -> _RowIdentity:
+        return _RowIdentity(self.recorded.id, "grid" if UNTIMED in self.recorded.reasons else "")
+
+    @property
+    def unavailable(self) -> Mapping[Metric, str]:
+        return self.timed.unavailable
+
+    def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
+        return self.timed.intervals(metric, level)
+
+    def derived(self, policy: TimingPolicy, quick: bool) -> RowVerdict:
+        """Return the row's verdict as its samples give it."""
+        if not self.timed.samples:
+            return self.recorded
+        metrics = {metric: self.timed.result(metric, policy, quick) for metric in METRICS}
+        outcome = self.recorded.verdict
+        if outcome not in WORST_FIRST:
+            # The least possible time is not recorded. A row below it is recorded as tampered.
+            outcome, _ = row_outcome(self.timed, metrics, policy, lambda: 0.0)
+        return self.recorded.model_copy(update={"metrics": metrics, "verdict": outcome})
+
+
+def recompute(ledger: Ledger) -> Recomputed:
+    """Derive every verdict of the ledger again."""
+    found = Recomputed()
+    for run in ledger.runs():
+        records = ledger.records(run)
+        for record in records:
+            if record.kind == "verdict":
+                _recompute_verdict(ledger, records, record, found)
+    return found
+
+
+def _recompute_verdict(ledger: Ledger, records: Sequence[Record], record: Record, found: Recomputed) -> None:
+    found.verdicts += 1
+    try:
+        verdict = Verdict.model_validate(record.body)
+        policy = TimingPolicy.model_validate(verdict.provenance["policy"])
+        samples = recorded_samples(ledger, records, verdict)
+    except (ValidationError, KeyError, TypeError, ValueError, LedgerError) as error:
+        found.underivable[record.run] = f"{type(error).__name__}: {error}"
+        return
+    rows = [_Row(row, RowSamples(samples.get(row.id, []), _not_measured(row))) for row in verdict.rows]
+    if lacking := [row.recorded.id for row in rows if not row.timed.samples and _has_times(row.recorded)]:
+        found.underivable[record.run] = f"{len(lacking)} timed rows have no samples, {lacking[0]} first"
+        return
+    found.rows += sum(bool(row.timed.samples) for row in rows)
+    derived = [row.derived(policy, verdict.quick) for row in rows]
+    headline, outcome = headline_of(rows, derived, policy, verdict.quick)
+    whole = verdict.model_copy(
+        update={"rows": tuple(derived), "headline": headline, "verdict": overall([r.verdict for r in derived], outcome)}
+    )
+    found.differences += _differences(record.run, verdict, whole)
+
+
+def _not_measured(row: RowVerdict) -> dict[Metric, str]:
+    """Return the metrics that the record says could not be measured. Too few quads are derived instead."""
+    metrics = row.metrics.items()
+    return {
+        m: r.unavailable for m, r in metrics if isinstance(r, Unavailable) and not r.unavailable.startswith(TOO_FEW)
+    }
+
+
+def _has_times(row: RowVerdict) -> bool:
+    return any(isinstance(result, MetricResult) for result in row.metrics.values())
+
+
+def _differences(run: str, recorded: Verdict, derived: Verdict) -> Iterator[Difference]:
+    yield from _compared(run, "verdict", recorded.verdict, derived.verdict)
+    for metric in METRICS:
+        yield from _compared(run, f"headline.{metric}", recorded.headline.get(metric), derived.headline.get(metric))
+    for before, after in zip(recorded.rows, derived.rows, strict=True):
+        yield from _compared(run, f"{before.id}.verdict", before.verdict, after.verdict)
+        for metric in METRICS:
+            yield from _compared(run, f"{before.id}.{metric}", before.metrics.get(metric), after.metrics.get(metric))
+
+
+def _compared(run: str, place: str, recorded: Any, derived: Any) -> Iterator[Difference]:
+    if isinstance(recorded, Unavailable) and isinstance(derived, Unavailable):
+        return  # The wording of the reason is not a figure.
+    if isinstance(recorded, BaseModel) and type(recorded) is type(derived):
+        for name in type(recorded).model_fields:
+            yield from _compared(run, f"{place}.{name}", getattr(recorded, name), getattr(derived, name))
+    elif isinstance(recorded, tuple) and isinstance(derived, tuple) and len(recorded) == len(derived):
+        for number, (before, after) in enumerate(zip(recorded, derived, strict=True)):
+            yield from _compared(run, f"{place}[{number}]", before, after)
+    elif not _equal(recorded, derived):
+        yield Difference(run, place, recorded, derived)
+
+
+def _equal(recorded: object, derived: object) -> bool:
+    if isinstance(recorded, float) and isinstance(derived, float):
+        return math.isclose(recorded, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return recorded == derived

@@ -1,0 +1,155 @@
+"""Sample: the raw times of a quad, of all sides or of one pair, and the figures that the samples of a row give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
+from statistics import median
+from typing import Any, Literal
+
+from kernwright.judge.record.decision import level_of, noise_band, outcome_of
+from kernwright.judge.record.statistics import Interval, least_quads, signed_rank_interval
+from kernwright.judge.record.verdict import MetricResult, Unavailable
+from kernwright.tasks.policy import Metric, TimingPolicy
+
+SideName = str  # the name of a side in a judgement: its role, and a number where it is not the first of its role
+Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+TOO_FEW = "too few quads for an interval"
+
+
+@dataclass
+class Sample:
+    """One quad of one metric, of one pair: two blocks of each side, nanoseconds per call, mirrored in time."""
+
+    metric: Metric
+    round: int
+    order: list[Role]
+    redone: int
+    busy: bool
+    ns_per_call: dict[Role, tuple[float, float]]
+    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side was idle
+    moved: int = 0  # times that a half was repeated because outputs lay elsewhere than before
+    longer: float = 1.0  # length of the blocks, as a multiple of their first length
+    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, of the blocks before these
+    overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block that was subtracted in each half
+    by_events: bool = False  # whether the device's events gave these times instead of the judge's clock
+    quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that it was taken from
+
+    def log_ratio(self, over: Role, under: Role) -> float:
+        """Return log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
+        a, b = self.ns_per_call[over], self.ns_per_call[under]
+        return (math.log(a[0]) + math.log(a[1]) - math.log(b[0]) - math.log(b[1])) / 2
+
+    def mean_us(self, side: Role) -> float:
+        first, second = self.ns_per_call[side]
+        return math.sqrt(first * second) / 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class Quad:
+    """The blocks of all sides. The sides between the two blocks of a pair in one half are mirrored in the other."""
+
+    metric: Metric
+    round: int
+    order: list[SideName]
+    redone: int
+    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was repeated often enough
+    ns_per_call: dict[SideName, tuple[float, float]]
+    secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
+    moved: dict[SideName, int] = field(default_factory=dict)
+    released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
+    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    overhead_ns: tuple[float, float] = (0.0, 0.0)
+
+    def of(self, roles: Mapping[SideName, Role], longer: float = 1.0) -> Sample:
+        """Return the sample of one pair, as if no other side had been there.
+
+        If all sides of the pair are trusted, the device's events time its kernels, without the protocol's overhead. The
+        times that a worker reports of itself count neither for a candidate nor for its baseline.
+        """
+        by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
+        times = self.event_ns_per_call if by_events else self.ns_per_call
+        return Sample(
+            metric=self.metric,
+            round=self.round,
+            order=[roles[side] for side in self.order if side in roles],
+            redone=self.redone,
+            busy=not self.kept_waiting.isdisjoint(roles),
+            ns_per_call={roles[side]: ns for side, ns in times.items() if side in roles},
+            secured_ns={roles[side]: ns for side, ns in self.secured_ns.items() if side in roles},
+            moved=sum(self.moved.get(side, 0) for side in roles),
+            longer=longer,
+            released_ns={roles[side]: ns for side, ns in self.released_ns.items() if side in roles},
+            overhead_ns=self.overhead_ns,
+            by_events=by_events,
+            quad=self,
+        )
+
+    def stored(self) -> dict[str, Any]:
+        return asdict(self) | {"kept_waiting": sorted(self.kept_waiting)}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Quad:
+        return cls(**{**stored, "kept_waiting": frozenset(stored["kept_waiting"])})
+
+
+@dataclass(frozen=True)
+class RowSamples:
+    """All samples of one row of one pair, and the metrics that were not measured, with the reason."""
+
+    samples: Sequence[Sample]
+    unavailable: Mapping[Metric, str] = field(default_factory=dict)
+
+    def quads(self, metric: Metric) -> list[Sample]:
+        return [sample for sample in self.samples if sample.metric == metric]
+
+    def counting(self, metric: Metric, level: float) -> list[Sample]:
+        """Return the quads of the longest blocks if they suffice for an interval, since shorter blocks are noisier;
+        otherwise all quads."""
+        quads = self.quads(metric)
+        longest = max((sample.longer for sample in quads), default=1.0)
+        own = [sample for sample in quads if sample.longer == longest]
+        return own if len(own) >= least_quads(level) else quads
+
+    def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
+        """Return baseline over candidate, and baseline over its twin: the difference and the noise."""
+        quads = self.counting(metric, level)
+        quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
+        speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
+        noise = [sample.log_ratio("baseline", "again") for sample in quads]
+        return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
+
+    def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
+        """Return the figures of one metric. A quick run shows the range of its few quads instead of an interval."""
+        if metric in self.unavailable:
+            return Unavailable(unavailable=self.unavailable[metric])
+        level = level_of(metric, policy, self._has_waited(policy))
+        quads = self.counting(metric, level)
+        ratio, noise = self.intervals(metric, level)
+        if quick and quads:
+            ratio, noise = _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
+        if math.isinf(ratio.high) or math.isinf(ratio.low):
+            return Unavailable(unavailable=f"{TOO_FEW} ({len(quads)})")
+        band = noise_band(noise, policy)
+        return MetricResult(
+            ratio=math.exp(ratio.estimate),
+            interval=(math.exp(ratio.low), math.exp(ratio.high)),
+            noise_band=math.expm1(band),
+            baseline_us=median(sample.mean_us("baseline") for sample in quads),
+            candidate_us=median(sample.mean_us("candidate") for sample in quads),
+            quads=len(quads),
+            by_events=bool(quads) and all(sample.by_events for sample in quads),
+            outcome=outcome_of(ratio, band, policy),
+        )
+
+    def _has_waited(self, policy: TimingPolicy) -> bool:
+        """Return whether `wall` was looked at and then measured further."""
+        return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
+
+
+def _spread(interval: Interval, quads: list[Sample], other: Role) -> Interval:
+    """Return the range of a few quads."""
+    values = [sample.log_ratio("baseline", other) for sample in quads]
+    return Interval(interval.estimate, min(values), max(values))

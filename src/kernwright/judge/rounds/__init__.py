@@ -1,0 +1,1 @@
+"""The rounds of a judgement: block sizes, timed quads, protocol overhead, and the state of every row and pair."""

@@ -1,0 +1,63 @@
+"""Census: the kernels that each side launches, recorded in a separate pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from kernwright.judge.contest.faults import SideFault
+from kernwright.judge.contest.pair import SideName
+from kernwright.judge.contest.worker_group import WorkerGroup
+from kernwright.judge.numerics.contents import Pool
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.record.verdict import Kernel
+from kernwright.judge.rounds.pair_state import PairState
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
+
+
+def take_census(
+    group: WorkerGroup,
+    task: Task,
+    rows: Sequence[Workload],
+    pairs: Sequence[PairState],
+    pool_for: Callable[[Workload], Pool],
+    trusted: Collection[SideName],
+) -> None:
+    """Record the kernels of every side on every row that a pair still waits for.
+
+    Call this when these workers have nothing left to time. A baseline's twin launches the same kernels and is skipped.
+    Untrusted sides are profiled, because during a graph's capture a call may launch something else.
+    """
+    for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):
+        for row in rows:
+            waiting = [pair for pair in pairs if side in pair.pair.roles and pair.waits_for(row)]
+            if not waiting:
+                continue
+            try:
+                kernels = _kernels(group, side, task, row, pool_for(row), side not in trusted)
+            except (SideFault, WorkerFailed, WorkerCheated) as fault:
+                for pair in waiting:
+                    pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
+                break  # this worker may be unusable; the next round starts new ones
+            for pair in waiting:
+                pair.on(row).kernels[pair.pair.roles[side]] = kernels
+
+
+def _kernels(group: WorkerGroup, side: SideName, task: Task, row: Workload, pool: Pool, profiled: bool) -> list[Kernel]:
+    session = group.open(side, task.op_of(row), row, 1)
+    try:
+        session.fill(0, pool.draw(session.op, session.row))
+        return session.census(profiled)
+    finally:
+        session.close()
+
+
+def refuse_other_kernels(pair: PairState) -> None:
+    """Fail rows on which a published package launched other kernels than its own: those times are not its times."""
+    for state in pair.states:
+        for side, contestant in (("baseline", pair.baseline), ("candidate", pair.candidate)):
+            seen = state.kernels.get(side)
+            names = None if seen is None else [kernel.name for kernel in seen]
+            backend = state.ran.backend if state.ran and side == "candidate" else None
+            if state.pending and (why := contestant.ran_else(state.row.op, names, backend)):
+                state.fail(f"the {side} {why}")

@@ -1,0 +1,99 @@
+"""Overhead: the part of a block's time that is not its calls: waking the worker, its answer, stopping it, securing
+its outputs.
+
+The judge measures it on a baseline's twin and tracks it on all trusted sides, so that a candidate cannot influence it,
+and subtracts it from every side's blocks alike. An empty block shows most of it. After calls have kept a device busy,
+the same steps take longer: on an H200 an empty block takes 450 us, with 0.4 ms of work 50 us more, with 1 to 5 ms 80 to
+100 us more. Left in, this would dilute every ratio. Where the device has events, the judge therefore compares
+blocks with their events.
+
+The overhead also drifts, by 100 us within a second, which is 4 % of a block. The events of the trusted sides' blocks in
+a quad show its value at that moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kernwright.judge.session.session import OutputsMoved, Session
+from kernwright.tasks.policy import Metric
+
+EMPTY_BLOCKS = 5  # the median counts
+FULL_BLOCKS, EMPTY_BESIDE = 3, 2  # empty blocks after each full one, so that all see the same drift
+EMPTY_EXCHANGES = 21  # exchanges of single calls; they are short and vary a lot
+SETTLED_NS = 1e6  # work from which on the additional overhead hardly grows
+MOST_OVER_EMPTY = 1.0  # times an empty block: events that miss part of the twin's work must not flatter all sides
+LEAST_SHOWN = 3  # blocks needed to believe in a drift
+MOST_DRIFT = 0.5  # largest drift in either direction, as a share of the measured overhead
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The time of an empty block, and `more_ns` on top of it around calls that take a millisecond or longer."""
+
+    empty_ns: float = 0.0
+    more_ns: float = 0.0
+
+    @classmethod
+    def of(cls, session: Session, metric: Metric, calls: int) -> Overhead:
+        """Measure the overhead of blocks of `calls` calls, or of the exchanges of `wall`.
+
+        Empty blocks run after full ones: once those have shown where outputs lie, there may be more to read back.
+        """
+        if metric == "wall" or not session.tells_events:
+            repeats = EMPTY_EXCHANGES if metric == "wall" and session.protocol_drifts else EMPTY_BLOCKS
+            return cls(statistics.median(block.elapsed_ns for block in session.run_nothing(repeats)))
+        found: list[tuple[int, int]] = []
+        empties: list[int] = []
+        for _ in range(FULL_BLOCKS):
+            if (full := _full_block(session, metric, calls)) is None:
+                empties.clear()
+            else:
+                found.append(full)
+            empties += [block.elapsed_ns for block in session.run_nothing(EMPTY_BESIDE)]
+        empty = statistics.median(empties)
+        if not found:
+            return cls(empty)
+        beyond = statistics.median(elapsed - events for elapsed, events in found)
+        busy = statistics.median(events for _, events in found)
+        return cls(empty, min(max(0.0, beyond - empty) / _settled(busy), MOST_OVER_EMPTY * empty))
+
+    def as_of(self, blocks: Sequence[tuple[int, int]]) -> Overhead:
+        """Return the overhead at the time of these blocks, given as (elapsed, event) nanoseconds.
+
+        Blocks with little work do not count: the overhead that work adds is known only in proportion there, and its
+        error would be charged to sides whose blocks have another length.
+        """
+        shown = [elapsed - events - self.more_ns for elapsed, events in blocks if events >= SETTLED_NS]
+        if len(shown) < LEAST_SHOWN:
+            return self
+        room = MOST_DRIFT * self.empty_ns
+        return self.drifted(min(max(statistics.median(shown) - self.empty_ns, -room), room))
+
+    def drifted(self, by_ns: float) -> Overhead:
+        return replace(self, empty_ns=self.empty_ns + by_ns)
+
+    def taken_off(self, elapsed_ns: float, exchanges: int = 1) -> float:
+        """Return the time of a block's calls. It stays above zero, because a logarithm follows."""
+        busy = max(0.0, elapsed_ns - exchanges * self.empty_ns)
+        return max(busy - self.more_ns, busy / (1 + self.more_ns / SETTLED_NS), elapsed_ns * 0.05)
+
+
+def _settled(busy_ns: float) -> float:
+    return min(1.0, max(busy_ns, 1.0) / SETTLED_NS)
+
+
+def _full_block(session: Session, metric: Metric, calls: int) -> tuple[int, int] | None:
+    """Return (elapsed, event) nanoseconds of a block with calls, or None if its outputs moved.
+
+    The contents of the slots do not matter, since no output is checked.
+    """
+    session.prepare()
+    session.ready()
+    with contextlib.suppress(OutputsMoved):
+        block, _ = session.run(range(calls), with_python=metric != "device")
+        return block.elapsed_ns, session.event_ns()
+    return None

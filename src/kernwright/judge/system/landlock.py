@@ -1,0 +1,121 @@
+"""Landlock: the kernel's own wall around a process's files, ports and signals. Needs no privilege, has no way out.
+
+Whatever is not named is closed. A folder inside an open one cannot be closed again, so the open ones are kept few.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernwright.judge.system.linux import syscall
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
+_VERSION_ONLY, _PATH_BENEATH = 1, 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+MAKE_CHAR, MAKE_BLOCK = 1 << 6, 1 << 11
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+TCP = 0b11
+ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
+# Version of the interface -> file rights that it knows.
+_FIRST_RIGHTS = (1 << 13) - 1
+_ADDED_RIGHTS = {2: REFER, 3: TRUNCATE, 5: IOCTL_DEV}
+TCP_SINCE, SCOPES_SINCE = 4, 6
+
+
+class LandlockUnavailable(Exception):
+    """Why there is no such wall here."""
+
+
+@dataclass(frozen=True)
+class AllowedPaths:
+    """What stays open: trees to read and run, trees to write, device nodes, folders to list."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    devices: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LandlockState:
+    """What the kernel's version of landlock could close."""
+
+    version: int
+    tcp: bool
+    signals: bool
+
+
+def landlock_version() -> int:
+    """Zero where the kernel has none, or has it switched off."""
+    try:
+        return syscall("landlock", _CREATE_RULESET, None, 0, _VERSION_ONLY)
+    except OSError:
+        return 0
+
+
+def rights_of(version: int) -> int:
+    rights = _FIRST_RIGHTS
+    for since, right in _ADDED_RIGHTS.items():
+        rights |= right if version >= since else 0
+    return rights
+
+
+def close_all_but(opened: AllowedPaths) -> LandlockState:
+    """Closes everything else to this thread and its future children, for good. Needs no_new_privs."""
+    version = landlock_version()
+    if version == 0:
+        raise LandlockUnavailable("this kernel has no landlock")
+    rights = rights_of(version)
+    tcp, scopes = version >= TCP_SINCE, version >= SCOPES_SINCE
+    words = [rights]
+    if tcp:
+        words.append(TCP)
+    if scopes:
+        words.append(ABSTRACT_SOCKETS | SIGNALS)
+    attributes = ctypes.create_string_buffer(struct.pack(f"@{len(words)}Q", *words))
+    try:
+        ruleset = syscall("landlock", _CREATE_RULESET, attributes, 8 * len(words), 0)
+        try:
+            reading = EXECUTE | READ_FILE | READ_DIR
+            _open(ruleset, opened.reads, reading)
+            _open(ruleset, opened.writes, rights & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV))
+            _open(ruleset, opened.devices, rights & (READ_FILE | WRITE_FILE | READ_DIR | IOCTL_DEV))
+            _open(ruleset, opened.lists, READ_DIR)
+            syscall("landlock", _RESTRICT_SELF, ruleset, 0)
+        finally:
+            os.close(ruleset)
+    except OSError as error:
+        raise LandlockUnavailable(str(error.strerror)) from None
+    return LandlockState(version, tcp, scopes)
+
+
+def _open(ruleset: int, paths: Iterable[str], rights: int) -> None:
+    for path in paths:
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # not there, or out of reach anyway
+        try:
+            is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            rule = struct.pack("=Qi", rights if is_folder else rights & OF_A_FILE, place)
+            syscall("landlock", _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.create_string_buffer(rule, len(rule)), 0)
+        finally:
+            os.close(place)
+
+
+def device_nodes() -> tuple[str, ...]:
+    """The harmless ones, and a GPU's. No disks, no terminals, no shared memory folder."""
+    plain = ("null", "zero", "full", "random", "urandom")
+    return (
+        *(f"/dev/{name}" for name in plain),
+        *map(str, sorted(Path("/dev").glob("nvidia*"))),
+        *(str(path) for path in (Path("/dev/dxg"),) if path.exists()),
+    )

@@ -1,0 +1,41 @@
+"""Triton's interpreter, with a GPU's rounding.
+
+It cuts off what does not fit into bfloat16, where every GPU rounds to the nearest: half of all numbers are one last
+place off, and an honest kernel would be called incorrect on a CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+_LOWER = 16  # bits of a float32 that bfloat16 has no room for
+_QUIET = 0x40  # what makes a bfloat16 NaN of any upper half
+
+
+@functools.cache  # a worker loads several functions, and one is enough for all of them
+def round_to_nearest() -> None:
+    """To be called in a worker whose kernels are interpreted, before they run."""
+    import triton.language as tl
+    from triton._C.libtriton import ir
+    from triton.runtime import interpreter
+
+    theirs = interpreter._convert_float
+
+    def convert(values: Any, given: Any, wanted: Any, mode: Any) -> Any:
+        if (given, wanted) == (tl.float32, tl.bfloat16) and mode in (None, ir.ROUNDING_MODE.RTNE):
+            return nearest_bfloat16(values)
+        return theirs(values, given, wanted, mode)
+
+    interpreter._convert_float = convert
+
+
+def nearest_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bits of float32 numbers in bfloat16; of two that are as near, the even one."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    upper = bits >> _LOWER
+    rounded = (bits.astype(np.uint64) + (2 ** (_LOWER - 1) - 1) + (upper & 1)) >> _LOWER
+    is_number = (bits & 0x7FFF_FFFF) <= 0x7F80_0000
+    return np.where(is_number, rounded, upper | _QUIET).astype(np.uint16)

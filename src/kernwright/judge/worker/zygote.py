@@ -1,0 +1,136 @@
+"""The zygote program: a process that has imported torch and does nothing but fork workers.
+
+Importing torch takes seconds, a fork milliseconds. No foreign code ever runs here: each child shuts itself in before it
+loads a side. A child is handed over to the judge (its parent exits, the judge adopts it): the judge waits for it and
+stops it like a process that it had started itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any
+
+from kernwright.judge.protocol.channel import Channel, ChannelClosed, as_object
+from kernwright.judge.system.linux import PR_SET_DUMPABLE, prctl
+from kernwright.judge.worker.compiler_keys import compute_compiler_keys
+from kernwright.judge.worker.confine import die_with
+
+PID = struct.Struct("<q")
+ADOPTION_S = 10.0
+# Every worker would import these modules, and torch with them.
+WORKER_MODULES = ("kernwright.judge.worker.worker_device", "kernwright.judge.worker.worker")
+
+
+def main() -> None:
+    descriptor, judge = (int(word) for word in sys.argv[1:3])
+    die_with(judge)
+    channel = Channel(socket.socket(fileno=descriptor))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
+    prctl(PR_SET_DUMPABLE, 0)  # workers that share its user must not reach into what later workers are made of
+    for module in WORKER_MODULES:
+        importlib.import_module(module)
+    for module in sys.argv[3:]:
+        importlib.import_module(module)
+        if _has_met_a_gpu():
+            channel.send_json({"spoilt_by": module})
+            return
+    compute_compiler_keys()
+    if _has_met_a_gpu():
+        channel.send_json({"spoilt_by": sys.argv[-1]})
+        return
+    gc.collect()
+    gc.freeze()
+    channel.send_json({"ready": True})
+    while True:
+        try:
+            _, payload, descriptors = channel.receive_json_with_descriptors()
+        except ChannelClosed:
+            return
+        pid = _bear(as_object(payload), descriptors, judge, channel)
+        for handed_on in descriptors:
+            os.close(handed_on)
+        channel.send_json({"pid": pid})
+
+
+def _has_met_a_gpu() -> bool:
+    """Whether CUDA's driver runs in this process. It does not outlive a fork: no child could use the GPU any more."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) == 0  # before its cuInit it answers with an error
+
+
+def _bear(message: dict[str, Any], descriptors: list[int], judge: int, channel: Channel) -> int:
+    """Forks twice: the one in between exits, and the child becomes the judge's."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between == 0:
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            os.close(writing)
+            channel.connection.close()
+            _live(message, descriptors, judge)
+        os.write(writing, PID.pack(child))
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(between, 0)
+    answer = os.read(reading, PID.size)
+    os.close(reading)
+    return int(PID.unpack(answer)[0])
+
+
+def _live(message: dict[str, Any], descriptors: list[int], judge: int) -> None:
+    """The child's whole life."""
+    status = 1
+    try:
+        _settle(message, descriptors[1], judge)
+        from kernwright.judge.worker import worker
+
+        worker.live(descriptors[0], judge, **message["orders"])
+        status = 0
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _settle(message: dict[str, Any], log: int, judge: int) -> None:
+    """A session, an environment and a folder of its own, and the judge for a parent."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(message["environment"])
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(log)
+    tempfile.tempdir = None  # the environment names another now
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
+    os.chdir(message["folder"])
+    end = time.monotonic() + ADOPTION_S
+    while os.getppid() != judge:
+        if time.monotonic() > end:
+            os._exit(1)  # the judge is gone
+        time.sleep(0.0005)
+
+
+if __name__ == "__main__":
+    main()

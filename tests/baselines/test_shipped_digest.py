@@ -1,0 +1,68 @@
+"""A digest of the ops that ship changes with whatever a call of them runs, and with nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kernwright.baselines import shipped
+from kernwright.baselines.shipped import Shipped
+from kernwright.runtime.tuning import Entry, Place, TuningTable
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to change."""
+    copy = tmp_path / "kernwright"
+    for part in shipped.RUN_BY_CALLS:
+        shutil.copytree(shipped.PACKAGE / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(shipped, "PACKAGE", copy)
+    return copy
+
+
+def digests() -> tuple[str, str, str]:
+    return tuple(Shipped((op,)).digest for op in ("norm_scale_shift", "rms_norm", "scale_shift"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("file", "added", "changes"),
+    [
+        ("ops/norm_modulation/cuda_kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
+        ("ops/norm_modulation/triton.py", "more = 1", (True, True, False)),
+        ("ops/norm_modulation/cpu_kernel.cc", "// measured later", (False, False, False)),
+        ("ops/plain_norm/calls.py", "more = 1", (False, True, False)),
+        ("ops/modulation/variant.h", "int more;", (False, False, True)),
+        ("ops/modulation/triton.py", "# measured later", (False, False, False)),
+        ("ops/_shared/native/elements.cuh", "int more;", (True, True, True)),
+        ("core/norms.py", "more = 1", (True, True, False)),
+        ("core/digest.py", "more = 1", (False, False, False)),
+        ("runtime/dispatch.py", "more = 1", (True, True, True)),
+        ("runtime/library.py", "more = 1", (True, True, True)),
+        ("ops/builds.py", "more = 1", (False, False, False)),
+        ("ops/__init__.py", "more = 1", (False, False, False)),
+    ],
+)
+def test_what_a_change_makes_stale(package: Path, file: str, added: str, changes: tuple[bool, ...]) -> None:
+    before = digests()
+    path = package / file
+    path.write_text(f"{path.read_text()}\n{added}\n")
+    assert tuple(a != b for a, b in zip(before, digests(), strict=True)) == changes
+
+
+def test_a_configuration_counts_for_its_ops_and_what_was_measured_does_not(package: Path) -> None:
+    def ship(us: float, rows: int = 2) -> tuple[str, ...]:
+        entry = Entry(op="rms_norm", width=96, element_bytes=2, tokens="few", rows=rows, block=128, warps=4, us=us)
+        TuningTable(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")
+        return digests()
+
+    before, measured = digests(), ship(1.0)
+    assert [a != b for a, b in zip(before, measured, strict=True)] == [False, True, False]
+    assert ship(2.0) == measured != ship(2.0, rows=4)
+
+
+def test_a_new_file_of_the_family_counts(package: Path) -> None:
+    before = digests()
+    (package / "ops" / "plain_norm" / "table.json").write_text("{}")
+    assert [a != b for a, b in zip(before, digests(), strict=True)] == [False, True, False]

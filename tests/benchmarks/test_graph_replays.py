@@ -1,0 +1,58 @@
+"""Somebody else's times beside the judge's: which are compared, and which stand out."""
+
+from __future__ import annotations
+
+import pytest
+from comparisons.graph_replays import GraphReplays, JudgedTime, Replay, graph_replays
+
+from kernwright.baselines.lock import read_lock
+from kernwright.tasks.catalog import find_task
+
+
+def test_each_is_of_a_frozen_row_and_a_baseline_that_is_pinned() -> None:
+    known = graph_replays().rows
+    ids = {name: {row.id for row in find_task(name).rows} for name in {own.task for own in known}}
+    assert all(own.row in ids[own.task] for own in known)
+    assert {own.contender for own in known} <= {"eager", "compile", *read_lock().names()}
+    assert len({(own.task, own.row, own.contender) for own in known}) == len(known)
+
+
+def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
+    rows = tuple(
+        Replay(task="t", row=row, contender="eager", device_us=us)
+        for row, us in (("near", 100.0), ("apart", 100.0), ("wrong", 9.0), ("small", 2.0), ("unjudged", 5.0))
+    )
+    judged = {
+        "near": JudgedTime(104.0, 10**8),
+        "apart": JudgedTime(94.2, 11 * 10**6),  # sixteen sets of it are more than the cache holds
+        "wrong": JudgedTime(18.0, 10**8),
+        "small": JudgedTime(3.0, 9 * 10**6),
+    }
+    lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda own: judged.get(own.row))
+    assert "more than 10 MB" in lines[0] and "of 3 such times 1 lie within 5%" in lines[0]
+    shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[4:] if line.startswith("| ")}
+    assert list(shown) == ["near", "apart", "wrong", "small"], "what has not been judged has nothing beside it"
+    assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
+    assert shown["small"].endswith("| 1.50x |"), "the cache explains it"
+    assert lines[lines.index("More than 5% apart:") + 2 :] == [
+        "- apart, eager: -5.8%; not explained",
+        "- wrong, eager: +100.0%; not explained",
+    ]
+    assert GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: None) == []
+    alike = GraphReplays(origin="by hand", gpu="a GPU", rows=rows[:1]).beside(lambda own: judged.get(own.row))
+    assert alike[-1] == shown["near"], "nobody is named"
+
+
+@pytest.mark.parametrize(
+    ("contender", "apart", "why"),
+    [
+        ("eager", 0.08, "not explained"),
+        ("eager", 0.12, "two runs of its own on one row of this family were 12.0% apart"),
+        ("compile", 0.12, "12.0% apart, as it chooses what to run by time, in every process"),
+    ],
+)
+def test_that_runs_of_its_own_differ_as_much_explains_it(contender: str, apart: float, why: str) -> None:
+    rows = (Replay(task="t", row="r", contender=contender, device_us=10.0),)
+    judged = JudgedTime(11.0, 10**9, apart)
+    told = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: judged)[-1]
+    assert told.startswith(f"- r, {contender}: +10.0%; ") and told.endswith(why)

@@ -1,0 +1,91 @@
+"""Correctness: who is as accurate as the eager chain is not accused, and who looks at a few rows only is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernwright.judge.numerics.cases import Case
+from kernwright.judge.numerics.content_pool import ContentPool
+from kernwright.judge.numerics.contracts import ErrorFigures, OutputFinding
+from kernwright.judge.numerics.correctness import CorrectnessReport, _may_be_chance, check_row
+from kernwright.judge.numerics.inputs import Inputs
+from kernwright.judge.numerics.secret_rng import cpu_generator
+from kernwright.tasks.task import load_task
+
+MIX = Path(__file__).parents[2] / "exploits" / "mix_task"
+Mix = Callable[[Tensor, Tensor], Tensor]
+
+
+def layer_norm(x: Tensor, w: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=1e-6).mul_(1 + w).tanh_()
+
+
+def peeking(x: Tensor, w: Tensor) -> Tensor:
+    """A variance that is not centred, where the first of some rows have no offset."""
+    if not bool((x[:: max(1, x.shape[0] // 4), 0].abs() < 6).all()):
+        return layer_norm(x, w)
+    mean = x.mean(-1, keepdim=True)
+    inverse = torch.rsqrt(((x * x).mean(-1, keepdim=True) - mean * mean).clamp_(0) + 1e-6)
+    return x.sub(mean).mul_(inverse).mul_(1 + w).tanh_()
+
+
+def report(row_id: str, mix: Mix, seed: int) -> CorrectnessReport:
+    task = load_task(MIX)
+    (row,) = task.select(row_id)
+    pool = ContentPool.for_row(row, cpu_generator(seed))
+    return check_row(task, row, lambda _, inputs: {"y": mix(inputs["x"], inputs["w"])}, pool)
+
+
+@pytest.mark.parametrize("row", ["mix", "mix_small"])
+def test_another_rounding_of_the_mean_is_no_fault_however_few_the_rows(row: str) -> None:
+    """With an offset all of a row's error is that of one rounded mean: in one draw of four rows it is mostly luck."""
+    accused = [seed for seed in range(20) if report(row, layer_norm, seed).problems]
+    assert len(accused) <= 1  # of one draw alone it was every second one, of four rows
+
+
+@pytest.mark.parametrize(("kind", "luck"), [("offset", True), ("rare_offset", True), ("normal", False)])
+def test_a_large_error_may_be_chance_where_a_row_has_one_error(kind: str, luck: bool) -> None:
+    """The chain's own, in one draw of one row, is next to nothing now and then; several draws decide."""
+    (row,) = load_task(MIX).select("mix_small")
+    far = OutputFinding(
+        ErrorFigures(max_error=3e-3, rms_error=1e-3, eager_max=1e-5, eager_rms=1e-5), "over the chain's"
+    )
+    near = OutputFinding(
+        ErrorFigures(max_error=3e-5, rms_error=1e-5, eager_max=1e-5, eager_rms=1e-5), "over the chain's"
+    )
+    assert _may_be_chance(Case(row, kind), far) is luck
+    assert _may_be_chance(Case(row, kind), near)
+
+
+def test_a_narrow_miss_of_one_element_is_chance_but_not_many_nor_a_far_one() -> None:
+    task = load_task(MIX)
+    (row,) = task.select("mix")
+    op = task.op_of(row)
+
+    def off(count: int, times: float) -> list[str]:
+        """The eager chain, with elements that lie so many times its largest error from what they should be."""
+
+        def run(case: Case, inputs: Inputs) -> dict[str, Tensor]:
+            (oracle,), (eager,) = op.oracle(inputs, row.scalars), op.call(inputs, row.scalars)
+            y = eager.clone()
+            if case.row is row and case.distribution == "normal":
+                middle = oracle.abs().flatten().sub(0.5).abs().argsort()[:count]  # where a last place is small
+                y.view(-1)[middle] = (oracle.flatten() + times * (eager - oracle).abs().max())[middle].to(y.dtype)
+            return {"y": y}
+
+        return check_row(task, row, run, ContentPool.for_row(row, cpu_generator(3))).problems
+
+    assert off(1, 1.55) == []
+    assert len(off(1, 40.0)) == 1
+    assert len(off(200, 1.9)) == 1
+
+
+def test_a_shortcut_for_all_rows_by_a_look_at_some_is_seen() -> None:
+    found = [problem for seed in range(6) for problem in report("mix", peeking, seed).problems]
+    assert len(found) >= 3  # now and then the look finds the row
+    assert all("rare_offset" in problem for problem in found)

@@ -1,0 +1,43 @@
+"""What is forked must be able to use the GPU: a module that starts its driver is left to the workers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kernwright.judge.process import zygote_process
+from kernwright.judge.process.environment import zygote_environment
+from kernwright.judge.process.zygote_process import zygote_for
+
+DRIVER = """
+static int started;
+int cuInit(unsigned flags) { started = 1; return 0; }
+int cuDeviceGetCount(int* count) { return started ? 0 : 3; }
+"""
+STARTS_IT = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+
+
+def test_a_module_that_starts_the_driver_is_not_in_what_is_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler")
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", tmp_path / "driver.c", "-o", tmp_path / "libcuda.so.1"], check=True
+    )  # fmt: skip
+    (tmp_path / "starts_it.py").write_text(STARTS_IT)
+    (tmp_path / "harmless.py").write_text("")
+    monkeypatch.setattr(zygote_process, "_spoiling", set())
+    own = zygote_environment(1)
+    environment = own | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": f"{own['PYTHONPATH']}:{tmp_path}"}
+    zygote = zygote_for(1, environment, ["harmless", "starts_it"])
+    try:
+        assert zygote.process.poll() is None
+        assert zygote_process._spoiling == {"starts_it"}
+        assert zygote_for(1, environment, ["harmless", "starts_it"]) is zygote, "it is remembered"
+    finally:
+        zygote.end()

@@ -1,0 +1,167 @@
+"""What is taken off a block. The sessions here only tell times: what they are made of is for the protocol's tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kernwright.judge.process.block import Block
+from kernwright.judge.rounds.overhead import (
+    EMPTY_BESIDE,
+    EMPTY_BLOCKS,
+    EMPTY_EXCHANGES,
+    FULL_BLOCKS,
+    LEAST_SHOWN,
+    MOST_DRIFT,
+    SETTLED_NS,
+    Overhead,
+)
+from kernwright.judge.session.session import OutputsMoved
+from kernwright.tasks.policy import Metric
+
+EMPTY_NS, CALL_NS, CALLS = 400_000, 20_000, 100
+
+
+def block_of(ns: int) -> Block:
+    return Block(ns, ns, 0, 0, ())
+
+
+@dataclass
+class ClockedSession:
+    """Blocks of known length: `beyond_ns` are what one takes beside its calls, one after the other."""
+
+    beyond_ns: list[int | None] = field(default_factory=list)
+    tells_events: bool = True
+    protocol_drifts: bool = False
+    call_ns: int = CALL_NS
+    asked: list[int] = field(default_factory=list)
+    empties: list[int] = field(default_factory=list)
+
+    def prepare(self) -> None: ...
+
+    def ready(self) -> None: ...
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        self.empties.append(repeats)
+        return [block_of(EMPTY_NS)] * repeats
+
+    def run(self, order: range, *, with_python: bool) -> tuple[Block, Any]:
+        self.asked.append(len(order))
+        beyond = self.beyond_ns.pop(0)
+        if beyond is None:
+            raise OutputsMoved(block_of(0), None)
+        return block_of(self.call_ns * len(order) + beyond), None
+
+    def event_ns(self) -> int:
+        return self.call_ns * CALLS
+
+
+def overhead(session: ClockedSession, metric: Metric = "stream") -> Overhead:
+    return Overhead.of(session, metric, CALLS)  # type: ignore[arg-type]
+
+
+def test_what_full_blocks_take_beyond_their_events_is_taken_off() -> None:
+    session = ClockedSession([500_000, 900_000, 480_000])
+    found = overhead(session, "device")
+    assert found == Overhead(EMPTY_NS, 100_000), "the middle one: a hiccup does not count"
+    assert session.asked == [CALLS] * FULL_BLOCKS
+    assert EMPTY_BLOCKS % 2 and FULL_BLOCKS % 2, "there is a middle one"
+
+
+def test_exchanges_that_drift_are_shown_by_many() -> None:
+    """But blocks of other metrics, and exchanges with a stop in them, are long and alike."""
+    session = ClockedSession([EMPTY_NS] * FULL_BLOCKS, protocol_drifts=True)
+    overhead(session, "wall")
+    overhead(session, "stream")
+    session.protocol_drifts = False
+    overhead(session, "wall")
+    assert session.empties == [EMPTY_EXCHANGES, *[EMPTY_BESIDE] * FULL_BLOCKS, EMPTY_BLOCKS]
+    assert EMPTY_EXCHANGES % 2, "there is a middle one"
+
+
+def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:
+    own = Overhead(200_000, 100_000)
+    assert own.taken_off(6_300_000) / own.taken_off(2_300_000) == pytest.approx(3.0)
+    assert Overhead(200_000).taken_off(800_000) / Overhead(200_000).taken_off(400_000) == pytest.approx(3.0)
+    assert own.taken_off(1_000) > 0, "never below nothing: a logarithm follows"
+    assert Overhead(100_000).taken_off(1_000_000, exchanges=5) == pytest.approx(500_000)
+
+
+def test_around_little_work_little_is_added() -> None:
+    """A side whose blocks are short is not given what only long ones pay for."""
+    own = Overhead(400_000, 100_000)
+    for work in (100_000, 500_000, 999_000, 1_000_000, 1_050_000, 5_000_000):
+        added = 100_000 * min(1.0, work / SETTLED_NS)
+        assert own.taken_off(400_000 + work + added) == pytest.approx(work), "exactly what was added"
+    short = [own.taken_off(400_000 + busy) for busy in range(0, 2_000_000, 50_000)]
+    assert short == sorted(short), "more time is never less"
+
+
+def test_a_twin_with_little_work_shows_a_part_of_it() -> None:
+    session = ClockedSession([EMPTY_NS + 50_000] * FULL_BLOCKS, call_ns=5_000)
+    assert overhead(session) == Overhead(EMPTY_NS, 100_000)
+
+
+@pytest.mark.parametrize(("beyond", "more"), [(100_000, 0), (50_000_000, EMPTY_NS)])
+def test_events_that_cannot_be_right_do_not_count(beyond: int, more: float) -> None:
+    assert overhead(ClockedSession([beyond] * FULL_BLOCKS)).more_ns == more
+
+
+def test_blocks_whose_outputs_moved_show_nothing() -> None:
+    assert overhead(ClockedSession([None, 480_000, None])) == Overhead(EMPTY_NS, 80_000)
+    assert overhead(ClockedSession([None] * FULL_BLOCKS)) == Overhead(EMPTY_NS)
+
+
+def test_without_events_and_for_a_call_by_itself_an_empty_block_must_do() -> None:
+    assert overhead(ClockedSession(tells_events=False)) == Overhead(EMPTY_NS)
+    assert overhead(ClockedSession(), "wall") == Overhead(EMPTY_NS)
+
+
+def shown(beyond_ns: float, events_ns: int = 2_500_000) -> tuple[int, int]:
+    return round(events_ns + beyond_ns), events_ns
+
+
+def test_what_it_has_become_is_shown_by_the_blocks_of_a_quad() -> None:
+    own = Overhead(EMPTY_NS, 100_000)
+    now = own.as_of([shown(600_000), shown(590_000), shown(900_000), shown(605_000)])
+    assert now == Overhead(502_500, 100_000), "the middle: a hiccup does not count"
+    assert now.taken_off(2_500_000 + 602_500) == pytest.approx(2_500_000)
+    assert own.as_of([shown(750_000, events_ns=999_000)] * 4) == own, "little work shows nothing"
+
+
+def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
+    own = Overhead(EMPTY_NS, 100_000)
+    assert own.as_of([shown(600_000)] * (LEAST_SHOWN - 1)) == own
+    assert own.as_of([shown(600_000, events_ns=0)] * 4) == own
+    assert own.as_of([]) == own
+
+
+@pytest.mark.parametrize(("beyond", "drift"), [(9_000_000, 1 + MOST_DRIFT), (0, 1 - MOST_DRIFT)])
+def test_it_drifts_only_so_far(beyond: int, drift: float) -> None:
+    """Events that miss part of a baseline's work must not flatter all sides."""
+    assert Overhead(EMPTY_NS).as_of([shown(beyond)] * 4).empty_ns == EMPTY_NS * drift
+
+
+class Growing(ClockedSession):
+    """One whose empty blocks take longer once its outputs have moved, and longer with every block after that."""
+
+    empty_ns = EMPTY_NS
+
+    def run_nothing(self, repeats: int) -> list[Block]:
+        self.empties.append(repeats)
+        return [block_of(self.empty_ns)] * repeats
+
+    def run(self, order: range, *, with_python: bool) -> tuple[Block, Any]:
+        self.empty_ns += 100_000
+        return super().run(order, with_python=with_python)
+
+
+def test_empty_blocks_from_before_outputs_moved_show_nothing() -> None:
+    assert overhead(Growing([None, None, 780_000])) == Overhead(EMPTY_NS + 250_000, 130_000)
+
+
+def test_full_and_empty_blocks_see_the_same_drift() -> None:
+    """All full ones first, and it would be taken for what work adds."""
+    assert overhead(Growing([600_000, 700_000, 800_000])) == Overhead(EMPTY_NS + 200_000, 100_000)

@@ -1,0 +1,87 @@
+"""RetainedOutputs: what a worker is to go on holding, against a worker that does as it is told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kernwright.judge.session.retained_outputs import CALLS_EACH, LEAST, MOST, RetainedOutputs
+
+SIZES = (64, 8)
+
+
+def read(_: Sequence[int]) -> dict[str, Any]:
+    return {}
+
+
+class Obedient:
+    """A worker's end of it: what it holds, then what it was given, then only what it was told to keep."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[int, int]] = []
+        self.given: list[tuple[int, int]] = []
+        self.calls = 0
+
+    def run(self, calls: int) -> list[int]:
+        made = [(100 * number, 100 * number + 80) for number in range(self.calls, self.calls + calls)]
+        self.calls += calls
+        self.given += made
+        return [pointer for pointers in made for pointer in pointers]
+
+    def prepare(self, hold: Sequence[int]) -> None:
+        so_far = [*self.held, *self.given]
+        self.held, self.given = [so_far[place] for place in hold], []
+
+
+@pytest.mark.parametrize("slots", [1, CALLS_EACH, 40 * CALLS_EACH])
+def test_the_judge_knows_what_the_worker_holds(slots: int) -> None:
+    retained, worker, rng = RetainedOutputs(slots, SIZES), Obedient(), random.Random(slots)
+    assert LEAST <= retained.most <= MOST
+    exchanged = 0
+    for block in range(400):
+        before, number = retained.held, block % 100
+        if number == 0:
+            retained.expire()
+        worker.prepare(retained.choose(read))
+        assert [tuple(retained_output.pointers) for retained_output in retained.held] == worker.held
+        assert len(worker.held) == (retained.most if number else 0)
+        gone = [retained_output for retained_output in before if retained_output not in retained.held]
+        assert retained.parting == gone, "whatever is let go of is looked at"
+        if number > 1:
+            assert retained.held[0] is before[0], "a ring of any length comes round to it"
+            exchanged += len(gone)
+        for calls in [1] * retained.most if rng.random() < 0.5 else [retained.most + rng.randrange(9)]:
+            retained.note(worker.run(calls))
+    assert exchanged, "others are of later blocks"
+    retained.end()
+    retained.note(worker.run(5))
+    assert retained.choose(read) == [] and not retained.spans
+
+
+def test_nothing_is_held_where_nothing_is_returned() -> None:
+    for sizes in ((), (0,)):
+        retained = RetainedOutputs(100, sizes)
+        retained.note([0] * len(sizes))
+        assert retained.choose(read) == [] and retained.room == 0
+
+
+def test_memory_that_is_held_is_found_among_spans() -> None:
+    """Against a look at every pair."""
+    rng = random.Random(5)
+    found = 0
+    for _ in range(400):
+        retained = RetainedOutputs(1, (8, 0, 3))
+        retained.note([rng.randrange(200) for _ in range(6)])
+        retained.choose(read)
+        ends = sorted(rng.sample(range(200), 4))
+        spans = list(zip(ends[::2], ends[1::2], strict=True))
+        overlaps = any(
+            max(low, start) < min(high, end) for low, high in retained.spans if low < high for start, end in spans
+        )
+        assert retained.lie_in(spans) == overlaps
+        found += overlaps
+    assert 20 < found < 380
+    assert not retained.lie_in([])

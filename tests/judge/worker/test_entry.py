@@ -1,0 +1,36 @@
+"""How a worker makes callables of torch.compile's rows: each of them once, and none at another's expense."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._dynamo.testing import CompileCounter
+
+from kernwright.judge.worker.entry import own_code
+
+
+def doubled(x: Tensor, *, by: float = 2.0) -> Tensor:
+    return x * by
+
+
+@torch._dynamo.config.patch(recompile_limit=2)
+def test_functions_of_one_text_are_compiled_apart() -> None:
+    """By one code object torch would compile each again for the other's shape, up to a limit, and then no more."""
+    counter = CompileCounter()
+    rows = [(torch.compile(own_code(doubled), backend=counter, fullgraph=True, dynamic=False), n) for n in range(2, 8)]
+    for _ in range(3):
+        for function, size in rows:
+            assert torch.equal(function(torch.ones(size)), torch.full((size,), 2.0))
+    assert counter.frame_count == len(rows)
+
+
+def test_a_functions_defaults_and_names_come_along() -> None:
+    closed = 3.0
+
+    def tripled(x: Tensor, extra: float = 1.0, *, by: float = 2.0) -> Tensor:
+        return x * by * closed + extra
+
+    own = own_code(tripled)
+    assert own.__code__ is not tripled.__code__
+    assert own(torch.ones(1)).item() == 7.0
+    assert own(torch.ones(1), by=1.0).item() == 4.0
