@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
-from kernwright.judge.process.worker_process import WorkerProcess
+from kernwright.judge.process.worker_process import WorkerProcess, accept_answer
+from kernwright.judge.protocol.messages import AnswerT, Done, Load, Request
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.session.retained_outputs import RetainedOutputs
 from kernwright.judge.session.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
 from kernwright.tasks.task import Task, load_task
@@ -186,11 +188,16 @@ class Bench:
                 "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
             )
             self.worker.wait_ready()
-        side = {
-            "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
-            "function": function, "style": style, "op": op,
-        }  # fmt: skip
-        self.worker.request({"do": "load", "side": side}, 60.0)
+        side = SideOrders(
+            kind="candidate",
+            language="python",
+            folder=str(self.folder),
+            file="kernel.py",
+            function=function,
+            style=style,
+            op=op,
+        )
+        self.worker.request(Load(side=side), Done, 60.0)
         (row,) = self.task.select("axpy_small" if op == "axpy" else op)
         row = row.model_copy(
             update={"inputs": {n: t.model_copy(update={"offset": offset}) for n, t in row.inputs.items()}}
@@ -433,8 +440,8 @@ class Talker:
     def __init__(self, **answer: Any) -> None:
         self.answer = answer
 
-    def request(self, *_: object) -> dict[str, Any]:
-        return self.answer
+    def request(self, message: Request, kind: type[AnswerT], *_: object) -> AnswerT:
+        return accept_answer(kind, self.answer)
 
 
 def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:

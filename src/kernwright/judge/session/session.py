@@ -16,9 +16,26 @@ from kernwright.core.op import Op
 from kernwright.judge.numerics.contents import PlaceableContents
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerCheated, printable
+from kernwright.judge.process.faults import WorkerCheated
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.judge.protocol.layout import SlotLayout, lay_out, slot_bytes
+from kernwright.judge.protocol.messages import (
+    MOST_KERNELS,
+    Census,
+    Check,
+    Done,
+    Events,
+    EventTime,
+    Explain,
+    Explanation,
+    LaunchedKernels,
+    LoopAnswer,
+    OpenLoop,
+    OpenRow,
+    OutputPointers,
+    Prepare,
+)
+from kernwright.judge.protocol.orders import RowSignature
 from kernwright.judge.record.verdict import Kernel, RanImplementation
 from kernwright.judge.session.arena import Arena
 from kernwright.judge.session.retained_outputs import RetainedOutput, RetainedOutputs
@@ -27,7 +44,6 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
-MOST_KERNELS = 200
 MOST_REFUSAL = 300  # characters that one implementation has against a call
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -101,22 +117,21 @@ class Session:
         names = [parameter.name for parameter in self.op.tensor_parameters]
         wanted = [*names, *(self.output_specs if self.style == "writes" else ())]
         layout = self.arena.layout
-        row = {
-            "inputs": names,
-            "outputs": [spec.model_dump() for spec in self.output_specs.values()],
-            "scalars": self.op.scalar_defaults | self.row.scalars,
-            "style": self.style,
-        }
-        message = {
-            "do": "open_row",
-            "bytes": layout.size,
-            "slots": layout.count,
-            "pitch": layout.pitch,
-            "plan": [layout.plan[name].as_message() if name in layout.plan else None for name in wanted],
-            "row": row,
-            "changes_inputs": bool(self.changed_inputs),
-        }
-        self.worker.request(message, BUILD_DEADLINE_S, (self.arena.descriptor,))
+        signature = RowSignature(
+            inputs=tuple(names),
+            outputs=tuple(self.output_specs.values()),
+            scalars=self.op.scalar_defaults | self.row.scalars,
+            style=self.style,
+        )
+        message = OpenRow(
+            bytes=layout.size,
+            slots=layout.count,
+            pitch=layout.pitch,
+            plan=tuple(layout.plan[name].as_message() if name in layout.plan else None for name in wanted),
+            row=signature,
+            changes_inputs=bool(self.changed_inputs),
+        )
+        self.worker.request(message, Done, BUILD_DEADLINE_S, (self.arena.descriptor,))
 
     @property
     def slots(self) -> int:
@@ -147,15 +162,15 @@ class Session:
         from here on nothing is held.
         """
         self.let_go()
-        answer = self.worker.request({"do": "open_loop"}, BUILD_DEADLINE_S)
-        return printable(answer["unavailable"])[:300] if "unavailable" in answer else None
+        reason = self.worker.request(OpenLoop(), LoopAnswer, BUILD_DEADLINE_S).unavailable
+        return None if reason is None else reason[:300]
 
     def prepare(self) -> None:
         """Before a slot is filled: the worker lets go of old outputs, all but a few; what slots still hold counts for
         nothing."""
         hold = self._retained.choose(self._outputs_at if self.watches_held else _nothing)
         self._refuse_overwritten()
-        self.worker.request({"do": "prepare", "hold": hold}, 60.0)
+        self.worker.request(Prepare(hold=tuple(hold)), Done, 60.0)
         self.release_ns = self.worker.request_ns
         if self.style == "writes":
             for slot in self._contents:
@@ -185,37 +200,36 @@ class Session:
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """One call by itself, with every rule looked at."""
-        answer = self.worker.request({"do": "check", "slot": slot}, deadline_s)
-        outputs = self.snapshot([slot], _believable_pointers(answer))[0]
+        pointers = self.worker.request(Check(slot=slot), OutputPointers, deadline_s).pointers
+        outputs = self.snapshot([slot], pointers)[0]
         self.look_for_damage([slot])
         return outputs
 
     def event_ns(self) -> int:
         """What the device's own events made of the last block, as the worker tells it: a time of
         trusted sides alone."""
-        answer = self.worker.request({"do": "events"}, 60.0)
-        return int(answer.get("ns") or 0)
+        return self.worker.request(Events(), EventTime, 60.0).ns
 
     def census(self, profiled: bool = True, slot: int = 0) -> list[Kernel]:
         """The kernels that a call launches, as the worker tells it: reported, never relied on. Without a
         profiler it is quicker, where calls can be captured."""
-        answer = self.worker.request({"do": "census", "slot": slot, "profiled": profiled}, BUILD_DEADLINE_S)
+        answer = self.worker.request(Census(slot=slot, profiled=profiled), LaunchedKernels, BUILD_DEADLINE_S)
         try:
             return [
-                Kernel.model_validate(kernel | {"name": printable(kernel["name"])})
-                for kernel in answer["kernels"][:MOST_KERNELS]
+                Kernel(name=kernel.name, stream=kernel.stream, count=kernel.count)
+                for kernel in answer.kernels[:MOST_KERNELS]
             ]
-        except (KeyError, TypeError, ValueError):
-            raise WorkerCheated("answered the census with what no honest worker sends") from None
+        except ValueError:
+            raise WorkerCheated("answered the census with a kernel name of more than 300 characters") from None
 
     def implementation(self, slot: int = 0) -> RanImplementation:
         """What a shipped op runs on a slot. Reported, never relied on."""
-        answer = self.worker.request({"do": "explain", "slot": slot}, BUILD_DEADLINE_S)
+        answer = self.worker.request(Explain(slot=slot), Explanation, BUILD_DEADLINE_S)
+        refused = tuple(reason[:MOST_REFUSAL] for reason in answer.refused)
         try:
-            refused = [printable(word)[:MOST_REFUSAL] for word in answer["refused"]]
-            return RanImplementation.model_validate(answer | {"refused": refused})
-        except (KeyError, TypeError, ValueError):
-            raise WorkerCheated("explained itself as no honest worker does") from None
+            return RanImplementation(backend=answer.backend, contract=answer.contract, refused=refused)
+        except ValueError:
+            raise WorkerCheated("named an implementation that no shipped op has") from None
 
     def run_alone(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """`wall`: one call after the other, each on contents that are written when the call before it is over and the
@@ -349,13 +363,6 @@ class Session:
 
 def _nothing(_: Sequence[int]) -> Outputs:
     return {}
-
-
-def _believable_pointers(answer: dict[str, Any]) -> list[int]:
-    pointers = answer.get("pointers")
-    if not isinstance(pointers, list) or not all(type(p) is int and 0 <= p < 2**64 for p in pointers):
-        raise WorkerCheated("answered a check with what no honest worker sends")
-    return pointers
 
 
 def same_bytes(held: Tensor, content: Tensor) -> bool:
