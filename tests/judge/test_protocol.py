@@ -339,7 +339,7 @@ class BusyMachine:
 
     def ready(self) -> None: ...
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [self.run([])[0] for _ in range(repeats)]
 
     def fill(self, slot: int, contents: object) -> None: ...
@@ -373,7 +373,7 @@ def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
     times = CoarseTimes(NoPool())  # type: ignore[arg-type]
     baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    dawdler.run_nothing = lambda repeats: (
+    dawdler.run_empty_blocks = lambda repeats: (
         [Block(elapsed_ns=1_000_000, running_ns=1_000_000, processor_ns=0, ready_ns=0, pointers=())] * repeats
     )  # type: ignore[method-assign]
     assert times.of_call(baseline) == pytest.approx(1e-3)  # type: ignore[arg-type]

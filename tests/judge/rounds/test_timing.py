@@ -98,7 +98,7 @@ class ByItself(Watched):
     wall_calls = 2 * len(DISTRIBUTIONS)
     outputs_may_move = False
 
-    def run_alone(self, contents: Any, slots: Sequence[int]) -> Any:
+    def run_single_calls(self, contents: Any, slots: Sequence[int]) -> Any:
         for number, slot in enumerate(slots):
             contents.place(self, [slot], number)
             yield number, Block(elapsed_ns=1, running_ns=1, processor_ns=0, ready_ns=0, pointers=()), [self.held[slot]]
@@ -175,7 +175,7 @@ class Mover:
             raise OutputsMoved(block, left)
         return block, left
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [Block(elapsed_ns=0, running_ns=0, processor_ns=0, ready_ns=0, pointers=())] * repeats
 
     def __getattr__(self, name: str) -> Any:
@@ -271,7 +271,7 @@ class Drifting(Mover):
             calls=self.calls, right=True
         )
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [
             Block(elapsed_ns=self.around_ns, running_ns=self.around_ns, processor_ns=0, ready_ns=0, pointers=())
         ] * repeats
