@@ -94,7 +94,7 @@ def widened(values, result=None):
     that is rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
     """
     wide = values.to(tl.float32)
-    if result is not None:
+    if result is not None:  # noqa: SIM102 - Triton may look at every operand of "and"
         if values.dtype == tl.bfloat16 and result.dtype.element_ty == tl.float16:
             wide = (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     return wide
