@@ -91,6 +91,7 @@ class RowVerdict(BaseModel):
     fastest_copy_us: float | None = Field(
         default=None, description="a plain copy of the same fewest bytes, in the same run, the fastest way there is"
     )
+    least_us: float | None = Field(default=None, description="the least time that the row's bytes can take")
     samples: str | None = Field(default=None, description="schema 1 only: the blob that holds every block's time")
 
 
