@@ -68,7 +68,7 @@ def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
 
 def own_version() -> dict[str, Any]:
     from kernwright import __version__
-    from kernwright.bundle.origin import own_files
+    from kernwright.bundle.own_files import own_files
     from kernwright.packages.files import digest_of
 
     return {"kernwright": __version__, "sources": digest_of(own_files())}

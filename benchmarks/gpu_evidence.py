@@ -191,9 +191,8 @@ def sanitize(window: Window, step: Step) -> Commands:
 
 
 def tasks_with_kernels() -> list[str]:
-    from kernwright.runtime.catalog import dispatcher
-
     from kernwright.baselines.shipped import Shipped
+    from kernwright.ops.catalog import dispatcher
     from kernwright.tasks.catalog import find_task, list_tasks
 
     shipped = {name: Shipped.of(find_task(name)).ops for name in list_tasks()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernwright.packages import store
-from kernwright.packages.download import Source
+from kernwright.packages.download import WheelSource
 from kernwright.packages.files import folder_bytes, sha256
 from kernwright.packages.tree import Tree, Wheel
 
@@ -48,8 +48,8 @@ class Shelf:
     write_wheel: Callable[..., Path]
 
     @property
-    def source(self) -> Source:
-        return Source(folder=self.folder)
+    def source(self) -> WheelSource:
+        return WheelSource(folder=self.folder)
 
     def tree(self, name: str, files: dict[str, str], **more: object) -> Tree:
         """Locks a tree as a maintainer does: unpack it once, note the digest."""

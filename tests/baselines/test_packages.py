@@ -11,7 +11,7 @@ import pytest
 
 from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
-from kernwright.packages.download import Source
+from kernwright.packages.download import WheelSource
 from kernwright.packages.store import Store
 from kernwright.packages.tree import Machine
 
@@ -39,7 +39,7 @@ for name, file in wanted:
 def test_functions_stand_where_the_adapters_say(name: str, tmp_path: Path) -> None:
     published, store = PublishedBaseline.find(name), Store(tmp_path)
     for tree in published.trees([], Machine.this()):
-        store.fetch(tree, Source(), lambda _: None)
+        store.fetch(tree, WheelSource(), lambda _: None)
     orders, _ = published.orders([], store)
     wanted = [
         (function, adapter.file)

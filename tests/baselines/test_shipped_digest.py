@@ -9,7 +9,7 @@ import pytest
 
 from kernwright.baselines import shipped
 from kernwright.baselines.shipped import Shipped
-from kernwright.runtime.tuning import Entry, Place, Table
+from kernwright.runtime.tuning import Entry, Place, TuningTable
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_what_a_change_makes_stale(package: Path, file: str, added: str, changes
 def test_a_configuration_counts_for_its_ops_and_what_was_measured_does_not(package: Path) -> None:
     def ship(us: float, rows: int = 2) -> tuple[str, ...]:
         entry = Entry(op="rms_norm", width=96, element_bytes=2, tokens="few", rows=rows, block=128, warps=4, us=us)
-        Table(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")
+        TuningTable(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")
         return digests()
 
     before, measured = digests(), ship(1.0)

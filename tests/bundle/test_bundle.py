@@ -17,7 +17,7 @@ from kernwright.bundle import bundle as bundle_module
 from kernwright.bundle.bundle import BundleRequest, make_bundle
 from kernwright.bundle.manifest import check_bundle, read_manifest
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.packages.download import Source
+from kernwright.packages.download import WheelSource
 from kernwright.packages.files import folder_bytes, sha256
 from kernwright.packages.pin import Pin
 from kernwright.packages.wheel_target import make_target
@@ -38,7 +38,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, write_wheel: Callable[..., P
 def request_(tmp_path: Path, shelf: Path) -> BundleRequest:
     return BundleRequest(
         folder=tmp_path / "bundle", target=make_target("3.12", []), core=(A, B), package=False,
-        source=Source(folder=shelf),
+        source=WheelSource(folder=shelf),
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def test_a_version_that_was_bundled_before_must_be_the_same_file(
     forged = tmp_path / "forged"
     write_wheel(forged, "tiny-a", files={"tiny_a/__init__.py": "v = 'forged'"})
     with pytest.raises(KernwrightError, match=r"tiny-a==1.0 is pinned"):
-        make_bundle(dataclasses.replace(request_, core=(A,), source=Source(folder=forged)), quiet)
+        make_bundle(dataclasses.replace(request_, core=(A,), source=WheelSource(folder=forged)), quiet)
     assert run("import tiny_a; print(tiny_a.v)", str(request_.folder)) == "a"
 
 
@@ -120,7 +120,7 @@ def test_an_interrupted_run_leaves_no_half_and_the_next_goes_on(
         make_bundle(request_, quiet)
     assert not request_.folder.exists()
     # The shelf is gone, so what is bundled now was kept.
-    gone = dataclasses.replace(request_, source=Source(folder=request_.folder.parent))
+    gone = dataclasses.replace(request_, source=WheelSource(folder=request_.folder.parent))
     assert len(make_bundle(gone, quiet).packages) == 2
     check_bundle(request_.folder)
 
@@ -131,7 +131,9 @@ def test_what_was_kept_for_another_python_is_not_taken(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(bundle_module, "unpack_or_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         make_bundle(request_, quiet)
-    other = dataclasses.replace(request_, target=make_target("3.11", []), source=Source(folder=request_.folder.parent))
+    other = dataclasses.replace(
+        request_, target=make_target("3.11", []), source=WheelSource(folder=request_.folder.parent)
+    )
     with pytest.raises(KernwrightError, match="no wheel of tiny-a"):
         make_bundle(other, quiet)
 
@@ -149,7 +151,7 @@ def test_a_bad_wheel_is_not_met_again(
     write_wheel(bad, "tiny-a", record={"tiny_a/__init__.py": "sha256=AAAA"})
     one = dataclasses.replace(request_, core=(A,))
     with pytest.raises(KernwrightError, match="RECORD"):
-        make_bundle(dataclasses.replace(one, source=Source(folder=bad)), quiet)
+        make_bundle(dataclasses.replace(one, source=WheelSource(folder=bad)), quiet)
     assert make_bundle(one, quiet).packages[0].name == "tiny-a"
 
 

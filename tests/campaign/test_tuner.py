@@ -11,13 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from kernwright.campaign import trial, tuner
-from kernwright.campaign.trial import Outcome, Trial, Work
+from kernwright.campaign.trial import Outcome, TuningTrial, Work
 from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.runtime import tuning
 from kernwright.runtime.configurations import Configuration, Situation
-from kernwright.runtime.tuning import Entry, Place, Table
+from kernwright.runtime.tuning import Entry, Place, TuningTable
 from kernwright.tasks.catalog import find_task
 
 pytest.importorskip("triton")
@@ -81,21 +81,21 @@ def test_candidates_are_such_as_a_table_takes(op: str, width: int) -> None:
 
 
 def test_it_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "Trial", Measured)
+    monkeypatch.setattr(tuner, "TuningTrial", Measured)
     first = Tuner(works(), CPU)
     going = first.run(Quiet())
     next(going)
     going.close()  # as Ctrl-C does, between two
-    assert len(Table.read(first.path).entries) == 1
+    assert len(TuningTable.read(first.path).entries) == 1
     second = Tuner(works(), CPU)
     assert [work.situation.width for work in second.works] == [2048, 3072]
     assert len(list(second.run(Quiet()))) == 2
-    assert [entry.width for entry in Table.read(first.path).entries] == [1024, 2048, 3072]
+    assert [entry.width for entry in TuningTable.read(first.path).entries] == [1024, 2048, 3072]
     assert not Tuner(works(), CPU).works and len(Tuner(works(), CPU, again=True).works) == 3
 
 
 def test_what_was_kept_is_what_runs_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "Trial", Measured)
+    monkeypatch.setattr(tuner, "TuningTrial", Measured)
     assert tuning.looked_up("norm_tanh_mul_add", 3072, 2, True, CPU).source == "default"
     list(Tuner(works((3072,)), CPU).run(Quiet()))
     assert tuning.looked_up("norm_tanh_mul_add", 3072, 2, True, CPU).source == "yours"
@@ -105,7 +105,7 @@ def test_a_table_of_another_place_or_of_none_is_begun_anew(monkeypatch: pytest.M
     path, told = tuning.user_file(tuning.INTERPRETER), list[str]()
     entry = Measured(works((3072,))[0], CPU).run([]).entry
     assert entry is not None
-    Table(place=Place(device="Triton's interpreter", triton="0.1"), entries=(entry,)).write(path)
+    TuningTable(place=Place(device="Triton's interpreter", triton="0.1"), entries=(entry,)).write(path)
     assert len(Tuner(works((3072,)), CPU, told=told.append).works) == 1
     path.write_text("{")
     assert len(Tuner(works((3072,)), CPU, told=told.append).works) == 1
@@ -113,13 +113,13 @@ def test_a_table_of_another_place_or_of_none_is_begun_anew(monkeypatch: pytest.M
 
 
 def test_time_that_is_over_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "Trial", Measured)
+    monkeypatch.setattr(tuner, "TuningTrial", Measured)
     clock = iter(range(0, 10_000, 40))
     monkeypatch.setattr(tuner.time, "monotonic", lambda: next(clock))
     assert len(list(Tuner(works(), CPU, minutes=2).run(Quiet()))) == 1
 
 
-class Staged(Trial):
+class Staged(TuningTrial):
     """Of seconds that are written down: each turn has the next."""
 
     def __init__(self, seconds: dict[Configuration, list[float]], wrong: tuple[Configuration, ...] = ()) -> None:
@@ -176,14 +176,14 @@ def test_a_cpu_is_refused_unless_triton_is_interpreted(monkeypatch: pytest.Monke
 
 
 def test_the_command_writes_a_table_that_can_ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuner, "Trial", Measured)
+    monkeypatch.setattr(tuner, "TuningTrial", Measured)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     out = tmp_path / "table.json"
     asked = ["tune", "norm_tanh_mul_add", "--device", "cpu", "--widths", "3072", "--out", str(out)]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     assert "norm_tanh_mul_add, 3072 wide" in done.output
-    table = Table.read(out)
+    table = TuningTable.read(out)
     assert table.entries[0].width == 3072 and table.place.torch == torch.__version__ and table.date
     for wrong, why in ((["no_such_op"], "there is no op"), (["--widths", "3k"], "is no width")):
         assert why in str(CliRunner().invoke(app, ["tune", "--device", "cpu", *wrong]).exception)

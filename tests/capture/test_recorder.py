@@ -8,7 +8,7 @@ from typing import Any
 
 from kernwright.capture.capture import CapturedCall, CapturedDict, CapturedList, CapturedOther, CapturedScalar
 from kernwright.capture.recorder import Parameters, Recorder
-from kernwright.capture.target import Target
+from kernwright.capture.target import CaptureTarget
 
 Capturing = Callable[..., Any]
 
@@ -142,7 +142,7 @@ def test_no_value_ends_the_program(capture: Capturing) -> None:
 
 
 def test_what_cannot_be_recorded_is_told_and_no_more(tmp_path: Path) -> None:
-    target = Target("library:scale", 0)
+    target = CaptureTarget("library:scale", 0)
     recorder = Recorder(str(tmp_path), [target.name])
     recorder.record(target, Parameters(["x"]), [("scalar", "int", [])], {}, None, None)  # a list: no key of a dict
     recorder.record(target, Parameters(["x"]), [("scalar", "int", 1)], {}, None, None)

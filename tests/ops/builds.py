@@ -19,10 +19,11 @@ from pathlib import Path
 
 from kernwright.core.digest import digest_of
 from kernwright.runtime import library
-from kernwright.runtime.library import Library, cache_folder
+from kernwright.runtime.library import Library, cache_folder, include_paths
 from kernwright.runtime.target import Target, nvcc
 
 KEPT_S = 14 * 24 * 3600.0  # builds that no test has used for so long are removed
+UNOPTIMISED = ("-Xptxas=-O0", "-Xcicc=-O1")  # for kernels that need only compile
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -33,7 +34,7 @@ def shared_folder() -> Path:
 def with_included(sources: Iterable[Path]) -> tuple[Path, ...]:
     """Return sources and every header of ours that they include, directly or not, in a fixed order."""
     found = list(dict.fromkeys(sources))
-    folders = list(dict.fromkeys(path.parent for path in found))
+    folders = [Path(folder) for folder in include_paths(found)]
     for path in found:  # grows while it is walked
         for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
             header = next((own for folder in (path.parent, *folders) if (own := folder / name).is_file()), None)
@@ -60,20 +61,31 @@ def shared_library(own: Library, target: Target) -> Path:
 
 
 def shared_compilation(own: Library, architecture: str, kind: str, *flags: str) -> Path:
-    """Return a library's kernels alone as a cubin or as PTX (``kind``), compiled with flags."""
-    (kernel,) = (source for source in own.sources if source.suffix == ".cu")
+    """Return the kernels of a library with one file of them, alone, as a cubin or as PTX (``kind``)."""
+    (made,) = shared_compilations(own, architecture, kind, *flags)
+    return made
+
+
+def shared_compilations(own: Library, architecture: str, kind: str, *flags: str) -> list[Path]:
+    """Return the kernels of a library alone, compiled with flags: a cubin or PTX (``kind``) for each of its files."""
+    kernels = [source for source in own.sources if source.suffix == ".cu"]
     macros = [f"-D{name}={value}" for name, value in own.macros]
+    return [_compilation(kernel, own, [f"-{kind}", f"-arch={architecture}", *flags, *macros]) for kernel in kernels]
+
+
+def _compilation(kernel: Path, own: Library, arguments: list[str]) -> Path:
     sources = with_included((kernel, *own.sources))
-    arguments = [f"-{kind}", f"-arch={architecture}", "-std=c++17", *flags, *macros]
+    kind = arguments[0].removeprefix("-")
     made_of = {"sources": contents_of(sources), "arguments": arguments, "nvcc": str(nvcc())}
     name = f"{kernel.stem}-{digest_of(made_of)[:24]}.{kind}"
 
     def make(folder: Path) -> Path:
         made = folder / name
         if not made.exists():
-            folders = sorted({f"-I{source.parent}" for source in sources})
+            folders = [f"-I{folder}" for folder in include_paths(sources)]
             partial = made.with_suffix(f".{os.getpid()}")
-            subprocess.run([str(nvcc()), *arguments, *folders, "-o", str(partial), str(kernel)], check=True)
+            command = [str(nvcc()), "-std=c++17", *arguments, *folders, "-o", str(partial), str(kernel)]
+            subprocess.run(command, check=True)
             partial.replace(made)
         return made
 

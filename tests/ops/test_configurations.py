@@ -76,7 +76,7 @@ def test_explain_says_whose_configuration_runs(monkeypatch: pytest.MonkeyPatch) 
 UNUSUAL = """
 import torch
 from interpreted_cases import patch_once, round_to_bfloat16
-from kernwright.campaign.trial import Trial, Work, blank_call
+from kernwright.campaign.trial import TuningTrial, Work, blank_call
 from kernwright.runtime.configurations import Configuration
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.tuning import situation_of
@@ -92,7 +92,7 @@ for name, op in [
     task = find_task(name)
     row = next(row for row in task.rows if row.op == op and row.set == "smoke").resized({"S": 5, "D": 72})
     situation = situation_of(blank_call(row, torch.device("meta")))
-    trial = Trial(Work(situation, task, row), torch.device("cpu"))
+    trial = TuningTrial(Work(situation, task, row), torch.device("cpu"))
     for unusual in [Configuration(2, 32, 1), Configuration(8, 128, 2)]:
         assert trial.problem(unusual) is None, (op, unusual, trial.problem(unusual))
     trial._own = Implementation("triton", "close", lambda: lambda *given, **named: None)
@@ -111,7 +111,7 @@ def test_any_configuration_gives_a_right_result_and_a_wrong_one_is_noticed() -> 
 
 def shipped_shapes() -> list[tuple[bool, Configuration, int]]:
     """Every configuration that ships, once, with a width it was measured at; and two that nobody would choose."""
-    tables = [tuning.Table.read(path) for path in sorted(tuning.SHIPPED.glob("*.json"))]
+    tables = [tuning.TuningTable.read(path) for path in sorted(tuning.SHIPPED.glob("*.json"))]
     own = {
         (KERNELS[entry.op] is of_tiles, entry.configuration): entry.width for table in tables for entry in table.entries
     }

@@ -10,7 +10,7 @@ from plain_norm_cases import BF16
 
 import kernwright
 from kernwright import ops
-from kernwright.ops.plain_norm.implementations import DISPATCHERS
+from kernwright.ops.plain_norm.family import OPS
 from kernwright.runtime.dispatch import CannotRun, Fallback
 
 
@@ -49,8 +49,8 @@ def test_what_the_kernels_do_not_take_is_said(x: torch.Tensor, why: str, monkeyp
 
 def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:
     x = torch.randn(2, 3, 5, dtype=BF16)
-    DISPATCHERS["rms_norm"]._told.clear()
-    DISPATCHERS["rms_norm"]._chosen.clear()
+    OPS["rms_norm"].dispatcher._told.clear()
+    OPS["rms_norm"].dispatcher._chosen.clear()
     with pytest.warns(Fallback, match=r"rms_norm runs its reference: cuda \(close\): x is on cpu"):
         ops.rms_norm(x)
     with kernwright.strict(), pytest.raises(CannotRun, match="rms_norm would run its reference"):

@@ -10,7 +10,7 @@ import pytest
 from kernwright.bundle.requirements import known_pins
 from kernwright.core.errors import KernwrightError
 from kernwright.packages import download
-from kernwright.packages.download import Source, Unreachable, _explained, fetch
+from kernwright.packages.download import Unreachable, WheelSource, _explained, fetch
 from kernwright.packages.files import sha256
 from kernwright.packages.pin import Pin
 from kernwright.packages.wheel import unpack
@@ -21,16 +21,16 @@ A, B = Pin("tiny-a", "1.0"), Pin("tiny-b", "2.0")
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory, write_wheel: Callable[..., Path]) -> Source:
+def shelf(tmp_path_factory: pytest.TempPathFactory, write_wheel: Callable[..., Path]) -> WheelSource:
     folder = tmp_path_factory.mktemp("shelf")
     write_wheel(folder, "tiny-a")
     write_wheel(folder, "tiny-b", version="2.0", tag="cp312-cp312-manylinux_2_24_x86_64")
     write_wheel(folder, "tiny-b", version="2.0", tag="cp311-cp311-manylinux_2_24_x86_64")
     write_wheel(folder, "tiny-b", version="3.0", tag="cp312-cp312-win_amd64")
-    return Source(folder=folder)
+    return WheelSource(folder=folder)
 
 
-def test_the_wheels_are_those_of_the_other_machine(shelf: Source, tmp_path: Path) -> None:
+def test_the_wheels_are_those_of_the_other_machine(shelf: WheelSource, tmp_path: Path) -> None:
     wheels = fetch([A, B], TARGET, shelf, tmp_path)
     assert [wheels[pin].name for pin in (A, B)] == [
         "tiny_a-1.0-py3-none-any.whl", "tiny_b-2.0-cp312-cp312-manylinux_2_24_x86_64.whl",
@@ -39,7 +39,7 @@ def test_the_wheels_are_those_of_the_other_machine(shelf: Source, tmp_path: Path
 
 
 def test_what_is_there_is_not_fetched_again(
-    shelf: Source, tmp_path: Path, write_wheel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    shelf: WheelSource, tmp_path: Path, write_wheel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[Pin]] = []
     monkeypatch.setattr(
@@ -55,13 +55,13 @@ def test_other_bytes_than_the_known_ones_are_refused_and_not_kept(
 ) -> None:
     wheel = write_wheel(tmp_path, "tiny-a")
     good = sha256(wheel)
-    assert fetch([Pin("tiny-a", "1.0", ("0" * 64, good))], TARGET, Source(), tmp_path)
+    assert fetch([Pin("tiny-a", "1.0", ("0" * 64, good))], TARGET, WheelSource(), tmp_path)
     with pytest.raises(KernwrightError, match=good):
-        fetch([Pin("tiny-a", "1.0", ("0" * 64,))], TARGET, Source(), tmp_path)
+        fetch([Pin("tiny-a", "1.0", ("0" * 64,))], TARGET, WheelSource(), tmp_path)
     assert not wheel.exists()
 
 
-def test_no_wheel_for_that_platform(shelf: Source, tmp_path: Path) -> None:
+def test_no_wheel_for_that_platform(shelf: WheelSource, tmp_path: Path) -> None:
     with pytest.raises(KernwrightError) as caught:
         fetch([Pin("tiny-b", "3.0")], TARGET, shelf, tmp_path)
     assert "no wheel of tiny-b==3.0 for Python 3.12 on manylinux_2_28_x86_64" in caught.value.cause
@@ -74,12 +74,12 @@ def test_no_wheel_for_that_platform(shelf: Source, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(KernwrightError, match="no such folder") as caught:
-        Source(folder=tmp_path / "wheels")
+        WheelSource(folder=tmp_path / "wheels")
     assert "--find-links" in caught.value.cause
 
 
 def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:
-    nobody = Source(index="http://127.0.0.1:9/simple")
+    nobody = WheelSource(index="http://127.0.0.1:9/simple")
     said = (
         "WARNING: Retrying (Retry(total=1)) after connection broken by 'NewConnectionError(...: [Errno 111] Connection "
         "refused')': /simple/rich/\nERROR: Could not find a version that satisfies the requirement rich==1 (from "
@@ -99,14 +99,14 @@ def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:
     ],
 )
 def test_what_pip_says_becomes_a_cause_and_a_remedy(said: str, cause: str) -> None:
-    error = _explained(said, [A], TARGET, Source())
+    error = _explained(said, [A], TARGET, WheelSource())
     assert cause in error.cause and error.remedy
 
 
 def test_a_pinned_wheel_comes_from_the_real_index(tmp_path: Path) -> None:
     pin = known_pins()["mdurl"]
     try:
-        (wheel,) = fetch([pin], TARGET, Source(), tmp_path).values()
+        (wheel,) = fetch([pin], TARGET, WheelSource(), tmp_path).values()
     except Unreachable as reason:
         pytest.skip(f"no network: {reason.cause}")
     unpack(wheel, pin, tmp_path / "out")

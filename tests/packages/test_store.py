@@ -12,7 +12,7 @@ from fake_package import Shelf
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.packages import store
 from kernwright.packages.archive import cut, pack
-from kernwright.packages.download import Source
+from kernwright.packages.download import WheelSource
 from kernwright.packages.store import CARRIED, Store, carried_pieces, piece_name
 from kernwright.packages.tree import Tree
 
@@ -84,7 +84,7 @@ def test_another_wheel_of_the_same_name_is_refused(shelf: Shelf, tree: Tree, hom
 def test_a_missing_wheel_is_said(tree: Tree, home: Store, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(KernwrightError, match="has no wheel of pkg"):
-        home.fetch(tree, Source(folder=tmp_path / "empty"), silent)
+        home.fetch(tree, WheelSource(folder=tmp_path / "empty"), silent)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_written_names_the_variable(tree: Tree, shelf: S
 
 
 def _fetch(folder: Path, tree: Tree, shelf_folder: Path) -> None:
-    Store(folder).fetch(tree, Source(folder=shelf_folder), silent)
+    Store(folder).fetch(tree, WheelSource(folder=shelf_folder), silent)
 
 
 def test_two_may_fetch_at_once(shelf: Shelf, tree: Tree, home: Store) -> None:

@@ -13,7 +13,7 @@ import torch
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime import tuning
 from kernwright.runtime.configurations import FEW, Configuration
-from kernwright.runtime.tuning import Entry, Found, IgnoredTable, Place, Table
+from kernwright.runtime.tuning import Entry, Found, IgnoredTable, Place, TuningTable
 
 CPU = torch.device("cpu")
 
@@ -32,7 +32,7 @@ def entry(width: int = 3072, rows: int = 2, block: int = 4096, op: str = "rms_no
 
 
 def write(path: Path, *entries: Entry) -> None:
-    Table(place=Place(device="any"), entries=entries).write(path)
+    TuningTable(place=Place(device="any"), entries=entries).write(path)
 
 
 def mine() -> Path:
@@ -111,7 +111,7 @@ def test_a_folder_in_the_files_place_is_left_out_too() -> None:
 def test_a_situation_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     write(mine(), entry(rows=4))
     assert tuning.chosen("rms_norm", 3072, FEW, 2, CPU).rows == 4
-    monkeypatch.setattr(Table, "read", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(TuningTable, "read", lambda path: pytest.fail("read again"))
     write(mine(), entry(rows=2))
     assert tuning.chosen("rms_norm", 3072, FEW, 2, CPU).rows == 4
     assert tuning.looked_up.cache_info().misses == 1
@@ -127,7 +127,7 @@ def test_what_is_tried_comes_before_all_tables() -> None:
 def test_a_table_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     write(mine(), entry(rows=4, us=1.5))
     before = mine().read_bytes()
-    assert Table.read(mine()).entries == (entry(rows=4, us=1.5),)
+    assert TuningTable.read(mine()).entries == (entry(rows=4, us=1.5),)
 
     def full(own: Path, to: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -146,7 +146,7 @@ def test_a_gpu_that_is_not_here_has_the_default() -> None:
 def test_every_table_that_ships_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     for path in tuning.SHIPPED.glob("*.json"):
-        table = Table.read(path)
+        table = TuningTable.read(path)
         assert table.entries and table.place.device and table.place.triton and table.date
         for own in table.entries:
             assert own.situation.default and own.us <= own.default_us

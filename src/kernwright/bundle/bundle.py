@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
-from kernwright.bundle.origin import own_files
+from kernwright.bundle.own_files import own_files
 from kernwright.bundle.parts import Load, pack
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
 from kernwright.packages.archive import cut
 from kernwright.packages.archive import pack as archive_tree
-from kernwright.packages.download import Source, fetch
+from kernwright.packages.download import WheelSource, fetch
 from kernwright.packages.files import digest_of, folder_bytes, sha256, write_problem
 from kernwright.packages.pin import Pin
 from kernwright.packages.store import CARRIED, Store, piece_name
@@ -48,7 +48,7 @@ class BundleRequest:
     baselines: tuple[Tree, ...] = ()
     package: bool = True  # whether Kernwright itself is included
     part_bytes: int | None = None
-    source: Source = dataclasses.field(default_factory=Source)
+    source: WheelSource = dataclasses.field(default_factory=WheelSource)
 
     def pins(self) -> list[Pin]:
         return [*self.core, *self.tests, *self.more]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernwright.bundle.origin import constraints
+from kernwright.bundle.own_files import constraints
 from kernwright.packages.pin import Pin, read_constraints, resolve_pins
 
 # Every dependency of Kernwright, direct and indirect, except those in EXPECTED.

@@ -1,4 +1,4 @@
-"""Trial: configurations of one Triton kernel on one row. Each must give what the reference gives before it is timed.
+"""TuningTrial: configurations of one Triton kernel on one row. Each is checked against the reference, then timed.
 
 Times are medians of rounds in which every configuration has its turn, by replay of a CUDA graph over as many sets of
 inputs as exceed the cache several times. The fastest of many is fast by luck too, so it meets the default once more,
@@ -82,7 +82,7 @@ def blank_call(row: Workload, device: torch.device) -> Call:
     return call_of(row, {name: placed(spec, device) for name, spec in row.concrete_inputs().items()})
 
 
-class Trial:
+class TuningTrial:
     """Of one work on one device."""
 
     def __init__(self, work: Work, device: torch.device) -> None:

@@ -18,29 +18,33 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.time_limit import checked_minutes
-from kernwright.campaign.trial import Outcome, Trial, Work, blank_call, triton_of
+from kernwright.campaign.trial import Outcome, TuningTrial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
 from kernwright.judge.device.cuda.nvml import Nvml
+from kernwright.judge.rounds.progress import Progress
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
-from kernwright.runtime.tuning import Place, Table, forget, is_interpreted, model_of, situation_of, trying, user_file
+from kernwright.runtime.tuning import (
+    Place,
+    TuningTable,
+    forget,
+    is_interpreted,
+    model_of,
+    situation_of,
+    trying,
+    user_file,
+)
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 MOST_INTERPRETED = 2  # configurations, where they are tried for the procedure's sake
 COMPILERS_SHARE = 0.6  # of the minutes that were given
-
-
-class Bar(Protocol):
-    def phase(self, what: str, steps: int) -> None: ...
-    def step(self, note: str) -> None: ...
 
 
 def candidates(situation: Situation) -> list[Configuration]:
@@ -144,10 +148,10 @@ class Tuner:
         self.works = [work for work in works if again or self.table.entry(work.situation) is None]
         self._minutes, self._start = checked_minutes(minutes), time.monotonic()
 
-    def _begun(self, told: Callable[[str], None]) -> Table:
-        new = Table(place=place_of(self.device), kernwright=__version__, date=str(datetime.date.today()))
+    def _begun(self, told: Callable[[str], None]) -> TuningTable:
+        new = TuningTable(place=place_of(self.device), kernwright=__version__, date=str(datetime.date.today()))
         try:
-            before = Table.read(self.path)
+            before = TuningTable.read(self.path)
         except FileNotFoundError:
             return new
         except (OSError, ValueError):
@@ -158,10 +162,10 @@ class Tuner:
             return new
         return before.model_copy(update={"date": new.date, "kernwright": new.kernwright})
 
-    def run(self, bar: Bar) -> Iterator[Outcome]:
+    def run(self, progress: Progress) -> Iterator[Outcome]:
         """What there is time for. Whatever is yielded with an entry is in the user's file by then."""
-        ready = self._compiled(bar) if self.device.type == "cuda" else self.works
-        bar.phase("measuring", len(ready))
+        ready = self._compiled(progress) if self.device.type == "cuda" else self.works
+        progress.phase("measuring", len(ready))
         longest = 0.0
         for work in ready:
             begun = time.monotonic()
@@ -172,7 +176,7 @@ class Tuner:
                 self.table = self.table.with_entry(outcome.entry)
                 self.table.write(self.path)
                 forget()
-            bar.step(str(work.situation))
+            progress.step(str(work.situation))
             longest = max(longest, time.monotonic() - begun)
             yield outcome
 
@@ -183,19 +187,19 @@ class Tuner:
     def _outcome(self, work: Work) -> Outcome:
         try:
             own = candidates(work.situation)
-            return Trial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
+            return TuningTrial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
         except Exception as error:  # too little memory, say: the other situations are not to suffer for it
             return Outcome(work, problem=f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
-    def _compiled(self, bar: Bar) -> list[Work]:
+    def _compiled(self, progress: Progress) -> list[Work]:
         """Works whose configurations were compiled in time; all of them, where that cannot be done ahead."""
         count = max(1, min(len(os.sched_getaffinity(0)), 16))
         jobs: dict[Future[None], Work] = {}
         pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _leave_interrupts)
-        bar.phase("compiling", len(self.works))
+        progress.phase("compiling", len(self.works))
         try:
             for work in self.works:
                 for each in dict.fromkeys([work.situation.default, *candidates(work.situation)]):
@@ -210,7 +214,7 @@ class Tuner:
                     job.result()
                     open_jobs[jobs[job].situation] -= 1
                     if open_jobs[jobs[job].situation] == 0:
-                        bar.step(str(jobs[job].situation))
+                        progress.step(str(jobs[job].situation))
         except BrokenProcessPool:
             return self.works  # a configuration that its compiler does not survive shows again, and is named
         finally:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from . import wrap
+from . import wrapper
 from .recorder import Recorder
-from .target import Target
+from .target import CaptureTarget
 
 FOLDER = "KERNWRIGHT_CAPTURE"  # the environment variable that names the folder of a capture
 PLAN = "plan.json"
@@ -22,7 +22,9 @@ def start(folder: str) -> None:
         plan = json.load(file)
     places: dict[str, list[str | None]] = plan.get("places", {})
     targets = [
-        Target(name, index, place) for index, name in enumerate(plan["targets"]) for place in places.get(name, [None])
+        CaptureTarget(name, index, place)
+        for index, name in enumerate(plan["targets"])
+        for place in places.get(name, [None])
     ]
     watch = Watch(targets, Recorder(folder, plan["targets"]))
     sys.meta_path.insert(0, watch)
@@ -34,7 +36,7 @@ def start(folder: str) -> None:
 class Watch:
     """A finder that finds nothing itself: it only has a module's own loader call back when it is done."""
 
-    def __init__(self, targets: Sequence[Target], recorder: Recorder) -> None:
+    def __init__(self, targets: Sequence[CaptureTarget], recorder: Recorder) -> None:
         self._ops = [target for target in targets if target.torch_op]
         self._targets = [target for target in targets if not target.torch_op]
         self._recorder = recorder
@@ -80,9 +82,9 @@ class Watch:
         if module is None:
             return
         if name == "torch" and hasattr(module, "compiler"):
-            wrap.is_compiling = module.compiler.is_compiling
+            wrapper.is_compiling = module.compiler.is_compiling
             if self._ops:
-                wrap.watch_torch_ops(module, self._ops, self._recorder)
+                wrapper.watch_torch_ops(module, self._ops, self._recorder)
         for target in self._targets:
             if target.module == name:
-                wrap.put_wrapper(module, target, self._recorder)
+                wrapper.put_wrapper(module, target, self._recorder)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .describe import Described, Traced, as_json, describe
-from .target import Target
+from .target import CaptureTarget
 
 MOST_SIGNATURES = 4096  # of a process; further ones are counted, not kept
 MOST_OF_ONE = 1024  # of a target, so that one with an ever new scalar leaves room for the others
@@ -94,11 +94,11 @@ class Recorder:
         self._left_open.append(self._counters)
         self._begin()
 
-    def wrapped(self, target: Target) -> None:
+    def wrapped(self, target: CaptureTarget) -> None:
         if (note := {"wrapped": target.name}) not in self._notes:
             self._note(note)
 
-    def problem(self, target: Target, said: str) -> None:
+    def problem(self, target: CaptureTarget, said: str) -> None:
         note = {"problem": f"{target.name}: {said}"}
         if note not in self._notes and len(self._notes) < MOST_NOTES:
             self._note(note)
@@ -115,7 +115,7 @@ class Recorder:
         finally:
             self._busy.now = before
 
-    def describe(self, target: Target, values: Sequence[Any]) -> tuple[Described, ...] | None:
+    def describe(self, target: CaptureTarget, values: Sequence[Any]) -> tuple[Described, ...] | None:
         """None where a value cannot or must not be looked at: then the call is not recorded."""
         if getattr(self._busy, "now", False):
             return None  # looking at a value called a recorded function itself
@@ -132,7 +132,7 @@ class Recorder:
 
     def record(
         self,
-        target: Target,
+        target: CaptureTarget,
         parameters: Parameters,
         args: Sequence[Described],
         kwargs: Mapping[str, Described],
@@ -160,7 +160,11 @@ class Recorder:
             self._busy.now = False
 
     def _slot_of(
-        self, target: Target, arguments: list[tuple[str, Described]], returns: Described | None, raised: str | None
+        self,
+        target: CaptureTarget,
+        arguments: list[tuple[str, Described]],
+        returns: Described | None,
+        raised: str | None,
     ) -> int:
         """The counter of a signature: its own; when there are too many, its target's for calls not kept."""
         call = {

@@ -1,4 +1,4 @@
-"""Target: a callable whose calls are to be recorded, by the name under which programs reach it."""
+"""CaptureTarget: a callable whose calls are to be recorded, by the name under which programs reach it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WORD = r"[^\W\d]\w*"
 _NAME = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*")
 
 
-class Target:
+class CaptureTarget:
     """`module:function`, `module:Class.method`, or `torch.ops.namespace:name`.
 
     One of Kernwright's ops is met in several places, any of which a program may lack; its calls go by one name.

@@ -26,7 +26,7 @@ from typing import IO, Literal
 
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.record import is_run_id
-from kernwright.ledger.source import FolderSource, Source
+from kernwright.ledger.source import FolderSource, LedgerSource
 
 # An archive holds only the heads of the exported runs: sound records, but no unbroken chain.
 HEADS_EXCERPT = "heads-excerpt.jsonl"
@@ -167,7 +167,7 @@ class ArchiveSource(FolderSource):
 class CombinedSource:
     """The files of several sources. Of a name that several have, the first one's file is read."""
 
-    def __init__(self, place: Path, sources: Sequence[Source]) -> None:
+    def __init__(self, place: Path, sources: Sequence[LedgerSource]) -> None:
         self._place = place
         self._sources = sources
 
@@ -175,7 +175,7 @@ class CombinedSource:
     def place(self) -> Path:
         return self._place
 
-    def _holder(self, name: str) -> Source:
+    def _holder(self, name: str) -> LedgerSource:
         return next((source for source in self._sources if source.exists(name)), self._sources[0])
 
     def exists(self, name: str) -> bool:
@@ -198,7 +198,7 @@ def archives_at(root: Path) -> list[Path]:
     return [] if (root / "runs").exists() or not root.is_dir() else sorted(root.glob(f"*{PACKED}"))
 
 
-def sources_at(root: Path) -> list[Source]:
+def sources_at(root: Path) -> list[LedgerSource]:
     """Return the parts of a ledger that are verified separately: one folder, or each archive."""
     archives = archives_at(root)
     return [_opened(path, path.stat().st_mtime_ns) for path in archives] if archives else [FolderSource(root)]
@@ -210,7 +210,7 @@ def _opened(path: Path, modified_ns: int) -> ArchiveSource:
     return ArchiveSource(path)
 
 
-def source_at(root: Path) -> Source:
+def source_at(root: Path) -> LedgerSource:
     """Return the files of a ledger folder, an archive or a folder of archives as one source."""
     sources = sources_at(root)
     return sources[0] if len(sources) == 1 else CombinedSource(root, sources)

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.files import ledger_failure, make_folder, replacing
-from kernwright.ledger.source import FolderSource, Source
+from kernwright.ledger.source import FolderSource, LedgerSource
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(r"blob:([0-9a-f]{64})")
@@ -57,7 +57,7 @@ def blob_name(digest: str) -> str:
 class BlobReader:
     """Read access to the blobs of a ledger folder or archive."""
 
-    def __init__(self, source: Source, folder: str = "blobs/") -> None:
+    def __init__(self, source: LedgerSource, folder: str = "blobs/") -> None:
         self._source = source
         self._folder = folder
 

@@ -30,7 +30,7 @@ from kernwright.ledger.blobs import BlobReader, BlobStore
 from kernwright.ledger.files import append_line, ledger_failure, make_folder, sync_folder
 from kernwright.ledger.heads import Heads
 from kernwright.ledger.record import HEADS, Record, genesis, is_run_id, parse_record, read_chain
-from kernwright.ledger.source import Source, complete_lines
+from kernwright.ledger.source import LedgerSource, complete_lines
 
 
 def default_ledger_root() -> Path:
@@ -54,7 +54,7 @@ class Ledger:
         return self.root.parent / name if self.root.is_file() else self.root / name
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> LedgerSource:
         return source_at(self.root)
 
     @cached_property

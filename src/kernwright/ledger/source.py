@@ -1,4 +1,4 @@
-"""Source: read access to the files of a ledger, whether they are in a folder or in an archive.
+"""LedgerSource: read access to the files of a ledger, whether they are in a folder or in an archive.
 
 Names are relative to the ledger's root and use forward slashes: ``heads.jsonl``, ``runs/<run id>.jsonl``,
 ``blobs/<two digits>/<digest>``.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 
-class Source(Protocol):
+class LedgerSource(Protocol):
     """The files of one ledger, read-only. A missing name raises FileNotFoundError."""
 
     @property

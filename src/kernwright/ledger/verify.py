@@ -24,7 +24,7 @@ from kernwright.ledger.archive import HEADS_EXCERPT, sources_at
 from kernwright.ledger.blobs import BlobReader, blob_references
 from kernwright.ledger.files import ledger_failure
 from kernwright.ledger.record import HEADS, Record, UnreadableRecord, genesis, is_run_id, parse_record
-from kernwright.ledger.source import Source, complete_lines
+from kernwright.ledger.source import LedgerSource, complete_lines
 
 HEADS_FILE = "heads.jsonl"
 
@@ -98,13 +98,13 @@ def _writers_paused(root: Path) -> Iterator[None]:
 class Snapshot:
     """The length of each file at one moment. Files only grow, so reading up to that length shows that moment."""
 
-    source: Source
+    source: LedgerSource
     run_sizes: dict[str, int]
     heads_name: str
     heads_size: int
 
     @classmethod
-    def of(cls, source: Source) -> Snapshot:
+    def of(cls, source: LedgerSource) -> Snapshot:
         files = [name for name in source.names("runs") if name.endswith(".jsonl")]
         sizes = {name.removesuffix(".jsonl"): source.size(f"runs/{name}") for name in files}
         heads = next((name for name in (HEADS_FILE, HEADS_EXCERPT) if source.exists(name)), None)

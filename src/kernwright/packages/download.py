@@ -33,7 +33,7 @@ class Unreachable(EnvironmentProblem):
 
 
 @dataclass(frozen=True)
-class Source:
+class WheelSource:
     """The source of wheels: the index that pip is configured with, another index, or only a folder."""
 
     index: str | None = None
@@ -57,7 +57,7 @@ class Source:
         return os.environ | ({"PIP_CONFIG_FILE": os.devnull} if self.folder else {})
 
 
-def fetch(pins: Sequence[Pin], target: WheelTarget, source: Source, folder: Path) -> dict[Pin, Path]:
+def fetch(pins: Sequence[Pin], target: WheelTarget, source: WheelSource, folder: Path) -> dict[Pin, Path]:
     """Return the wheel of each pin. Wheels that are already in ``folder`` are not downloaded again."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [pin for pin in pins if _kept(pin, folder) is None]
@@ -95,7 +95,7 @@ def _refuse_other_bytes(pin: Pin, wheel: Path) -> None:
         )
 
 
-def _pip_download(pins: Sequence[Pin], target: WheelTarget, source: Source, folder: Path) -> None:
+def _pip_download(pins: Sequence[Pin], target: WheelTarget, source: WheelSource, folder: Path) -> None:
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
         "--retries", "2", "--no-deps", "--only-binary=:all:", "--implementation", "cp",
@@ -110,7 +110,7 @@ def _pip_download(pins: Sequence[Pin], target: WheelTarget, source: Source, fold
         raise _explained(done.stderr + done.stdout, pins, target, source)
 
 
-def _explained(said: str, pins: Sequence[Pin], target: WheelTarget, source: Source) -> KernwrightError:
+def _explained(said: str, pins: Sequence[Pin], target: WheelTarget, source: WheelSource) -> KernwrightError:
     """Return the error to raise for pip's output: one cause and its remedy."""
     if "No module named pip" in said:
         return EnvironmentProblem(f"{sys.executable} has no pip", "run `python -m ensurepip`, or use another Python")

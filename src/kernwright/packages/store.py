@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.packages.archive import restore
-from kernwright.packages.download import Source, fetch
+from kernwright.packages.download import WheelSource, fetch
 from kernwright.packages.files import digest_of, folder_bytes, folder_files, named_files, write_problem
 from kernwright.packages.tree import Tree
 from kernwright.packages.wheel import unpack_or_delete
@@ -58,7 +58,7 @@ class Store:
             "fetch it: kernwright baseline fetch (--cutedsl for CuTe-DSL)",
         )
 
-    def fetch(self, tree: Tree, source: Source, say: Callable[[str], None]) -> Path:
+    def fetch(self, tree: Tree, source: WheelSource, say: Callable[[str], None]) -> Path:
         """Return the folder of a tree: from the store, unpacked from a bundle, or downloaded."""
         try:
             with self._making(tree) as shop:
@@ -77,7 +77,7 @@ class Store:
             raise write_problem(str(tree), self.folder, error, remedy) from error
 
     def _restored(self, tree: Tree) -> Path | None:
-        return self.fetch(tree, Source(), lambda _: None) if carried_pieces(tree) else None
+        return self.fetch(tree, WheelSource(), lambda _: None) if carried_pieces(tree) else None
 
     @contextlib.contextmanager
     def _making(self, tree: Tree) -> Iterator[Path]:
@@ -147,7 +147,7 @@ def piece_name(tree: Tree, number: int, count: int) -> str:
     return f"{tree.digest}.{number}of{count}"
 
 
-def _unpack(tree: Tree, source: Source, wheels: Path, place: Path) -> None:
+def _unpack(tree: Tree, source: WheelSource, wheels: Path, place: Path) -> None:
     found = fetch([wheel.pin for wheel in tree.wheels], tree.target, source, wheels)
     for pin, wheel in found.items():
         unpack_or_delete(wheel, pin, place)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kernwright.admission.admission import Admission
 from kernwright.campaign.sweep import Sweep
-from kernwright.exploits.trial import Trial
+from kernwright.exploits.trial import ExploitTrial
 from kernwright.judge.checks.verification import RowFinding
 from kernwright.judge.record.verdict import MetricResult, RowVerdict, Unavailable, Verdict
 from kernwright.tasks.policy import METRICS
@@ -155,7 +155,7 @@ def _and_more(places: Sequence[str]) -> str:
     return f" and {len(places) - 1} more" if len(places) > 1 else ""
 
 
-def corpus_table(trials: Sequence[Trial]) -> RenderableType:
+def corpus_table(trials: Sequence[ExploitTrial]) -> RenderableType:
     """One line a trial: who was fooled, and why the judge was not."""
     table = Table(title="the exploit corpus")
     for column in ("candidate", "what it attacks", "class", "naive harness", "judge", "because"):
@@ -169,7 +169,7 @@ def corpus_table(trials: Sequence[Trial]) -> RenderableType:
     return Group(table, *(Text(f"  {line}") for line in _corpus_counts(trials)))
 
 
-def _corpus_counts(trials: Sequence[Trial]) -> list[str]:
+def _corpus_counts(trials: Sequence[ExploitTrial]) -> list[str]:
     attacks = [trial for trial in trials if trial.entry.kind == "attack"]
     honest = [trial for trial in trials if trial.entry.kind == "honest"]
     fooled = [trial.entry.name for trial in attacks if trial.judge_was_fooled]

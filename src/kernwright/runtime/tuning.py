@@ -8,7 +8,6 @@ read is left out with a warning: no call fails for it, since every configuration
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -97,7 +96,7 @@ class Place(BaseModel):
     triton: str = ""
 
 
-class Table(BaseModel):
+class TuningTable(BaseModel):
     """One GPU model's configurations, one for each situation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -109,7 +108,7 @@ class Table(BaseModel):
     entries: tuple[Entry, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> TuningTable:
         """Raises OSError or ValueError for what is no table of this format."""
         return cls.model_validate_json(path.read_bytes())
 
@@ -129,7 +128,7 @@ class Table(BaseModel):
                 f"{path} cannot be written: {error.strerror or error}", f"set {CACHE_VARIABLE} to a folder that can be"
             ) from error
 
-    def with_entry(self, entry: Entry) -> Table:
+    def with_entry(self, entry: Entry) -> TuningTable:
         others = [own for own in self.entries if own.situation != entry.situation]
         order = sorted([*others, entry], key=lambda own: (own.op, own.width, own.element_bytes, own.tokens))
         return self.model_copy(update={"entries": tuple(order)})
@@ -179,7 +178,7 @@ def looked_up(op: str, width: int, element_bytes: int, is_few: bool, device: tor
     if model is not None:
         places = [("yours", user_file(model)), ("shipped", SHIPPED / f"{model}.json")]
     tables = [(source, path, table) for source, path in places if (table := _readable(path)) is not None]
-    looks: tuple[Callable[[Table, Situation], Entry | None], ...] = (Table.entry, Table.nearest)
+    looks: tuple[Callable[[TuningTable, Situation], Entry | None], ...] = (TuningTable.entry, TuningTable.nearest)
     for look in looks:
         for source, path, table in tables:
             if (entry := look(table, situation)) is not None:
@@ -205,9 +204,9 @@ def forget() -> None:
 
 
 @cache
-def _readable(path: Path) -> Table | None:
+def _readable(path: Path) -> TuningTable | None:
     try:
-        return Table.read(path)
+        return TuningTable.read(path)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError, ValueError) as error:
@@ -236,21 +235,25 @@ def model_of(device: torch.device) -> str | None:
     return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(device).lower()).strip("-")
 
 
+Work = tuple[int, int, int]  # width, elements, bytes of an element
+_work: dict[str, Callable[[Call], Work | None]] = {}
+
+
+def measured_by(op: str, work: Callable[[Call], Work | None]) -> None:
+    """Register how the work of a call is read, for an op whose width is not that of its first tensor."""
+    _work[op] = work
+
+
 def situation_of(call: Call) -> Situation | None:
-    """What a launch would ask for; none where the op's Triton kernel has one configuration alone, or there is none."""
+    """Return the situation that a launch looks up; none where the op's Triton kernel is not tuned."""
     op = kernel_of(call.op.name)
     if op is None:
         return None
     x = call.tensors.get("update", call.first)
-    width, elements, element_bytes = (x.shape[-1] if x.ndim else 1), x.numel(), x.element_size()
-    if op == "broadcast_add":
-        # By its name, so that no other family's code counts as made of this one's.
-        arguments = importlib.import_module("kernwright.ops.modulation.arguments")
-        own = arguments.folded_sum(call.tensors["a"], call.tensors["b"])
-        if own is None:
-            return None
-        width, elements, element_bytes = own.last.size, own.elements, own.x.element_size()
-    return Situation(op, width, element_bytes, elements < FEW)
+    work: Work | None = (x.shape[-1] if x.ndim else 1), x.numel(), x.element_size()
+    if op in _work:
+        work = _work[op](call)
+    return None if work is None else Situation(op, work[0], work[2], work[1] < FEW)
 
 
 def configured(call: Call) -> Found | None:

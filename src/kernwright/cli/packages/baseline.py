@@ -58,11 +58,11 @@ def fetch(
 ) -> None:
     """Fetches pinned wheels with pip, checks every hash and unpacks them into the store."""
     from kernwright.baselines.lock import read_lock
-    from kernwright.packages.download import Source
+    from kernwright.packages.download import WheelSource
     from kernwright.packages.store import Store
     from kernwright.packages.tree import Machine
 
-    source = Source(index, find_links.absolute() if find_links else None)
+    source = WheelSource(index, find_links.absolute() if find_links else None)
     this = Machine.this()
     machine = Machine(architecture=architecture or this.architecture, python=python or this.python)
     for tree in trees_for(read_lock(), names, machine, cutedsl):

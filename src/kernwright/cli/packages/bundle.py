@@ -52,7 +52,7 @@ def bundle(
     from kernwright.bundle.parts import parse_size
     from kernwright.bundle.requirements import choose_pins
     from kernwright.core.errors import KernwrightError
-    from kernwright.packages.download import Source
+    from kernwright.packages.download import WheelSource
     from kernwright.packages.tree import Machine
     from kernwright.packages.wheel_target import make_target
 
@@ -67,7 +67,7 @@ def bundle(
     request = BundleRequest(
         folder=folder, target=target, core=core, tests=tests, more=extra, baselines=tuple(trees), package=package,
         part_bytes=parse_size(part_size) if part_size else None,
-        source=Source(index, find_links.absolute() if find_links else None),
+        source=WheelSource(index, find_links.absolute() if find_links else None),
     )  # fmt: skip
     manifest = make_bundle(request, lambda said: typer.echo(said, err=True))
     _show(manifest, folder)

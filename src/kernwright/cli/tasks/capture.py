@@ -34,7 +34,7 @@ def capture(
     Of all of Kernwright's ops, if neither --call nor --op is given. The program's streams, signals and exit status are
     its own.
     """
-    from kernwright.capture.parts import make_folder, merge, remove_folder
+    from kernwright.capture.folder import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
     from kernwright.cli.output import refuse_unwritable
     from kernwright.core.errors import KernwrightError

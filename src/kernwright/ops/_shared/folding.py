@@ -21,28 +21,28 @@ Views = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True)
-class Axis:
+class FoldedAxis:
     """Leading axes of all tensors that are one: each tensor's elements from one of its places to the next."""
 
     size: int = 1
     steps: tuple[int, ...] = ()
 
-    def continues(self, inner: Axis) -> bool:
+    def continues(self, inner: FoldedAxis) -> bool:
         return all(own == inner.size * step for own, step in zip(self.steps, inner.steps, strict=True))
 
 
-def merged(*tensors: Tensor) -> list[Axis]:
+def merged(*tensors: Tensor) -> list[FoldedAxis]:
     """As few axes as say where every row of every tensor lies, in the order in which the last tensor lies."""
     first = tensors[0]
     axes = [
-        Axis(size, tuple(tensor.stride(number) for tensor in tensors))
+        FoldedAxis(size, tuple(tensor.stride(number) for tensor in tensors))
         for number, size in enumerate(first.shape[:-1])
         if size != 1  # the stride of an axis of size 1 leads nowhere, and may be any number
     ]
-    found: list[Axis] = []
+    found: list[FoldedAxis] = []
     for inner in sorted(axes, key=lambda axis: -axis.steps[-1]):
         if found and found[-1].continues(inner):
-            found[-1] = Axis(found[-1].size * inner.size, inner.steps)
+            found[-1] = FoldedAxis(found[-1].size * inner.size, inner.steps)
         else:
             found.append(inner)
     return found
@@ -52,10 +52,10 @@ def merged(*tensors: Tensor) -> list[Axis]:
 class Fold:
     """Which axes are batches and tokens; frames of so many tokens; and those that are walked through."""
 
-    batch: Axis
-    token: Axis
-    frame: Axis
-    walked: tuple[Axis, ...] = ()
+    batch: FoldedAxis
+    token: FoldedAxis
+    frame: FoldedAxis
+    walked: tuple[FoldedAxis, ...] = ()
 
     @property
     def covered(self) -> int:
@@ -81,9 +81,9 @@ def folded(tokens: Given, modulations: Given) -> Iterator[Views]:
         yield (*(own if own is None else next(found) for own in tokens), *behind)
 
 
-def _chosen(axes: Sequence[Axis], rows: int, members: int) -> Fold:
+def _chosen(axes: Sequence[FoldedAxis], rows: int, members: int) -> Fold:
     """Of all ways the one that leaves the fewest steps to be walked through."""
-    none = Axis(1, (0,) * members)
+    none = FoldedAxis(1, (0,) * members)
 
     def longest_but(*taken: int) -> int | None:
         others = [number for number in range(len(axes)) if number not in taken]
@@ -106,7 +106,7 @@ def _chosen(axes: Sequence[Axis], rows: int, members: int) -> Fold:
     return max(ways, key=lambda way: way.covered)
 
 
-def _are_frames(outer: Axis, inner: Axis, rows: int) -> bool:
+def _are_frames(outer: FoldedAxis, inner: FoldedAxis, rows: int) -> bool:
     """Whether tokens walk through both in one stride, and modulations, of which there are `rows`, do so too or have a
     row for all inner steps."""
     return all(

@@ -30,7 +30,6 @@ from torch import Tensor
 
 from kernwright.core.op import Op
 from kernwright.ops._shared.torch_order import keeps_order, starts_off_group
-from kernwright.ops.ltx2_modulate import native
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Requirement
 
@@ -59,8 +58,10 @@ def shown(backend: str, device: torch.device, dtype: torch.dtype, width: int) ->
 
 def _modulated(backend: str, rows: Tensor, by: Tensor) -> Tensor:
     if backend == "cuda":
+        from kernwright.ops.ltx2_modulate.family import CUDA
+
         found = torch.empty_like(rows, dtype=torch.float32)
-        taken = native.CUDA["rms_modulate"].launch(rows.device, rows.dtype)(rows, by, by, EPS, found)
+        taken = CUDA["rms_modulate"].launch(rows.device, rows.dtype)(rows, by, by, EPS, found)
         assert taken
         return found
     from kernwright.ops.ltx2_modulate import triton as triton_kernel

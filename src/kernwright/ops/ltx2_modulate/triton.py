@@ -35,7 +35,7 @@ from kernwright.ops._shared.triton_tokens import (
     wide,
     write,
 )
-from kernwright.ops.ltx2_modulate.arguments import results_like, sum_dtype, table_rows
+from kernwright.runtime.outputs import rows_like
 
 EXACT_OPTIONS = {"BLOCK": 2048, "num_warps": 4, "enable_fp_fusion": False}
 SUMS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
@@ -172,7 +172,7 @@ def _launch(
 def rms_modulate(
     x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6, exact: bool = False, out: Any = None
 ) -> Tensor:
-    y = results_like(x, 1)[0] if out is None else out
+    y = rows_like(x, torch.float32) if out is None else out
     _launch(x, [(scale, shift)], None, eps, (y,), torch.float32, exact)
     return y
 
@@ -181,14 +181,15 @@ def dual_modulate(
     x: Tensor, scale0: Tensor, shift0: Tensor, scale1: Tensor, shift1: Tensor,
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y0, y1 = out or results_like(x, 2)
+    y0, y1 = out or (rows_like(x, torch.float32), rows_like(x, torch.float32))
     _launch(x, [(scale0, shift0), (scale1, shift1)], None, eps, (y0, y1), torch.float32, exact)
     return y0, y1
 
 
 def _of_table(temb: Tensor, table: Tensor) -> tuple[Pairs, Pairs]:
     """The timestep's rows and the table's, two and two."""
-    timestep, rows = ([*zip(own[::2], own[1::2], strict=True)] for own in (table_rows(temb, table), table.unbind()))
+    embedded = temb.view(*temb.shape[:2], *table.shape).unbind(2)
+    timestep, rows = ([*zip(own[::2], own[1::2], strict=True)] for own in (embedded, table.unbind()))
     return timestep, rows
 
 
@@ -196,9 +197,10 @@ def rms_modulate_from_table(
     x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor,
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
-    y = results_like(x, 1)[0] if out is None else out
+    y = rows_like(x, torch.float32) if out is None else out
     timestep, rows = _of_table(temb_scale_shift, scale_shift_table)
-    _launch(x, timestep, rows, eps, (y,), sum_dtype(temb_scale_shift, scale_shift_table), exact)
+    sums = torch.promote_types(temb_scale_shift.dtype, scale_shift_table.dtype)
+    _launch(x, timestep, rows, eps, (y,), sums, exact)
     return y
 
 
@@ -206,7 +208,9 @@ def dual_modulate_from_table(
     x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor,
     *, eps: float = 1e-6, exact: bool = False, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y0, y1 = out or results_like(x, 2)
+    y0, y1 = out or (rows_like(x, torch.float32), rows_like(x, torch.float32))
     timestep, rows = _of_table(temb_scale_shift, scale_shift_table)
-    _launch(x, timestep, rows, eps, (y0, y1), sum_dtype(temb_scale_shift, scale_shift_table), exact)
+    _launch(
+        x, timestep, rows, eps, (y0, y1), torch.promote_types(temb_scale_shift.dtype, scale_shift_table.dtype), exact
+    )
     return y0, y1

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops._shared.rows import batches
 from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
@@ -25,7 +26,6 @@ from kernwright.ops._shared.triton_tokens import (
     wide,
     write,
 )
-from kernwright.ops.plain_norm.rows import batches
 from kernwright.runtime.outputs import rows_like
 
 

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "launching.cuh"
-#include "lean.cuh"
-#include "sum_variant.h"
+#include "norm_modulation/lean.cuh"
+#include "sum_policy.h"
 
 namespace kernwright {
 

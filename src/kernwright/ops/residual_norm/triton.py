@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops._shared.rows import batches
 from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
@@ -31,8 +32,7 @@ from kernwright.ops._shared.triton_tokens import (
     wide,
     write,
 )
-from kernwright.ops.plain_norm.rows import batches
-from kernwright.ops.residual_norm.arguments import promise
+from kernwright.runtime.outputs import rows_like
 
 
 @triton.jit
@@ -112,7 +112,7 @@ def add_norm(
     second: Tensor | None = None, row_scale: Tensor | None = None,
     *, norm_type: str = "rms", eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, total = promise((x, residual)) if out is None else out
+    y, total = out or (rows_like(x), rows_like(x, None if residual is None else residual.dtype))
     launch(x, row_scale, second, residual, weight, bias, norm_type == "rms", eps, y, total)
     return y, total
 

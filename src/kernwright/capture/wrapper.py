@@ -1,0 +1,268 @@
+"""Wrapping: a recording twin of a function, put where programs find the original."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .describe import result_of
+from .recorder import Parameters, Recorder
+from .target import CaptureTarget
+
+MARK = "__kernwright_capture__"
+CACHED = type(functools.lru_cache(len))  # of which functools has no public name
+FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    functools.partial,
+    CACHED,
+)
+OF_A_CACHE = ("cache_info", "cache_clear", "cache_parameters")
+
+
+def _never() -> bool:
+    return False
+
+
+# torch.compiler.is_compiling once the program has torch. A global of this module, so that a compiler that traces
+# through a wrapper meets the function it knows, takes it for a constant, and is left with the original call.
+is_compiling: Callable[[], bool] = _never
+
+
+_inside = threading.local()  # whether a thread is in a call of one of Kernwright's ops
+
+
+def put_wrapper(module: Any, target: CaptureTarget, recorder: Recorder) -> None:
+    """Replaces the target in its module, now or when the module makes it, or notes why that cannot be done."""
+    held = not isinstance(module, types.ModuleType) or target.path[0] in vars(module)
+    provide = None if held else _provider(module)
+    if provide is None:
+        _replace(module, target, recorder)
+    else:
+        _replace_on_demand(module, provide, target, recorder)
+
+
+def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
+    """What makes attributes that the module does not hold: its own `__getattr__`, or its class's."""
+    if (own := vars(module).get("__getattr__")) is not None:
+        return own  # type: ignore[no-any-return]
+    of_class = getattr(type(module), "__getattr__", None)
+    return None if of_class is None else functools.partial(of_class, module)
+
+
+def _replace_on_demand(
+    module: types.ModuleType, provide: Callable[[str], Any], target: CaptureTarget, recorder: Recorder
+) -> None:
+    """Python asks a module's own `__getattr__` first, also where its class has one."""
+    latest: list[Any] = []
+
+    @functools.wraps(provide)
+    def providing(name: str) -> Any:
+        value = provide(name)
+        if name != target.path[0]:
+            return value
+        if vars(module).get(name) is value:
+            _replace(module, target, recorder)  # the module keeps what it makes, and is not asked again
+            return vars(module)[name]
+        if not latest or latest[0] is not value:
+            holder = types.SimpleNamespace(**{name: value})
+            _replace(holder, target, recorder)
+            latest[:] = value, getattr(holder, name)
+        return latest[1]
+
+    module.__getattr__ = providing  # type: ignore[method-assign]
+
+
+def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
+    owner = holder
+    for name in target.path[:-1]:
+        owner = inspect.getattr_static(owner, name, None)
+        if owner is None:
+            return _missing(name, target, recorder)
+    name = target.path[-1]
+    value = inspect.getattr_static(owner, name, None)
+    if value is None:
+        return _missing(".".join(target.path), target, recorder)
+    marks = getattr(value, MARK, None)
+    if isinstance(marks, tuple) and target.name in marks:  # what is no function may have any attribute
+        return None
+    if (overload := getattr(value, "_opoverload", None)) is not None:  # torch.library.custom_op's result
+        _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
+        return recorder.wrapped(target)
+    twin = _twin_of(value, target, recorder)
+    if twin is not None:
+        _put(owner, name, twin)
+        recorder.wrapped(target)
+    return None
+
+
+def _missing(name: str, target: CaptureTarget, recorder: Recorder) -> None:
+    if not target.is_own_op:
+        recorder.problem(target, f"{target.module} has no {name} when its import ends: name the defining module")
+
+
+def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:
+    if isinstance(value, (staticmethod, classmethod)):
+        inner = _twin_of(value.__func__, target, recorder)
+        return None if inner is None else type(value)(inner)
+    if type(value).__name__ == "ScriptFunction":  # torch.jit.script's: other scripts call it without Python
+        recorder.problem(target, "is compiled by torch.jit: name the function that calls it")
+        return None
+    if not isinstance(value, FUNCTIONS):
+        recorder.problem(target, f"is a {type(value).__name__}, not a function: name one of its class's methods")
+        return None
+    if inspect.iscoroutinefunction(value):
+        recorder.problem(target, "is asynchronous: name a function that it calls")
+        return None
+    return recording(value, _parameters_of(value), target, recorder)
+
+
+def _put(owner: Any, name: str, twin: Any) -> None:
+    try:
+        setattr(owner, name, twin)
+    except (AttributeError, TypeError, ValueError):
+        object.__setattr__(owner, name, twin)  # a frozen object, such as Kernwright's own Op
+
+
+def _parameters_of(function: Any) -> Parameters:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # built-in functions: their arguments are named by place
+        return Parameters()
+    return Parameters(
+        positional=[p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)],
+        rest=next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), ""),
+        by_name=[p.name for p in parameters if p.kind is p.KEYWORD_ONLY],
+        defaults={p.name: p.default for p in parameters if p.default is not p.empty},
+    )
+
+
+def recording(function: Callable[..., Any], parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> Any:
+    """The function with the same name, signature and results, that tells the recorder of each call."""
+
+    def twin(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return function(*args, **kwargs)
+        # Before the call: it may change its arguments' shapes.
+        given = recorder.describe(target, [*args, *kwargs.values()])
+        if given is None:
+            return function(*args, **kwargs)
+        positional = given[: len(args)]
+        named = dict(zip(kwargs, given[len(args) :]))  # noqa: B905 (Python 3.9 has no strict)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            recorder.record(target, parameters, positional, named, None, type(error).__name__)
+            raise
+        returned = recorder.describe(target, [result])
+        if returned is not None:
+            recorder.record(target, parameters, positional, named, result_of(returned[0]), None)
+        return result
+
+    whole = _outermost(twin, function) if target.is_own_op else twin
+    functools.update_wrapper(whole, function)
+    if isinstance(function, CACHED):
+        whole.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined] # which goes past the cache
+        for name in OF_A_CACHE:  # methods of its type, which no wrapper takes along
+            if hasattr(function, name):
+                setattr(whole, name, getattr(function, name))
+    setattr(whole, MARK, (*getattr(function, MARK, ()), target.name))
+    return whole
+
+
+def _outermost(twin: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public call of one of Kernwright's ops may end in its eager chain, or in its torch op: it is one call."""
+
+    def outermost(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or getattr(_inside, "now", False):
+            return function(*args, **kwargs)
+        _inside.now = True
+        try:
+            return twin(*args, **kwargs)
+        finally:
+            _inside.now = False
+
+    return outermost
+
+
+class _RecordingOp:
+    """Stands for the C++ function inside a torch op: the op itself stays what it was, for compilers above all."""
+
+    def __init__(self, op: Any, parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> None:
+        self._op = op
+        self._target = target
+        self._call = recording(op, parameters, target, recorder)
+        self._inside = threading.local()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self._inside, "now", False):
+            return self._op(*args, **kwargs)  # a dispatch mode of torch, which calls the op again: the same call
+        self._inside.now = True
+        try:
+            return self._call(*args, **kwargs)
+        finally:
+            self._inside.now = False
+
+    def __hash__(self) -> int:
+        return hash(self._op)  # an op's own hash is that of the function inside it
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._op, name)
+
+
+def _replace_op(op: Any, parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> None:
+    inner = op._op
+    while isinstance(inner, _RecordingOp):
+        if inner._target is target:
+            return
+        inner = inner._op
+    op._op = _RecordingOp(op._op, parameters, target, recorder)
+
+
+def _of_schemas(schemas: list[Any]) -> Parameters:
+    if len(schemas) != 1:
+        return Parameters()  # which overload a call takes is not known here
+    arguments = schemas[0].arguments
+    return Parameters(
+        positional=[argument.name for argument in arguments if not argument.kwarg_only],
+        by_name=[argument.name for argument in arguments if argument.kwarg_only],
+        defaults={a.name: a.default_value for a in arguments if a.has_default_value()},
+    )
+
+
+def watch_torch_ops(torch: Any, targets: list[CaptureTarget], recorder: Recorder) -> None:
+    """Ops are registered at any time: each is met when a program first asks torch.ops for it."""
+
+    def meet(qualified: str, packet: Any) -> None:
+        for target in targets:
+            if target.torch_op == qualified:
+                watch(target, packet)
+
+    def watch(target: CaptureTarget, packet: Any) -> None:
+        overloads = [getattr(packet, name) for name in packet.overloads()]
+        for overload in overloads:
+            _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
+        _replace_op(packet, _of_schemas([overload._schema for overload in overloads]), target, recorder)
+        recorder.wrapped(target)
+
+    namespace_type = torch._ops._OpNamespace
+    original = namespace_type.__getattr__
+
+    @functools.wraps(original)
+    def meeting(self: Any, op_name: str) -> Any:
+        packet = original(self, op_name)
+        meet(f"{self.name}::{op_name}", packet)
+        return packet
+
+    namespace_type.__getattr__ = meeting
+    for namespace in list(vars(torch.ops).values()):
+        if isinstance(namespace, namespace_type):
+            for name, packet in list(vars(namespace).items()):
+                meet(f"{getattr(namespace, 'name', '')}::{name}", packet)

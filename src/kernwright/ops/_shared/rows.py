@@ -1,0 +1,39 @@
+"""Rows: tensors of one shape, whatever their leading axes, as views `[batch, token, channel]`; nothing is copied.
+
+A norm alone asks of a row only where it lies, so axes may change places and grow together: a dense tensor, turned
+around or not, is one run of rows, and heads cut out of a packed projection are a batch of runs. `rows.h` does the same
+for the native kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from kernwright.ops._shared.folding import FoldedAxis, merged
+
+
+def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Views of all tensors that a kernel of two leading axes can walk. More than one round of them only where more than
+    two axes will not merge. The last axis is each tensor's own: where it is 1, a row has one number."""
+    if tensors[0].numel() == 0:
+        return
+    axes = sorted(merged(*tensors), key=lambda axis: -axis.size)
+    none = FoldedAxis(1, (0,) * len(tensors))
+    if len(axes) > 1:  # the two longest; of them the one whose rows lie closer are the tokens
+        batch, token = sorted(axes[:2], key=lambda axis: -axis.steps[-1])
+    else:
+        batch, token = none, axes[0] if axes else none
+    for place in itertools.product(*(range(axis.size) for axis in axes[2:])):
+        starts = [
+            tensor.storage_offset() + sum(index * axis.steps[i] for index, axis in zip(place, axes[2:], strict=True))
+            for i, tensor in enumerate(tensors)
+        ]
+        yield tuple(
+            tensor.as_strided(
+                (batch.size, token.size, tensor.shape[-1]), (batch.steps[i], token.steps[i], 1), starts[i]
+            )
+            for i, tensor in enumerate(tensors)
+        )
