@@ -51,7 +51,7 @@ def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = 
             times[side].append(us(side, instant) * 1e3)
             instant += 1
         pairs = {side: (first, second) for side, (first, second) in times.items()}
-        samples.append(Sample(metric, 0, order, 0, busy, pairs))
+        samples.append(Sample(metric=metric, round=0, order=order, redone=0, busy=busy, ns_per_call=pairs))
     return samples
 
 
@@ -112,7 +112,14 @@ def test_no_quad_is_deleted_for_lying_apart(state: RowState) -> None:
 def test_the_best_of_many_is_not_the_result(state: RowState) -> None:
     """One lucky quad in eight says nothing: neither the smallest nor the largest time is what is reported."""
     lucky = measured(lambda side, i: 100 * ripple(i))
-    lucky[3] = Sample("stream", 0, SIDES, 0, False, {**lucky[3].ns_per_call, "candidate": (1e4, 1e4)})
+    lucky[3] = Sample(
+        metric="stream",
+        round=0,
+        order=SIDES,
+        redone=0,
+        busy=False,
+        ns_per_call={**lucky[3].ns_per_call, "candidate": (1e4, 1e4)},
+    )
     state.samples = lucky
     found = verdict(state)
     assert ratio(found) == pytest.approx(1, abs=0.01)
@@ -128,7 +135,14 @@ def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
            "outputs": {"y": {"shape": [64], "dtype": "fp32"}}, "bytes_min": 512}  # fmt: skip
     state = RowState(Workload.model_validate(row))
     state.samples = [
-        Sample("stream", 0, SIDES, 0, False, {"baseline": (1e5, 1e5), "again": (1e5, 1e5), "candidate": (c * 1e2,) * 2})
+        Sample(
+            metric="stream",
+            round=0,
+            order=SIDES,
+            redone=0,
+            busy=False,
+            ns_per_call={"baseline": (1e5, 1e5), "again": (1e5, 1e5), "candidate": (c * 1e2,) * 2},
+        )
         for c in candidate_us
     ]
     assert verdict(state).verdict == "inconclusive"

@@ -162,7 +162,7 @@ class Judgement:
 
     def _refuse_changed_files(self) -> None:
         """Condemn a contender that changed files of the judge, the task or a baseline."""
-        if self._snapshot is None or not (changed := self._snapshot.broken()):
+        if self._snapshot is None or not (changed := self._snapshot.changed()):
             return
         what = f"files changed while it was judged: {', '.join(path.name for path in changed[:3])}"
         if len(contenders_of(pair.pair for pair in self._standing)) > 1:

@@ -60,8 +60,8 @@ def test_a_fallback_is_said(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["scale_shift"]
     (row,) = verdict.rows
     assert row.ran is not None and row.ran.fell_back
-    assert any("no kernel ran, but the reference: cuda (exact): x is on cpu" in reason for reason in row.reasons)
-    assert any("no kernel ran on 1 of 1 rows" in reason for reason in verdict.reasons)
+    assert any("cuda (exact): x is on cpu" in reason for reason in row.reasons)
+    assert any("reference" in reason and "1 of 1 rows" in reason for reason in verdict.reasons)
 
 
 def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_ops: Path, task: Task) -> None:
@@ -117,10 +117,10 @@ def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) 
 
 def test_triton_in_the_place_of_cuda_is_said() -> None:
     refused = ("cuda (close): there is no nvcc", "cpu (close): x is on cuda:0")
-    said = RanImplementation(backend="triton", contract="close", refused=refused).stands_in
+    said = RanImplementation(backend="triton", contract="close", refused=refused).fallback_note
     assert said == "triton ran: cuda (close): there is no nvcc"
-    assert RanImplementation(backend="cuda", contract="close").stands_in is None
-    assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).stands_in is None
+    assert RanImplementation(backend="cuda", contract="close").fallback_note is None
+    assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).fallback_note is None
 
 
 def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tmp_path: Path) -> None:

@@ -46,7 +46,10 @@ def quads(number: int, gain: float) -> list[Quad]:
                 "baseline": (base, base), "again": (base * ripple, base), "candidate": (base, base),
                 "candidate-2": (own, own),
             }  # fmt: skip
-            found.append(Quad(metric, number, list(times), 0, frozenset(), times))  # type: ignore[arg-type]
+            quad = Quad(
+                metric=metric, round=number, order=list(times), redone=0, kept_waiting=frozenset(), ns_per_call=times
+            )  # type: ignore[arg-type]
+            found.append(quad)
     return found
 
 

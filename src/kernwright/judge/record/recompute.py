@@ -31,7 +31,7 @@ TOLERANCE = 1e-9  # relative; logarithms may differ in the last digits between m
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure that the samples do not give."""
+    """One figure whose recorded value differs from the one derived from the samples."""
 
     run: str
     place: str

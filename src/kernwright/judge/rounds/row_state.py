@@ -141,7 +141,7 @@ class RowState:
         ratio, noise = self.intervals(policy.decides, policy.level, most)
         reach = HOPEFUL * (ratio.high - ratio.low) / 2
         may_be_same = reach <= math.log1p(policy.same_margin)
-        may_differ = abs(ratio.estimate) - reach > max(HOPEFUL * noise.reach, math.log1p(policy.band_floor))
+        may_differ = abs(ratio.estimate) - reach > max(HOPEFUL * noise.max_distance, math.log1p(policy.band_floor))
         return not may_be_same and not may_differ
 
     def _wall_cannot_tell(self, deciding: MetricResult | Unavailable, policy: TimingPolicy) -> bool:
@@ -154,8 +154,8 @@ class RowState:
     def verdict(self, policy: TimingPolicy, device: Device, quick: bool) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
         outcome, reasons = self._outcome(metrics, policy, device)
-        if self.ran and self.ran.stands_in:  # last, because the first reason is read as the cause of the verdict
-            reasons.append(self.ran.stands_in)
+        if self.ran and self.ran.fallback_note:  # last, because the first reason is read as the cause of the verdict
+            reasons.append(self.ran.fallback_note)
         return RowVerdict(
             id=self.row.id,
             op=self.row.op,
