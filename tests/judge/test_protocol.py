@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of
 from kernwright.judge.record.sample import Role, Sample
@@ -24,6 +25,7 @@ from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
 from kernwright.judge.worker.entry import RowCall
 from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
 POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
@@ -248,9 +250,9 @@ def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first
 
 def test_both_sides_pay_for_their_outputs_memory() -> None:
     """A side that writes into what it is given must be given new memory inside the call, as the baseline takes it."""
-    side = {"kind": "candidate", "language": "python", "style": "writes"}
-    spec = {"shape": [4, 8], "dtype": "fp32", "strides": [8, 1]}
-    row = {"inputs": ["x"], "outputs": [spec], "scalars": {}, "style": "returns"}
+    side = SideOrders(kind="candidate", language="python", style="writes")
+    spec = ConcreteTensor(shape=(4, 8), dtype="fp32", strides=(8, 1))
+    row = RowSignature(inputs=("x",), outputs=(spec,), scalars={}, style="returns")
     call = RowCall(side, lambda x, *, out: out.copy_(x), row).bind()
     x = torch.ones(4, 8)
     (first,), (second,) = call([x]), call([x])
@@ -337,7 +339,7 @@ class BusyMachine:
 
     def ready(self) -> None: ...
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [self.run([])[0] for _ in range(repeats)]
 
     def fill(self, slot: int, contents: object) -> None: ...
@@ -371,6 +373,6 @@ def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
     times = CoarseTimes(NoPool())  # type: ignore[arg-type]
     baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    dawdler.run_nothing = lambda repeats: [Block(1_000_000, 1_000_000, 0, 0, ())] * repeats  # type: ignore[method-assign]
+    dawdler.run_empty_blocks = lambda repeats: [Block(1_000_000, 1_000_000, 0, 0, ())] * repeats  # type: ignore[method-assign]
     assert times.of_call(baseline) == pytest.approx(1e-3)  # type: ignore[arg-type]
     assert times.of_call(dawdler) == pytest.approx(1e-3)  # type: ignore[arg-type]

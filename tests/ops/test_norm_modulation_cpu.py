@@ -15,8 +15,9 @@ import torch
 from norm_modulation_cases import BF16, CASES, FP16, FP32, verify
 
 from kernwright import ops
+from kernwright.core.runtime_interface import BUILDS_VARIABLE
 from kernwright.ops.norm_modulation import family
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE
+from kernwright.runtime.library import CACHE_VARIABLE
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

@@ -22,10 +22,11 @@ from typing import Any
 
 from kernwright.core.digest import digest_of
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.runtime_interface import BUILDS_VARIABLE, checksum_file
 from kernwright.runtime.target import Target
 from kernwright.runtime.toolchain import crossing_flags, environment_for, runtime_flags, stand_ins
 
-BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
+CACHE_VARIABLE = "KERNWRIGHT_CACHE"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
 CUDA_FLAGS = ("-Xptxas=-O3",)
@@ -167,11 +168,6 @@ class Library:
 
 # Of a library, a target and the folders that were looked into: others may have it, or be writable.
 _failures: dict[tuple[Library, Target, tuple[Path, ...]], tuple[str, str]] = {}
-
-
-def checksum_file(path: Path) -> Path:
-    """What lies beside a library, and shows that it is whole."""
-    return path.with_name(path.name + ".sha256")
 
 
 def is_whole(path: Path) -> bool:

@@ -43,7 +43,7 @@ class ClockedSession:
 
     def ready(self) -> None: ...
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         self.empties.append(repeats)
         return [block_of(EMPTY_NS)] * repeats
 
@@ -149,7 +149,7 @@ class Growing(ClockedSession):
 
     empty_ns = EMPTY_NS
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         self.empties.append(repeats)
         return [block_of(self.empty_ns)] * repeats
 

@@ -94,7 +94,7 @@ class ByItself(Watched):
     wall_calls = 2 * len(DISTRIBUTIONS)
     outputs_may_move = False
 
-    def run_alone(self, contents: Any, slots: Sequence[int]) -> Any:
+    def run_single_calls(self, contents: Any, slots: Sequence[int]) -> Any:
         for number, slot in enumerate(slots):
             contents.place(self, [slot], number)
             yield number, Block(1, 1, 0, 0, ()), [self.held[slot]]
@@ -159,7 +159,7 @@ class Mover:
             raise OutputsMoved(block, left)
         return block, left
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [Block(0, 0, 0, 0, ())] * repeats
 
     def __getattr__(self, name: str) -> Any:
@@ -246,7 +246,7 @@ class Drifting(Mover):
         ns = 1000 * self.calls * self.call_us + self.around_ns
         return Block(ns, ns, 0, 0, ()), SimpleNamespace(calls=self.calls, right=True)
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [Block(self.around_ns, self.around_ns, 0, 0, ())] * repeats
 
     def event_ns(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-MOST_TEXT = 4000
-
 
 class WorkerFailed(Exception):
     """The worker crashed, hung, or said that the side does not work. `kind` is its word for what went wrong."""
@@ -19,8 +17,3 @@ class WorkerCheated(Exception):
 
 class StrayProcess(WorkerCheated):
     """A process without a parent runs beside the workers: only a candidate brings code that could have left it."""
-
-
-def printable(text: object) -> str:
-    """A worker's words, fit for a terminal and for a record."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text)[:MOST_TEXT])

@@ -260,7 +260,7 @@ class RowRound:
         for side, size in self._sizes.items():
             if side not in self.sessions:
                 self.sessions[side] = self.group.open(side, self.op, self.row, size.slots)
-                self.sessions[side].watches_held = side not in self.context.trusted
+                self.sessions[side].compares_retained = side not in self.context.trusted
                 self._warm(side, size.stream_calls)
 
     def _warm(self, side: SideName, calls: int) -> None:

@@ -123,7 +123,7 @@ class RowTiming:
             except OutputsMoved as moved:
                 self._note_move(moved.side)
                 if moved.side not in self.trusted:
-                    one = DiscardedBlock(moved.block.elapsed_ns, moved.left.calls, self.overhead)
+                    one = DiscardedBlock(moved.block.elapsed_ns, moved.outputs.calls, self.overhead)
                     tries.setdefault(moved.side, []).append(one)
                 self._measure_overhead(metric)  # there may be more to read back now, on every side
                 continue
@@ -198,7 +198,7 @@ class RowTiming:
                 with self._right_wherever(side, contents):
                     return self._one_by_one(session, contents, slots, self._held_to(side))
             contents.place(session, slots)
-            session.arm()
+            session.save_image()
             session.ready()
             with self._right_wherever(side, contents):
                 block, left = session.run(slots, with_python=metric == "stream")
@@ -214,7 +214,7 @@ class RowTiming:
             yield
         except OutputsMoved as moved:
             moved.side = side
-            problem = contents.problem(moved.left, moved.first, self._held_to(side))
+            problem = contents.problem(moved.outputs, moved.first, self._held_to(side))
             verify(self.sessions[side], moved.block, problem)
             raise
 
@@ -227,7 +227,7 @@ class RowTiming:
     ) -> Block:
         """Run a block of `wall`: the contents of a call are written after the call before it."""
         blocks = []
-        for first, block, left in session.run_alone(contents, slots):
+        for first, block, left in session.run_single_calls(contents, slots):
             verify(session, block, contents.problem(left, first, tolerances))
             blocks.append(block)
         return Block.joined(blocks)
@@ -236,7 +236,7 @@ class RowTiming:
         """Check, after the last quad, that outputs which workers still hold have not changed."""
         for side, session in self.sessions.items():
             try:
-                session.let_go()
+                session.end_retention()
             except (WorkerFailed, WrongBehaviour) as fault:
                 raise SideFault(side, fault) from fault
 
@@ -278,11 +278,11 @@ class RowTiming:
         try:
             session.prepare()
             try:
-                for first, block, left in session.run_alone(odd, slots):
+                for first, block, left in session.run_single_calls(odd, slots):
                     look(first, block, left)
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
-                look(moved.first, moved.block, moved.left)
+                look(moved.first, moved.block, moved.outputs)
         except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
             raise SideFault(side, fault) from fault
 
@@ -319,12 +319,12 @@ class RowTiming:
                 ordinary.place(session, others)
             for call, content in contents.items():
                 session.fill(order[call], content)
-            session.arm()
+            session.save_image()
             session.ready()
             try:
                 block, left = session.run(order)
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
-                block, left = moved.block, moved.left
+                block, left = moved.block, moved.outputs
                 self._note_move(side)
             problems = [
                 problem

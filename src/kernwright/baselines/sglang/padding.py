@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Signature, Table, contiguous, dimensions, dtypes
+from kernwright.baselines.sglang import package as its
 
 TABLE = Table()
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Signature, Table, contiguous, dimensions, dtypes, same_dtype
 from kernwright.baselines.lock import CUTEDSL
+from kernwright.baselines.sglang import package as its
 
 MOST_WIDTH, WIDTH_STEP = 8192, 256
 FUSED_ADD_STEP = 16

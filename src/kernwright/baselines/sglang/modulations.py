@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.baselines import sglang_norms as norms
-from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Signature, Table, contiguous, dimensions, dtypes, same_dtype
+from kernwright.baselines.sglang import norms
+from kernwright.baselines.sglang import package as its
 
 TABLE = Table()
 

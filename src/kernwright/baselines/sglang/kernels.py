@@ -6,12 +6,8 @@ row is declined, for that other way is no kernel of sglang's.
 
 from __future__ import annotations
 
-from kernwright.baselines import sglang_modulations as modulations
-from kernwright.baselines import sglang_norms as norms
-from kernwright.baselines import sglang_padding as padding
-from kernwright.baselines import sglang_rotary as rotary
-from kernwright.baselines import sglang_tanh_norms as tanh_norms
 from kernwright.baselines.adapter import Table
+from kernwright.baselines.sglang import modulations, norms, padding, rotary, tanh_norms
 
 TABLE = Table(
     adapters=norms.TABLE.adapters

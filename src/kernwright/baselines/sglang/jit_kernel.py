@@ -6,11 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.baselines import sglang_kernels as later
-from kernwright.baselines import sglang_norms as norms
-from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Table, contiguous, dimensions, dtypes
 from kernwright.baselines.lock import CUTEDSL
+from kernwright.baselines.sglang import kernels as later
+from kernwright.baselines.sglang import norms
+from kernwright.baselines.sglang import package as its
 
 ROOT = "sglang.jit_kernel.diffusion"
 FOLDER = "sglang/jit_kernel/diffusion"

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from kernwright.baselines import sglang_package as its
 from kernwright.baselines.adapter import Function, Objection, Signature, Table, contiguous, dtypes
+from kernwright.baselines.sglang import package as its
 
 MOST_WIDTH = 8192
 
