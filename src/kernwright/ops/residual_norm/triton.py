@@ -39,13 +39,13 @@ from kernwright.runtime.outputs import rows_like
 def _value(given, column, mask):
     """Return the sum, rounded as it is returned and widened again."""
     x, scale, second, residual, total = given
-    value = wide(x, column, mask)
+    value = wide(x, column, mask, total)
     if scale is not None:
         value *= scale
     if second is not None:
-        value += wide(second, column, mask)
+        value += wide(second, column, mask, total)
     if residual is not None:
-        value += wide(residual, column, mask)
+        value += wide(residual, column, mask, total)
     return value.to(total.dtype.element_ty).to(tl.float32)
 
 
