@@ -276,18 +276,20 @@ class RowRound:
     def _timing(self) -> RowTiming:
         task, device = self.context.task, self.context.device
         return RowTiming(
-            self.op,
-            self.row,
-            self.sessions,
-            self.pool,
-            self.context.rng,
-            self._eager_errors(),
-            {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
-            self.context.trusted,
-            [pair.pair.again for pair in self._left],
-            device.open_session,
-            device.shares_contents,
-            {side: size.stream_calls for side, size in self._sizes.items()},
+            op=self.op,
+            row=self.row,
+            sessions=self.sessions,
+            pool=self.pool,
+            rng=self.context.rng,
+            eager=self._eager_errors(),
+            tolerances={
+                name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()
+            },
+            trusted=self.context.trusted,
+            twins=[pair.pair.again for pair in self._left],
+            open_session=device.open_session,
+            shares_contents=device.shares_contents,
+            stream_calls={side: size.stream_calls for side, size in self._sizes.items()},
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:

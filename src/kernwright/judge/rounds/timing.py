@@ -144,7 +144,7 @@ class RowTiming:
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
-        half = HalfQuad(self.overhead)
+        half = HalfQuad(overhead=self.overhead)
         for side in sides:
             block = half.blocks[side] = self._block(side, metric, calls[side], own.get(side, shared))
             half.calls[side] = calls[side]

@@ -23,11 +23,11 @@ from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Census,
     Check,
+    ChosenImplementation,
     Done,
     Events,
     EventTime,
     Explain,
-    Explanation,
     LaunchedKernels,
     LoopAnswer,
     OpenLoop,
@@ -229,7 +229,7 @@ class Session:
 
     def implementation(self, slot: int = 0) -> RanImplementation:
         """Return the implementation that a shipped op runs on a slot, as reported by the worker."""
-        answer = self.worker.request(Explain(slot=slot), Explanation, BUILD_DEADLINE_S)
+        answer = self.worker.request(Explain(slot=slot), ChosenImplementation, BUILD_DEADLINE_S)
         refused = tuple(reason[:MAX_REFUSAL_LENGTH] for reason in answer.refused)
         try:
             return RanImplementation(backend=answer.backend, contract=answer.contract, refused=refused)
