@@ -16,9 +16,8 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.runtime import preference
 from kernwright.runtime.dispatch import CannotRun, Dispatcher
-from kernwright.runtime.fast_path import PublicCall, public_call
+from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.outputs import like_first
 from kernwright.runtime.preference import preferred
 from kernwright.runtime.slow_path import SlowPath
 
@@ -51,7 +50,7 @@ _dispatcher = Dispatcher(
         Implementation("triton", "close", lambda: marked("triton"), (at_most_four,)),
     ],
 )
-_twice: PublicCall[Tensor] = public_call(SlowPath(_dispatcher, like_first(traced_twice)))
+_twice = fast_path(SlowPath(_dispatcher))
 
 
 def twice(x: Tensor, backend: Any = None) -> Tensor:

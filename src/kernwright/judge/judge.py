@@ -55,7 +55,12 @@ class Judgement:
         self._round = 0
         self._turns: list[Workload] = []  # rows completed in this round
         self.context = JudgementContext(
-            self.task, self.contestants, self.device, self.policy, SecretRng(self.seed), self.interrupt
+            task=self.task,
+            contestants=self.contestants,
+            device=self.device,
+            policy=self.policy,
+            rng=SecretRng(self.seed),
+            interrupt=self.interrupt,
         )
 
     @property
@@ -205,9 +210,13 @@ class Judgement:
     def _check_contender(self, group: WorkerGroup, contender: SideName, pairs: Sequence[PairState]) -> None:
         """Check a contender once for all of its pairs."""
         check = CorrectnessCheck(
-            self.context.checked(contender), self.contestants[contender], self.specs[contender].style, self.device,
-            pairs[0].provenance, self.quick,
-        )  # fmt: skip
+            task=self.context.checked(contender),
+            candidate=self.contestants[contender],
+            style=self.specs[contender].style,
+            device=self.device,
+            provenance=pairs[0].provenance,
+            quick=self.quick,
+        )
         for row in self.rows:
             waiting = [pair.on(row) for pair in pairs if pair.waits_for(row)]
             if not waiting:
@@ -248,12 +257,14 @@ class Judgement:
         self, group: WorkerGroup, row: Workload, pairs: Sequence[PairState], suspects: Sequence[SideName], number: int
     ) -> None:
         try:
-            RowRound(self.context, group, row, pairs, suspects, number).run()
+            RowRound(context=self.context, group=group, row=row, pairs=pairs, suspects=suspects, number=number).run()
         except UnattributedFault:
             for contender in contenders_of(pair.pair for pair in pairs):
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
-                    RowRound(self.context, group, row, own, [contender], number).run()
+                    RowRound(
+                        context=self.context, group=group, row=row, pairs=own, suspects=[contender], number=number
+                    ).run()
                     group.respawn(contender)  # the next contender starts without traces of this one
 
     def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:

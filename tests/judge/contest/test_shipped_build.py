@@ -70,10 +70,10 @@ def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_o
     assert [[row.id for row in leg.rows("smoke")] for leg in legs] == [[], ["scaled"], ["normed"]], "one a family"
     left_out = {row.id: why for leg in legs for row in task.rows if (why := leg.skipped(row))}
     assert left_out == {"copied": "kernwright has no implementation of copy_contiguous yet"}
-    sweep = Sweep(legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
+    sweep = Sweep(legs=legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
     assert [sweep.outstanding(leg) for leg in legs] == [[], [], []]
     with pytest.raises(KernwrightError, match="no implementation of copy_contiguous"):
-        judge(JudgeRequest(str(task.folder), None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
+        judge(JudgeRequest(task=str(task.folder), candidate=None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
 
 
 def test_ops_of_a_tasks_own_are_nobodys(tiny_folder: Path) -> None:

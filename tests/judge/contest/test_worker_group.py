@@ -76,7 +76,7 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     names: tuple[SideName, ...] = ("baseline", "again", "baseline-2", "again-2")
     sides = {name: baseline_spec(find_baseline(task, "eager"), task, tmp_path / name) for name in names}
     for side in sides.values():
-        side.compiled = CompiledFiles(side.scratch, {}, CompiledStore(tmp_path / "store"))
+        side.compiled = CompiledFiles(scratch=side.scratch, facts={}, store=CompiledStore(tmp_path / "store"))
     group = WorkerGroup(sides, 1, CpuDevice(), needed=("baseline", "again"))
     group.dismiss()
     group.keep_compiled(twins={"again"})

@@ -520,7 +520,10 @@ def test_a_request_with_descriptors_reaches_a_worker_that_waits_awake(bench: Ben
 
 
 def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:
-    blocks = [Block(elapsed, elapsed, 7, 1, (number,)) for number, elapsed in enumerate((900, 100, 110, 120, 5000))]
+    blocks = [
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=7, ready_ns=1, pointers=(number,))
+        for number, elapsed in enumerate((900, 100, 110, 120, 5000))
+    ]
     typical = Block.typical(blocks)
     assert typical.elapsed_ns == 5 * 120
     assert (typical.processor_ns, typical.exchanges, typical.pointers) == (35, 5, (0, 1, 2, 3, 4))
@@ -718,15 +721,21 @@ def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: fl
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
-    bench.worker.refuse_helpers(Block(elapsed, elapsed, elapsed, 0, ()))
+    bench.worker.refuse_helpers(
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=elapsed, ready_ns=0, pointers=())
+    )
     with pytest.raises(WorkerCheated):
-        bench.worker.refuse_helpers(Block(elapsed, elapsed, 2 * elapsed, 0, ()))
+        bench.worker.refuse_helpers(
+            Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=2 * elapsed, ready_ns=0, pointers=())
+        )
 
 
 def test_waiting_is_time_without_a_processor() -> None:
-    assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
-    assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
-    assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=900, pointers=()).waiting_ns == 600
+    assert (
+        Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=100, pointers=()).waiting_ns == 100
+    )  # it slept: not the machine's doing
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=1400, ready_ns=900, pointers=()).waiting_ns == 0
 
 
 def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:

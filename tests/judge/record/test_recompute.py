@@ -59,7 +59,7 @@ def judged(make_row: Callable[..., dict[str, Any]]) -> tuple[dict[str, Any], lis
     states = []
     for name, gain in (("a", 2.0), ("b", 1.1)):
         row = make_row(name, "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
-        state = RowState(Workload.model_validate(row))
+        state = RowState(row=Workload.model_validate(row))
         state.samples = [quad.of(SIDES) for number in (0, 1) for quad in quads(number, gain)]  # type: ignore[arg-type]
         state.unavailable["device"] = "no graph"
         states.append(state)

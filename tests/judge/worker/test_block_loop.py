@@ -156,7 +156,7 @@ def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkey
     monkeypatch.setattr(session, "run", lambda order, **way: (ways.append(way["with_python"]), run(order, **way))[1])
     for metric in ("wall", "stream", "device"):
         session.begin(metric)  # type: ignore[arg-type]
-        session.run_nothing(1)
+        session.run_empty_blocks(1)
     assert ways == [True, True, False]
 
 

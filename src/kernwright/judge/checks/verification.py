@@ -138,7 +138,15 @@ class Verification:
     def _finding(
         self, row: Workload, finding: FindingKind, reason: str = "", kernels: tuple[str, ...] = ()
     ) -> RowFinding:
-        return RowFinding(self.baseline.name, self.task.name, row.id, row.op, finding, reason, kernels)
+        return RowFinding(
+            baseline=self.baseline.name,
+            task=self.task.name,
+            row=row.id,
+            op=row.op,
+            finding=finding,
+            reason=reason,
+            kernels=kernels,
+        )
 
 
 def verify(

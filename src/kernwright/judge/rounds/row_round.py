@@ -261,7 +261,7 @@ class RowRound:
         for side, size in self._sizes.items():
             if side not in self.sessions:
                 self.sessions[side] = self.group.open(side, self.op, self.row, size.slots)
-                self.sessions[side].watches_held = side not in self.context.trusted
+                self.sessions[side].compares_retained = side not in self.context.trusted
                 self._warm(side, size.stream_calls)
 
     def _warm(self, side: SideName, calls: int) -> None:
@@ -275,18 +275,20 @@ class RowRound:
     def _timing(self) -> RowTiming:
         task, device = self.context.task, self.context.device
         return RowTiming(
-            self.op,
-            self.row,
-            self.sessions,
-            self.pool,
-            self.context.rng,
-            self._eager_errors(),
-            {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
-            self.context.trusted,
-            [pair.pair.again for pair in self._left],
-            device.open_session,
-            device.shares_contents,
-            {side: size.stream_calls for side, size in self._sizes.items()},
+            op=self.op,
+            row=self.row,
+            sessions=self.sessions,
+            pool=self.pool,
+            rng=self.context.rng,
+            eager=self._eager_errors(),
+            tolerances={
+                name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()
+            },
+            trusted=self.context.trusted,
+            twins=[pair.pair.again for pair in self._left],
+            open_session=device.open_session,
+            shares_contents=device.shares_contents,
+            stream_calls={side: size.stream_calls for side, size in self._sizes.items()},
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:

@@ -87,7 +87,7 @@ def block_sizes(
                     first_call(session, pool)
                 seconds["stream"][side] = times.of_call(session, "stream", contract)
                 if jitter_s is None:  # a baseline's: they come first, so no candidate influences the length of blocks
-                    jitter_s = spread([block.elapsed_ns for block in session.run_nothing(JITTER_BLOCKS)]) / 1e9
+                    jitter_s = spread([block.elapsed_ns for block in session.run_empty_blocks(JITTER_BLOCKS)]) / 1e9
                 if session.loop_takes_all_slots and session.open_loop() is None:
                     seconds["device"][side] = times.of_call(session, "device", contract)
         finally:
@@ -183,7 +183,7 @@ class CoarseTimes:
         if math.isinf(best):
             raise WorkerFailed(WANDERING)
         if metric not in self._empty_ns:
-            self._empty_ns[metric] = min(block.elapsed_ns for block in session.run_nothing(COARSE_BLOCKS))
+            self._empty_ns[metric] = min(block.elapsed_ns for block in session.run_empty_blocks(COARSE_BLOCKS))
         return max(best - self._empty_ns[metric], len(order) * 1e3) / len(order) / 1e9
 
 
@@ -204,7 +204,7 @@ def _block_ns(
         block, left = session.run(order, with_python=metric != "device")
     except OutputsMoved as moved:
         if contents is not None:  # a wrong block must not escape by moving its outputs
-            verify(session, moved.block, contents.problem(moved.left))
+            verify(session, moved.block, contents.problem(moved.outputs))
         raise
     if contents is not None:
         verify(session, block, contents.problem(left))

@@ -116,7 +116,7 @@ class RowTiming:
             except OutputsMoved as moved:
                 self._note_move(moved.side)
                 if moved.side not in self.trusted:
-                    one = DiscardedBlock(moved.block.elapsed_ns, moved.left.calls, self.overhead)
+                    one = DiscardedBlock(moved.block.elapsed_ns, moved.outputs.calls, self.overhead)
                     tries.setdefault(moved.side, []).append(one)
                 self._measure_overhead(metric)  # there may be more to read back now, on every side
                 continue
@@ -137,7 +137,7 @@ class RowTiming:
         sharing = [side for side in sides if self.shares_contents or side in self.trusted]
         shared = self._draw(max(calls[side] for side in sharing))
         own = {side: self._draw(calls[side]) for side in sides if side not in sharing}
-        half = HalfQuad(self.overhead)
+        half = HalfQuad(overhead=self.overhead)
         for side in sides:
             block = half.blocks[side] = self._block(side, metric, calls[side], own.get(side, shared))
             half.calls[side] = calls[side]
@@ -189,7 +189,7 @@ class RowTiming:
                 with self._right_wherever(side, contents):
                     return self._one_by_one(session, contents, slots, self._held_to(side))
             contents.place(session, slots)
-            session.arm()
+            session.save_image()
             session.ready()
             with self._right_wherever(side, contents):
                 block, left = session.run(slots, with_python=metric == "stream")
@@ -203,7 +203,7 @@ class RowTiming:
             yield
         except OutputsMoved as moved:
             moved.side = side
-            problem = contents.problem(moved.left, moved.first, self._held_to(side))
+            problem = contents.problem(moved.outputs, moved.first, self._held_to(side))
             verify(self.sessions[side], moved.block, problem)
             raise
 
@@ -216,7 +216,7 @@ class RowTiming:
     ) -> Block:
         """Run a block of `wall`: the contents of a call are written after the call before it."""
         blocks = []
-        for first, block, left in session.run_alone(contents, slots):
+        for first, block, left in session.run_single_calls(contents, slots):
             verify(session, block, contents.problem(left, first, tolerances))
             blocks.append(block)
         return Block.joined(blocks)
@@ -225,7 +225,7 @@ class RowTiming:
         """Check, after the last quad, that outputs which workers still hold have not changed."""
         for side, session in self.sessions.items():
             with AttributedTo(side):
-                session.let_go()
+                session.end_retention()
 
     def audit(self, task: Task, metric: Metric, side: SideName) -> None:
         """Run a block that looks like a timed one, with inputs of every distribution, under the full contract.
@@ -265,11 +265,11 @@ class RowTiming:
         with AttributedTo(side):
             session.prepare()
             try:
-                for first, block, left in session.run_alone(odd, slots):
+                for first, block, left in session.run_single_calls(odd, slots):
                     look(first, block, left)
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
-                look(moved.first, moved.block, moved.left)
+                look(moved.first, moved.block, moved.outputs)
 
     def _kinds(self, side: SideName) -> list[str]:
         """Return the input distributions of a side's audits."""
@@ -302,12 +302,12 @@ class RowTiming:
                 ordinary.place(session, others)
             for call, content in contents.items():
                 session.fill(order[call], content)
-            session.arm()
+            session.save_image()
             session.ready()
             try:
                 block, left = session.run(order)
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
-                block, left = moved.block, moved.left
+                block, left = moved.block, moved.outputs
                 self._note_move(side)
             problems = [
                 problem
