@@ -28,6 +28,7 @@ from gpu_evidence import tasks_with_kernels
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.worker.entry import RowCall, load
 from kernwright.ops.catalog import dispatcher
 from kernwright.packages.store import Store
@@ -51,13 +52,13 @@ def drawn(tensor: ConcreteTensor) -> torch.Tensor:
 def called(task: Task, row: Workload, about: dict[str, Any]) -> Side:
     """A side as the judge's worker would call it."""
     op = task.op_of(row)
-    side = {"op": op.name, "definitions": None, "style": "returns", **about}
-    given = {
-        "inputs": list(row.inputs),
-        "outputs": [own.model_dump() for own in row.concrete_outputs().values()],
-        "scalars": {**row.scalars},
-        "style": "returns",
-    }
+    side = SideOrders(op=op.name, **about)
+    given = RowSignature(
+        inputs=tuple(row.inputs),
+        outputs=tuple(row.concrete_outputs().values()),
+        scalars={**row.scalars},
+        style="returns",
+    )
     call = RowCall(side, load(side), given, "cuda").bind()
     return lambda *arguments: call(arguments)
 
@@ -67,7 +68,7 @@ def sides_of(task: Task, row: Workload, asked: argparse.Namespace) -> dict[str, 
     own = {OURS: called(task, row, {"kind": "shipped"})}
     if asked.triton and "triton" in dispatcher(op.name).backends:
         scalars = {**row.scalars, "backend": "triton"}
-        public = load({"kind": "shipped", "op": op.name})
+        public = load(SideOrders(kind="shipped", op=op.name))
         own["triton"] = lambda *arguments: public(*arguments, **scalars)
     for name in asked.baseline:
         if name == "eager":

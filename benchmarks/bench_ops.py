@@ -26,7 +26,7 @@ import torch
 from kernwright import ops
 from kernwright.judge.device.cuda.copying import ways_on, whole_pages
 from kernwright.ops.catalog import dispatcher
-from kernwright.ops.norm_modulation import native
+from kernwright.ops.norm_modulation.family import CUDA
 
 BF16, FP32 = torch.bfloat16, torch.float32
 COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out
@@ -286,7 +286,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
 def host_cost() -> dict[str, float]:
     """Microseconds to return, back to back, of a public call and of what it cannot do without."""
     x, scale, shift = ROWS[0].inputs()
-    launch = native.launch("norm_scale_shift", x.device, x.dtype)
+    launch = CUDA["norm_scale_shift"].launch(x.device, x.dtype)
     sides: dict[str, Callable[[], Any]] = {
         "public": lambda: ops.norm_scale_shift(x, scale, shift),
         "bare": lambda: launch(x, scale, shift, None, None, "layer", 1e-6, torch.empty_like(x)),

@@ -17,7 +17,7 @@ from kernwright.packages.tree import Tree
 def lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts another lock file in place of the package's, and an empty store in place of the user's."""
 
-    def write(*trees: Tree, name: str = "sglang@1.0", adapters: str = "sglang_kernels") -> None:
+    def write(*trees: Tree, name: str = "sglang@1.0", adapters: str = "sglang.kernels") -> None:
         lines = [f'[[baseline]]\nname = "{name}"\ntree = "{trees[0].name}"\nadapters = "{adapters}"\n']
         for tree in trees:
             wheel = tree.wheels[0]

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from kernwright.baselines import liger, sglang_jit_kernel, sglang_kernels
+from kernwright.baselines import liger
 from kernwright.baselines.adapter import Adapter, Signature
 from kernwright.baselines.published import PublishedBaseline
+from kernwright.baselines.sglang import jit_kernel, kernels
 from kernwright.core.registry import shipped_ops
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.tensor import ConcreteTensor, contiguous_strides
 
 HOPPER = (9, 0)
-TABLES = {"sglang": sglang_kernels.TABLE, "older": sglang_jit_kernel.TABLE, "liger": liger.TABLE}
+TABLES = {"sglang": kernels.TABLE, "older": jit_kernel.TABLE, "liger": liger.TABLE}
 ADAPTERS = [pytest.param(a, id=f"{name}-{op}") for name, table in TABLES.items() for op, a in table.adapters.items()]
 
 
@@ -61,7 +62,7 @@ def test_no_op_is_both_there_and_absent() -> None:
 
 
 def test_sglang_says_of_every_op_whether_it_has_a_kernel() -> None:
-    for table in (sglang_kernels.TABLE, sglang_jit_kernel.TABLE):
+    for table in (kernels.TABLE, jit_kernel.TABLE):
         assert set(table.adapters) | set(table.absent) == set(shipped_ops())
 
 
@@ -79,7 +80,7 @@ def test_sglang_takes_every_production_row_that_it_has_a_kernel_for(name: str) -
     task = find_task(name)
     declined = {}
     for row in task.select("production"):
-        if (adapter := sglang_kernels.TABLE.adapters.get(row.op)) is not None:
+        if (adapter := kernels.TABLE.adapters.get(row.op)) is not None:
             declined[row.id] = adapter.declines(Signature.of(row, task.op_of(row).scalar_defaults, HOPPER))
     assert {id_: why for id_, why in declined.items() if why not in (None, NO_LAYER_NORM)} == {}
     layers = {row.id for row in task.select("production") if row.scalars.get("norm_type") == "layer"}
@@ -143,29 +144,29 @@ X = ([1, 8, 3072], "bf16")
     ],
 )  # fmt: skip
 def test_sglang_declines_what_its_layers_would_not_give_it(op: str, given: Signature, why: str) -> None:
-    reason = sglang_kernels.TABLE.adapters[op].declines(given)
+    reason = kernels.TABLE.adapters[op].declines(given)
     assert reason and why in reason
 
 
 @pytest.mark.parametrize("gate", [[1, 8, 3072], [1, 1, 3072], [1, 8, 1]])
 def test_sglang_s_gates(gate: list[int]) -> None:
     given = signature(residual=X, update=X, gate=(gate, "bf16"))
-    assert sglang_kernels.TABLE.adapters["residual_gate"].declines(given) is None
+    assert kernels.TABLE.adapters["residual_gate"].declines(given) is None
 
 
 def test_a_residual_that_ernie_returns_first_comes_second_from_sglang() -> None:
-    call, _ = bound(sglang_kernels.TABLE.adapters["ernie_residual_norm_modulate"], ("y", "residual_out"))
+    call, _ = bound(kernels.TABLE.adapters["ernie_residual_norm_modulate"], ("y", "residual_out"))
     assert call(*range(6), eps=1e-6) == ("residual_out", "y")
 
 
 def test_padding_is_written_as_torch_writes_it() -> None:
-    call, calls = bound(sglang_kernels.TABLE.adapters["causal_cat_pad"])
+    call, calls = bound(kernels.TABLE.adapters["causal_cat_pad"])
     call("x", "cache", pad_w=1, pad_h=2, pad_t=3)
     assert calls == [(("x", "cache", (1, 1, 2, 2, 3, 0)), {})]
 
 
 def test_the_older_sglang_is_asked_for_its_own_functions() -> None:
-    older, later = sglang_jit_kernel.TABLE.adapters, sglang_kernels.TABLE.adapters
+    older, later = jit_kernel.TABLE.adapters, kernels.TABLE.adapters
     for op in set(older) & set(later):
         assert not set(older[op].functions) & set(later[op].functions)
         assert older[op].file.startswith("sglang/jit_kernel/")
@@ -190,7 +191,7 @@ RMS = {"norm_type": "rms", "eps": 1e-5}
     ],
 )
 def test_what_sglang_has_no_tanh_gate_for(changed: dict[str, Any], scalars: dict[str, Any], why: str) -> None:
-    adapter = sglang_kernels.TABLE.adapters["norm_tanh_mul_add"]
+    adapter = kernels.TABLE.adapters["norm_tanh_mul_add"]
     given = {name: tensor for name, tensor in (TANH | changed).items() if tensor}
     reason = adapter.declines(signature(scalars, **given))
     assert reason and why in reason
@@ -200,7 +201,7 @@ def test_what_sglang_has_no_tanh_gate_for(changed: dict[str, Any], scalars: dict
 
 def test_a_second_norm_is_a_second_call_of_sglang_s() -> None:
     calls: list[tuple[Any, ...]] = []
-    bind = sglang_kernels.TABLE.adapters["norm_tanh_mul_add_norm_scale"].bind
+    bind = kernels.TABLE.adapters["norm_tanh_mul_add_norm_scale"].bind
     call = bind(lambda *given: calls.append(given) or "y", lambda *given: calls.append(given) or "y2")
     assert call("x", "scale", "shift", 2, "weight", None, "weight2", None, norm_type="rms", eps=1e-5) == ("y", "y2")
     assert calls == [("x", "scale", "shift", "weight", 1e-5), ("y", "weight2", 3, 1e-5)]

@@ -13,7 +13,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import torch
-from kernwright.baselines.stand_ins import install_sglang
+from kernwright.baselines.sglang.stand_ins import install_sglang
 
 install_sglang(Path(sys.argv[1]))
 from sglang.kernels.ops.diffusion import triton_one_pass_rms_norm

@@ -12,9 +12,10 @@ from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
+from kernwright.core.runtime_interface import BUILDS_VARIABLE
 from kernwright.ops import builds as ahead
 from kernwright.runtime import library
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE, Library
+from kernwright.runtime.library import CACHE_VARIABLE, Library
 from kernwright.runtime.target import Target, compiler, nvcc
 
 

@@ -89,7 +89,7 @@ def test_where_there_is_a_device_it_is_asked_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: pytest.fail("there is no stream"))
-    monkeypatch.setattr("kernwright.ops._shared.native_op.architecture", lambda device: Target("sm_90"))
+    monkeypatch.setattr("kernwright.ops._shared.implementations.architecture", lambda device: Target("sm_90"))
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
     monkeypatch.setattr(Library, "unavailable", lambda own, target: None)
     monkeypatch.setattr(Library, "build", lambda *given: pytest.fail("a library was built"))

@@ -107,14 +107,15 @@ def test_an_adapters_digest_stays_when_words_change(package: Path, monkeypatch: 
 
     real = Source.read
     place = Path(published.__file__).parent
-    copies = {place / path.name: path for path in (package / "baselines").glob("*.py")}
+    copies = {place / path.relative_to(package / "baselines"): path for path in (package / "baselines").rglob("*.py")}
     before = digest()
     monkeypatch.setattr(Source, "read", lambda path: real(copies[path]))
     assert digest() == before
     reword_all(package / "baselines")
     moved = package / "baselines" / "deeper" / "rotary_adapters.py"
     moved.parent.mkdir()
-    copies[place / "sglang_rotary.py"] = copies[place / "sglang_rotary.py"].rename(moved)
+    rotary = place / "sglang" / "rotary.py"
+    copies[rotary] = copies[rotary].rename(moved)
     assert digest() == before
     change(moved)
     assert digest() != before

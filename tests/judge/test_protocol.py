@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of
 from kernwright.judge.record.sample import Role, Sample
@@ -24,6 +25,7 @@ from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import CoarseTimes, slots_for
 from kernwright.judge.worker.entry import RowCall
 from kernwright.tasks.policy import Metric, TimingPolicy
+from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
 POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
@@ -38,7 +40,7 @@ def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
 
 def _state(make_row: Callable[..., dict[str, Any]], name: str) -> RowState:
     row = make_row(name, "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
-    return RowState(Workload.model_validate(row))
+    return RowState(row=Workload.model_validate(row))
 
 
 def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = False) -> list[Sample]:
@@ -51,7 +53,7 @@ def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = 
             times[side].append(us(side, instant) * 1e3)
             instant += 1
         pairs = {side: (first, second) for side, (first, second) in times.items()}
-        samples.append(Sample(metric, 0, order, 0, busy, pairs))
+        samples.append(Sample(metric=metric, round=0, order=order, redone=0, busy=busy, ns_per_call=pairs))
     return samples
 
 
@@ -112,7 +114,14 @@ def test_no_quad_is_deleted_for_lying_apart(state: RowState) -> None:
 def test_the_best_of_many_is_not_the_result(state: RowState) -> None:
     """One lucky quad in eight says nothing: neither the smallest nor the largest time is what is reported."""
     lucky = measured(lambda side, i: 100 * ripple(i))
-    lucky[3] = Sample("stream", 0, SIDES, 0, False, {**lucky[3].ns_per_call, "candidate": (1e4, 1e4)})
+    lucky[3] = Sample(
+        metric="stream",
+        round=0,
+        order=SIDES,
+        redone=0,
+        busy=False,
+        ns_per_call={**lucky[3].ns_per_call, "candidate": (1e4, 1e4)},
+    )
     state.samples = lucky
     found = verdict(state)
     assert ratio(found) == pytest.approx(1, abs=0.01)
@@ -126,9 +135,16 @@ def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
     """Five quads, however good, leave the interval open: noise must not be minted as a gain."""
     row = {"id": "r", "op": "axpy", "set": "smoke", "inputs": {"x": {"shape": [64], "dtype": "fp32"}},
            "outputs": {"y": {"shape": [64], "dtype": "fp32"}}, "bytes_min": 512}  # fmt: skip
-    state = RowState(Workload.model_validate(row))
+    state = RowState(row=Workload.model_validate(row))
     state.samples = [
-        Sample("stream", 0, SIDES, 0, False, {"baseline": (1e5, 1e5), "again": (1e5, 1e5), "candidate": (c * 1e2,) * 2})
+        Sample(
+            metric="stream",
+            round=0,
+            order=SIDES,
+            redone=0,
+            busy=False,
+            ns_per_call={"baseline": (1e5, 1e5), "again": (1e5, 1e5), "candidate": (c * 1e2,) * 2},
+        )
         for c in candidate_us
     ]
     assert verdict(state).verdict == "inconclusive"
@@ -234,9 +250,9 @@ def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first
 
 def test_both_sides_pay_for_their_outputs_memory() -> None:
     """A side that writes into what it is given must be given new memory inside the call, as the baseline takes it."""
-    side = {"kind": "candidate", "language": "python", "style": "writes"}
-    spec = {"shape": [4, 8], "dtype": "fp32", "strides": [8, 1]}
-    row = {"inputs": ["x"], "outputs": [spec], "scalars": {}, "style": "returns"}
+    side = SideOrders(kind="candidate", language="python", style="writes")
+    spec = ConcreteTensor(shape=(4, 8), dtype="fp32", strides=(8, 1))
+    row = RowSignature(inputs=("x",), outputs=(spec,), scalars={}, style="returns")
     call = RowCall(side, lambda x, *, out: out.copy_(x), row).bind()
     x = torch.ones(4, 8)
     (first,), (second,) = call([x]), call([x])
@@ -323,7 +339,7 @@ class BusyMachine:
 
     def ready(self) -> None: ...
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         return [self.run([])[0] for _ in range(repeats)]
 
     def fill(self, slot: int, contents: object) -> None: ...
@@ -333,7 +349,7 @@ class BusyMachine:
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, None]:
         self.blocks += 1
         elapsed = self.empty_ns + len(order) * self.call_ns + (0 if self.blocks % 3 == 0 else self.held_up_ns)
-        return Block(elapsed, elapsed, elapsed, 0, ()), None
+        return Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=elapsed, ready_ns=0, pointers=()), None
 
 
 class NoPool:
@@ -357,6 +373,8 @@ def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
     times = CoarseTimes(NoPool())  # type: ignore[arg-type]
     baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    dawdler.run_nothing = lambda repeats: [Block(1_000_000, 1_000_000, 0, 0, ())] * repeats  # type: ignore[method-assign]
+    dawdler.run_empty_blocks = lambda repeats: (
+        [Block(elapsed_ns=1_000_000, running_ns=1_000_000, processor_ns=0, ready_ns=0, pointers=())] * repeats
+    )  # type: ignore[method-assign]
     assert times.of_call(baseline) == pytest.approx(1e-3)  # type: ignore[arg-type]
     assert times.of_call(dawdler) == pytest.approx(1e-3)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernwright.core.digest import digest_of
 from kernwright.runtime import library
-from kernwright.runtime.library import Library, cache_folder
+from kernwright.runtime.library import Library, cache_folder, include_paths
 from kernwright.runtime.target import Target, nvcc
 
 KEPT_S = 14 * 24 * 3600.0  # builds that no test has used for so long are removed
@@ -34,7 +34,7 @@ def shared_folder() -> Path:
 def with_included(sources: Iterable[Path]) -> tuple[Path, ...]:
     """Return sources and every header of ours that they include, directly or not, in a fixed order."""
     found = list(dict.fromkeys(sources))
-    folders = list(dict.fromkeys(path.parent for path in found))
+    folders = [Path(folder) for folder in include_paths(found)]
     for path in found:  # grows while it is walked
         for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
             header = next((own for folder in (path.parent, *folders) if (own := folder / name).is_file()), None)
@@ -82,7 +82,7 @@ def _compilation(kernel: Path, own: Library, arguments: list[str]) -> Path:
     def make(folder: Path) -> Path:
         made = folder / name
         if not made.exists():
-            folders = sorted({f"-I{source.parent}" for source in sources})
+            folders = [f"-I{folder}" for folder in include_paths(sources)]
             partial = made.with_suffix(f".{os.getpid()}")
             command = [str(nvcc()), "-std=c++17", *arguments, *folders, "-o", str(partial), str(kernel)]
             subprocess.run(command, check=True)

@@ -13,7 +13,8 @@ from token_cases import BF16
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.ltx2_modulate.arguments import TABLES
+
+TABLES = {"rms_modulate_from_table": 2, "dual_modulate_from_table": 4}  # rows of each table
 
 OVER_TOKENS = (
     "scale_shift", "residual_gate", "norm_scale_shift", "residual_norm_scale_shift", "norm_tanh_mul_add",

@@ -1,4 +1,4 @@
-"""Builds the CUDA kernels' own code for a CPU, with every access checked for its alignment, as a GPU checks it."""
+"""Build the CUDA kernels for a CPU, with the alignment of every access checked, as a GPU checks it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from builds import shared_library
 
-from kernwright.ops._shared.native_op import TYPES as TYPES
-from kernwright.ops._shared.native_sources import CUDA_HEADERS
+from kernwright.ops._shared.implementations import CUDA_HEADERS
+from kernwright.ops._shared.implementations import TYPES as TYPES
 from kernwright.runtime import library
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
@@ -28,7 +28,9 @@ def built(
     """Return a module of each kind, built with the macros that choose it and shared with every test process."""
     import tvm_ffi
 
-    files = (HERE / source, HERE / "cuda_runtime.h", *headers, *CUDA_HEADERS)
+    # The emulation includes kernels and host code itself: nothing but its own file is compiled.
+    included = [own for own in (*headers, *CUDA_HEADERS) if own.suffix not in (".cc", ".cu")]
+    files = (HERE / source, HERE / "cuda_runtime.h", *included)
 
     def of(macros: Mapping[str, str]) -> Any:
         own = Library("_".join((Path(source).stem, *macros.values())), files, tuple(macros.items()))

@@ -7,8 +7,9 @@ from pathlib import Path
 import builds
 import pytest
 
+from kernwright.core.runtime_interface import checksum_file
 from kernwright.runtime import library
-from kernwright.runtime.library import Library, checksum_file
+from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 
 CPU = Target("cpu")

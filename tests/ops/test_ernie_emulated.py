@@ -4,7 +4,7 @@ are `modulation`'s, and emulated with them. Tokens are bfloat16 here, whatever t
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import empty_cases
@@ -19,9 +19,8 @@ from token_cases import arguments
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
-from kernwright.ops._shared.native_sources import TOKEN_HEADERS
-from kernwright.ops.ernie import native
-from kernwright.ops.ernie.implementations import DISPATCHERS
+from kernwright.ops.catalog import dispatcher
+from kernwright.ops.ernie.family import NORMS, SOURCES
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -33,9 +32,13 @@ FOLDED = folded_cases.of("ernie_norm_modulate", "ernie_residual_norm_modulate")
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    headers = (Path(native.__file__).with_name("norm_arguments.h"), *TOKEN_HEADERS)
-    kinds = {BF16: {"KERNWRIGHT_TYPE": "kBFloat16"}}
-    return built("ernie_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+    """The foreign function of each norm."""
+    kinds = {
+        op.name: {"KERNWRIGHT_TYPE": "kBFloat16", "KERNWRIGHT_RESIDUAL": str(number), "KERNWRIGHT_OP": op.name}
+        for number, op in enumerate(NORMS)
+    }
+    found = built("ernie_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))
+    return SimpleNamespace(**{name: module.run for name, module in found.items()})
 
 
 def runner(op: str, emulated: Any) -> Any:
@@ -77,7 +80,7 @@ X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ((X, X[:, :5], D, D, D, D), "update: has 5 where residual has 6 tokens"),
+        ((X, X[:, :5], D, D, D, D), "update: has another shape than residual"),
         ((X, X, D[:63], D, D, D), "gate: has 63 where residual has 64 channels"),
         ((X, X, D, D[:63], D, D), "weight: has 63 where residual has 64 channels"),
         ((X, X, D, D, torch.zeros(3, 1, 64), D), "scale: has 3 where residual has 2 batch entries"),
@@ -89,7 +92,7 @@ def test_a_wrong_argument_is_named(given: tuple[Any, ...], named: str, emulated:
 
 
 def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
-    for given in ((X.float(), X, D, D), (X, X[:, :1], D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
+    for given in ((X.float(), X, D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
         own = torch.zeros_like(given[0])
         assert not emulated.ernie_residual_norm_modulate(*given, D, D, 1e-6, own, own)
 
@@ -105,7 +108,7 @@ def test_a_call_like_the_last_goes_straight_to_the_kernel(
         answers.append(getattr(emulated, case.op)(*given))
         return bool(answers[-1])
 
-    monkeypatch.setattr(DISPATCHERS[case.op], "_latest", ("cuda", launch, (None, "close")))
+    monkeypatch.setattr(dispatcher(case.op), "_latest", ("cuda", launch, (None, "close")))
     own = getattr(ops, case.op)
     verify(case, own)
     assert answers == [True]

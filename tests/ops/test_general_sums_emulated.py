@@ -13,9 +13,8 @@ from token_cases import arguments, hold_to_oracle
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops._shared.native_sources import TOKEN_HEADERS
-from kernwright.ops.residual_norm import native
-from kernwright.ops.residual_norm.arguments import promise
+from kernwright.ops.residual_norm.family import SOURCES
+from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -25,8 +24,7 @@ Emulated = dict[torch.dtype, Any]
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
     kinds = {own: {"KERNWRIGHT_TYPE": name, "KERNWRIGHT_IN_PLACE": "1"} for own, name in TYPES.items()}
-    headers = (*native.GENERAL_HEADERS, *TOKEN_HEADERS)
-    return built("general_sum_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    return built("general_sum_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 def summed(
@@ -34,8 +32,9 @@ def summed(
     row_scale: Any = None, *, outs: Any = None, norm_type: str = "rms", eps: float = 1e-6, only_chooses: bool = False,
 ) -> tuple[str, Any]:  # fmt: skip
     """What ran, and both results."""
-    y, total = outs or (own.fill_(float("nan")) for own in promise((x, residual)))
-    given = (x, residual, weight, bias, second, row_scale, norm_type == "rms", eps, y, total)
+    dtypes = (x.dtype, x.dtype if residual is None else residual.dtype)
+    y, total = outs or (rows_like(x, dtype).fill_(float("nan")) for dtype in dtypes)
+    given = (x, residual, weight, bias, second, row_scale, norm_type, eps, y, total)
     return str(emulated[x.dtype].run(*given, only_chooses)), (y, total)
 
 
@@ -169,8 +168,17 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Emulated) -> None:
     assert summed(emulated, zeros(1, 65537))[0] == "none"
     x = x.view(1, 2, *[1] * 14, 2, 64)
     assert summed(emulated, x)[0] == "none"
-    assert emulated[BF16].run(x.float(), *[None] * 5, True, 1e-6, x.float(), x.float(), True) == "none"
-    assert emulated[BF16].run_general(y, *[None] * 5, True, 1e-6, y, y) is False  # on no GPU
+    assert emulated[BF16].run(x.float(), *[None] * 5, "rms", 1e-6, x.float(), x.float(), True) == "none"
+
+
+def test_the_library_answers_no_for_a_tensor_that_is_not_its_own(emulated: Emulated) -> None:
+    x = torch.full((4, 64), 7.0, dtype=BF16)
+    outs = torch.full_like(x, 3.0), torch.full_like(x, 3.0)
+    for residual in (x, None):
+        assert emulated[BF16].add_norm(x, residual, *[None] * 4, "rms", 1e-6, *outs) is False
+    for residual in (x.clone(), x.float()):
+        assert emulated[BF16].fused_add_rms_norm_(x, residual, None, 1e-6) is False
+    assert (x == 7).all() and all((out == 3).all() for out in outs)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ twin that sums as torch does on a GPU. Tokens are bfloat16 here, whatever the ca
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import empty_cases
@@ -20,21 +19,20 @@ from token_cases import arguments
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.ltx2_modulate import native
-from kernwright.ops.ltx2_modulate.implementations import DISPATCHERS
+from kernwright.ops.catalog import dispatcher
+from kernwright.ops.ltx2_modulate.family import OPS, SOURCES
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 
 
-FOLDED = folded_cases.of(*DISPATCHERS)
+FOLDED = folded_cases.of(*OPS)
 
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    headers = (Path(native.__file__).with_name("arguments.h"),)
     kinds = {BF16: {"KERNWRIGHT_TYPE": "kBFloat16"}}
-    return built("ltx2_modulate_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
+    return built("ltx2_modulate_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))[BF16]
 
 
 def runner(op: str, emulated: Any) -> Any:
@@ -50,13 +48,12 @@ def runner(op: str, emulated: Any) -> Any:
 @pytest.fixture(scope="module")
 def of_float32(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Results are float32, so only such tokens have a place for them."""
-    headers = (Path(native.__file__).with_name("arguments.h"),)
     kinds = {FP32: {"KERNWRIGHT_TYPE": "kFloat32"}}
-    return built("ltx2_modulate_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))[FP32]
+    return built("ltx2_modulate_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))[FP32]
 
 
 @pytest.mark.parametrize("width", [64, 97, 4096, 8192, 9000, 9001])
-@pytest.mark.parametrize("op", DISPATCHERS)
+@pytest.mark.parametrize("op", OPS)
 def test_results_lie_in_an_inputs_place(op: str, width: int, of_float32: Any) -> None:
     given = tensors_of(shipped_ops()[op], (1, 3, width), FP32)
     place_cases.hold(shipped_ops()[op], runner(op, of_float32), given)
@@ -78,7 +75,7 @@ def test_more_axes_are_close(name: str, emulated: Any) -> None:
     folded_cases.verify(FOLDED[name], runner(FOLDED[name].op, emulated))
 
 
-@pytest.mark.parametrize("op", DISPATCHERS)
+@pytest.mark.parametrize("op", OPS)
 def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
     for case in empty_cases.CASES.values():
         if case.op == op:
@@ -169,7 +166,7 @@ def test_a_call_like_the_last_goes_straight_to_the_kernel(
         answers.append(getattr(emulated, case.op)(*given))
         return bool(answers[-1])
 
-    monkeypatch.setattr(DISPATCHERS[case.op], "_latest", ("cuda", launch, (None, "close")))
+    monkeypatch.setattr(dispatcher(case.op), "_latest", ("cuda", launch, (None, "close")))
     own = getattr(ops, case.op)
     verify(case, own)
     assert answers == [True]

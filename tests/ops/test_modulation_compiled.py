@@ -136,10 +136,10 @@ def test_vmap_and_func_see_an_op_of_torch_library() -> None:
 
 
 def test_on_a_cpu_the_reference_runs_and_says_so_once() -> None:
-    from kernwright.ops.modulation.implementations import DISPATCHERS
+    from kernwright.ops.catalog import dispatcher
 
-    DISPATCHERS["scale_shift"]._told.clear()
-    DISPATCHERS["scale_shift"]._chosen.clear()
+    dispatcher("scale_shift")._told.clear()
+    dispatcher("scale_shift")._chosen.clear()
     x, d = torch.randn(1, 3, 24), torch.randn(24)
     with pytest.warns(Fallback, match="scale_shift runs its reference: cuda .*x is on cpu"):
         assert torch.equal(ops.scale_shift(x, d, d, scale_constant=0.0), x * (0 + d) + d)

@@ -11,7 +11,7 @@ import torch
 from builds import shared_compilation
 from modulation_cases import BF16, FP16, FP32
 
-from kernwright.ops.modulation import native
+from kernwright.ops.modulation.family import CUDA
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
@@ -22,7 +22,7 @@ H200 = 132  # multiprocessors
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
-    return native.cuda_library(BF16, BF16).load(SM90)
+    return CUDA["scale_shift"].library(BF16, BF16).load(SM90)
 
 
 def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -184,7 +184,7 @@ def test_the_other_ops_name_their_own_arguments(plain: Any) -> None:
 
 def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target) -> Path:
     """Return the kernels alone, which are all that an architecture changes."""
-    return shared_compilation(native.cuda_library(*pair), target.name, kind)
+    return shared_compilation(CUDA["scale_shift"].library(*pair), target.name, kind)
 
 
 @needs_nvcc
@@ -206,6 +206,6 @@ def test_the_kernels_compile_for_every_architecture(target: str, pair: tuple[tor
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:
-    names = {library.name for library in native.libraries(SM90)}
+    names = {library.name for library in CUDA["scale_shift"].libraries(SM90)}
     assert names == {f"modulation_{kind}" for kind in ("fp32", "fp16", "bf16", "fp16_fp32", "bf16_fp32")}
-    assert native.libraries(Target("cpu")) == []
+    assert CUDA["scale_shift"].libraries(Target("cpu")) == []

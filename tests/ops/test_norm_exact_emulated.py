@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import folded_cases
@@ -19,8 +18,9 @@ from place_cases import listed, tensors_of
 from token_cases import arguments
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops._shared.native_op import NativeOp
-from kernwright.ops.norm_modulation import exact_native, exactness
+from kernwright.ops._shared.implementations import CudaOp
+from kernwright.ops.norm_modulation import exactness
+from kernwright.ops.norm_modulation.family import EXACT
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -44,9 +44,13 @@ Modules = dict[tuple[torch.dtype, bool], Any]
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
-    kinds = {kind: {"KERNWRIGHT_TYPE": name, "KERNWRIGHT_RESIDUAL": str(int(kind[1]))} for name, kind in BUILT.items()}
-    headers = (Path(exact_native.__file__).with_name("exact_arguments.h"),)
-    return built("norm_exact_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    kinds = {
+        kind: {"KERNWRIGHT_TYPE": name, "KERNWRIGHT_RESIDUAL": str(int(kind[1])), "KERNWRIGHT_OP": "foreign"}
+        for name, kind in BUILT.items()
+    }
+    return built(
+        "norm_exact_emulation.cc", EXACT["norm_scale_shift"].sources, kinds, tmp_path_factory.mktemp("emulated")
+    )
 
 
 def runner(case: Case | folded_cases.Case, module: Any, only_chooses: bool = False) -> Any:
@@ -54,12 +58,7 @@ def runner(case: Case | folded_cases.Case, module: Any, only_chooses: bool = Fal
 
     def call(*tensors: Any, norm_type: str, eps: float, out: Any = None) -> Any:
         outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + case.residual)]
-        if case.residual:
-            x, residual, scale, shift, gate, weight, bias = tensors
-        else:
-            (x, scale, shift, weight, bias), residual, gate = tensors, None, None
-        total = outs[1] if case.residual else None
-        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total, only_chooses)
+        assert run(*tensors, norm_type, eps, *outs, only_chooses)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     return call
@@ -89,20 +88,20 @@ def test_more_axes_have_the_bits_of_torchs_order(name: str, emulated: Modules) -
 def test_of_more_axes_it_is_all_of_x_that_torch_would_copy(emulated: Modules) -> None:
     """Tokens that lie apart are copied before they are normed, wherever they start; parts of them may lie dense."""
     run, row = emulated[FP32, False].run, torch.zeros(2, 1, 1, 64)
-    whole, rows = torch.randn(2 * 3 * 5 * 64 + 1), (row, row, None, None, None, "layer", 1e-6)
+    whole, rows = torch.randn(2 * 3 * 5 * 64 + 1), (row, row, None, None, "layer", 1e-6)
     for x, takes in (
         (whole[:-1].view(2, 3, 5, 64), True),
         (whole[1:].view(2, 3, 5, 64), False),
         (whole[1:].view(2, 3, 5, 64)[:, :2], True),
     ):
-        assert run(x, None, *rows, torch.empty_like(x), None, False) == takes
+        assert run(x, *rows, torch.empty_like(x), False) == takes
 
 
 def test_every_compiled_shape_has_its_case(emulated: Modules) -> None:
-    module = emulated[FP32, False]  # which chooses for all
+    modules = {residual: module for (_, residual), module in emulated.items()}  # each chooses for all dtypes
     for case in norm_exact_cases.CUDA_CASES.values():
-        runner(case, module, only_chooses=True)(*arguments(case), **case.scalars)
-    assert int(module.shapes_left()) == 0
+        runner(case, modules[case.residual], only_chooses=True)(*arguments(case), **case.scalars)
+    assert [int(module.shapes_left()) for module in modules.values()] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -120,17 +119,19 @@ def test_every_compiled_shape_has_its_case(emulated: Modules) -> None:
     ],
 )
 def test_each_call_has_its_kernel(name: str, words: str, emulated: Modules) -> None:
-    case, module = norm_exact_cases.CUDA_CASES[name], emulated[FP32, False]
+    case = norm_exact_cases.CUDA_CASES[name]
+    module = emulated[(BF16, True) if case.residual else (FP32, False)]
     runner(case, module, only_chooses=True)(*arguments(case), **case.scalars)
     assert str(module.variant()) == words
 
 
 def test_what_torch_itself_norms_otherwise_is_refused(emulated: Modules) -> None:
     def takes(x: torch.Tensor, weight: torch.Tensor | None = None, norm_type: str = "layer", **more: Any) -> bool:
-        d, residual = torch.zeros(x.shape[-1], dtype=BF16), more.get("residual")
-        y, total = torch.empty(x.shape, dtype=BF16), None if residual is None else torch.empty(x.shape, dtype=BF16)
-        run = emulated[FP32, False].run
-        return bool(run(x, residual, d, d, None, weight, None, norm_type, 1e-6, y, total, True))
+        d, y = torch.zeros(x.shape[-1], dtype=BF16), torch.empty(x.shape, dtype=BF16)
+        if (residual := more.get("residual")) is not None:
+            rows = (d, d, None, weight, None, norm_type, 1e-6)
+            return bool(emulated[BF16, True].run(x, residual, *rows, y, torch.empty_like(y), True))
+        return bool(emulated[FP32, False].run(x, d, d, weight, None, norm_type, 1e-6, y, True))
 
     x, whole = torch.zeros(1, 4, 64, dtype=BF16), torch.zeros(4 * 64 + 2, dtype=BF16)
     off = whole[2:].view(1, 4, 64)  # at the third element, where torch does not load four at once
@@ -145,9 +146,9 @@ def test_a_device_is_asked_and_shows_it_or_not(emulated: Modules, monkeypatch: p
 
     def launch(x: Any, scale: Any, shift: Any, weight: Any, bias: Any, norm_type: str, eps: float, y: Any) -> bool:
         run = emulated[FP32, False].run
-        return bool(run(x, None, scale, shift, None, weight, bias, norm_type, eps, y, None, False))
+        return bool(run(x, scale, shift, weight, bias, norm_type, eps, y, False))
 
-    monkeypatch.setattr(NativeOp, "launch", lambda *_: launch)
+    monkeypatch.setattr(CudaOp, "launch", lambda *_: launch)
     monkeypatch.setattr(exactness, "FEWEST_ROWS", 8)
     monkeypatch.setattr(exactness, "FEWEST_ELEMENTS", 0)
     monkeypatch.setattr(exactness, "_shown_widths", widths := defaultdict(set))

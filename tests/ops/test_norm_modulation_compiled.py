@@ -150,12 +150,12 @@ def test_tensors_of_other_classes_go_their_own_way() -> None:
 
 
 def test_a_fake_among_the_other_tensors_is_refused_by_the_foreign_function() -> None:
-    from kernwright.ops.norm_modulation import native
+    from kernwright.ops.norm_modulation import family
 
     x, d = torch.randn(1, 4, 16), torch.randn(16)
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(d)
-    launch = native.launch("norm_scale_shift", x.device, x.dtype)
+    launch = family.cpu_launch("norm_scale_shift")
     assert not launch(x, fake, d, None, None, "layer", 1e-6, torch.empty_like(x))
 
 

@@ -15,8 +15,9 @@ import torch
 from norm_modulation_cases import BF16, CASES, FP16, FP32, verify
 
 from kernwright import ops
-from kernwright.ops.norm_modulation import native
-from kernwright.runtime.library import BUILDS_VARIABLE, CACHE_VARIABLE
+from kernwright.core.runtime_interface import BUILDS_VARIABLE
+from kernwright.ops.norm_modulation import family
+from kernwright.runtime.library import CACHE_VARIABLE
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -51,7 +52,7 @@ def test_a_row_of_one_magnitude_is_close_too(width: int, norm_type: str) -> None
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_result_does_not_depend_on_the_threads(threads: int) -> None:
     case = CASES["residual many tokens"]
-    launch = getattr(native.CPU_LIBRARY.load(native.CPU), case.op)
+    launch = getattr(family.CPU_LIBRARY.load(family.CPU), case.op)
     given = {**case.tensors(), "weight": None, "bias": None}
     names = ("x", "residual", "scale", "shift", "gate", "weight", "bias")
 
@@ -126,7 +127,7 @@ def test_a_wrong_argument_is_named(what: str, backend: str) -> None:
 @pytest.mark.parametrize("what", WRONG)
 def test_the_foreign_function_names_it_too(what: str) -> None:
     """The shortest way has no check in Python."""
-    launch = native.launch("residual_norm_scale_shift", X.device, X.dtype)
+    launch = family.cpu_launch("residual_norm_scale_shift")
     changed, named = WRONG[what]
     given = {"x": X, "residual": X, "scale": D, "shift": D, "gate": D, "weight": None, "bias": None} | changed
     outs = given.pop("out", (torch.zeros_like(given["x"]), torch.zeros_like(given["x"])))
@@ -136,7 +137,7 @@ def test_the_foreign_function_names_it_too(what: str) -> None:
 
 
 def test_what_the_kernels_do_not_take_is_refused_not_run() -> None:
-    launch = native.launch("norm_scale_shift", X.device, X.dtype)
+    launch = family.cpu_launch("norm_scale_shift")
 
     def takes(x: torch.Tensor, scale: torch.Tensor = D) -> bool:
         return launch(x, scale, D, None, None, "layer", 1e-6, torch.zeros_like(X))

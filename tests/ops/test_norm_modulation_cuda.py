@@ -9,7 +9,7 @@ import torch
 from builds import UNOPTIMISED, shared_compilation
 from norm_modulation_cases import BF16, CASES, FP16, FP32
 
-from kernwright.ops.norm_modulation import native
+from kernwright.ops.norm_modulation.family import CUDA
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
@@ -19,7 +19,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
-    return native.cuda_library("norm_scale_shift", BF16).load(SM90)
+    return CUDA["norm_scale_shift"].library(BF16).load(SM90)
 
 
 def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **more: Any) -> str:
@@ -175,7 +175,7 @@ def test_both_ops_every_dtype_and_every_architecture_compile() -> None:
     plain, residual = "norm_scale_shift", "residual_norm_scale_shift"
     pairs = [(plain, "sm_75", FP16), (residual, "sm_80", FP32), (plain, "sm_100", BF16), (residual, "sm_90", FP16)]
     for op, architecture, dtype in pairs:
-        own = native.cuda_library(op, dtype)
+        own = CUDA[op].library(dtype)
         assert shared_compilation(own, architecture, "cubin", *UNOPTIMISED).stat().st_size > 0
 
 

@@ -6,7 +6,6 @@ It finds wrong indices, masks, strides, roundings and meetings that not all thre
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import empty_cases
@@ -20,7 +19,7 @@ from place_cases import listed
 from token_cases import hold_to_oracle
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.norm_modulation import native
+from kernwright.ops.norm_modulation.family import CUDA
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -44,8 +43,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Modules:
         for dtype in TYPES
         for residual in (False, True)
     }
-    headers = (Path(native.__file__).with_name("arguments.h"),)
-    return built("emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    return built("emulation.cc", CUDA["norm_scale_shift"].sources, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Modules, only_chooses: bool = False) -> Any:
@@ -54,12 +52,7 @@ def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Modules,
 
     def call(*tensors: Any, norm_type: str, eps: float, out: Any = None) -> Any:
         outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + has_residual)]
-        if has_residual:
-            x, residual, scale, shift, gate, weight, bias = tensors
-        else:
-            (x, scale, shift, weight, bias), residual, gate = tensors, None, None
-        total = outs[1] if has_residual else None
-        assert run(x, residual, scale, shift, gate, weight, bias, norm_type, eps, outs[0], total, only_chooses)
+        assert run(*tensors, norm_type, eps, *outs, only_chooses)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     return call

@@ -6,7 +6,6 @@ A GPU runs every case of all.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import empty_cases
@@ -19,13 +18,13 @@ from place_cases import WIDTHS, tensors_of
 from token_cases import BF16, FP16, FP32, arguments, hold_to_oracle
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops._shared.native_sources import TOKEN_HEADERS
-from kernwright.ops.norm_modulation import select_native
-from kernwright.ops.norm_modulation.arguments import chosen_gate_of
+from kernwright.ops.norm_modulation.family import CUDA
+from kernwright.runtime.outputs import Promise
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True), (FP32, False)]
+NAME = {"KERNWRIGHT_OP": "foreign"}
 BUILT = [*KINDS, (FP16, True)]  # float16 for rows of equal elements alone
 Kinds = dict[tuple[torch.dtype, bool], Any]
 
@@ -36,24 +35,20 @@ def kind(case: Case) -> tuple[torch.dtype, bool]:
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
-    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_RESIDUAL": str(int(own[1]))} for own in BUILT}
-    headers = (Path(select_native.__file__).with_name("select_arguments.h"), *TOKEN_HEADERS)
-    return built("norm_select_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_RESIDUAL": str(int(own[1])), **NAME} for own in BUILT}
+    sources = CUDA["norm_scale_shift_select"].sources
+    return built("norm_select_emulation.cc", sources, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 def runner(case: Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
-    residual = case.op.startswith("residual")
     run = emulated[(BF16, True) if isinstance(case, empty_cases.Case) else kind(case)].run
 
-    def call(x: Any, *more: Any, eps: float = 1e-6, out: Any = None) -> Any:
-        before, (*sets, index, weight, bias) = (more[:2], more[2:]) if residual else ((None, None), more)
-        y, total = (torch.full_like(x, float("nan")) for _ in range(2))
-        gate = chosen_gate_of(x, index, sets[2], sets[5]).fill_(float("nan"))
-        if out is not None:
-            y, total, gate = out if residual else (out[0], total, out[1])
-        sum_out = total if residual else None
-        assert run(x, *before, *sets, index, weight, bias, eps, y, sum_out, gate, only_chooses) != "none"
-        return (y, total, gate) if residual else (y, gate)
+    promise = Promise(shipped_ops()[case.op])
+
+    def call(*tensors: Any, eps: float = 1e-6, out: Any = None) -> Any:
+        outs = out or [own.fill_(float("nan")) for own in promise(tensors, {})]
+        assert run(*tensors, eps, *outs, only_chooses) != "none"
+        return tuple(outs)
 
     return call
 

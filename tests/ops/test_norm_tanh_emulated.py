@@ -6,7 +6,6 @@ the same with another conversion. A GPU runs every case of all.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import empty_cases
@@ -20,8 +19,7 @@ from place_cases import WIDTHS, listed, tensors_of
 from token_cases import BF16, FP16, arguments, hold_to_oracle
 
 from kernwright.core.registry import shipped_ops
-from kernwright.ops._shared.native_sources import TOKEN_HEADERS
-from kernwright.ops.norm_tanh import native
+from kernwright.ops.norm_tanh.family import SOURCES
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -38,22 +36,16 @@ def kind(case: Case) -> tuple[torch.dtype, bool]:
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
     kinds = {own: {"KERNWRIGHT_TYPE": TYPES[own[0]], "KERNWRIGHT_TWICE": str(int(own[1]))} for own in BUILT}
-    headers = (Path(native.__file__).with_name("arguments.h"), *TOKEN_HEADERS)
-    return built("norm_tanh_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    return built("norm_tanh_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))
 
 
 def runner(case: Case | folded_cases.Case | empty_cases.Case, emulated: Kinds, only_chooses: bool = False) -> Any:
     twice = case.op.endswith("norm_scale")
     run = emulated[BF16 if isinstance(case, empty_cases.Case) else case.dtype, twice].run
 
-    def call(
-        x: Any, scale: Any, shift: Any, *more: Any, norm_type: str = "rms", eps: float = 1e-5, out: Any = None
-    ) -> Any:
-        outs = listed(out) or [torch.full_like(x, float("nan")) for _ in range(1 + twice)]
-        scale2, weight, bias, weight2, bias2 = more if twice else (None, *more, None, None)
-        y2 = outs[1] if twice else None
-        rows = (scale2, weight, bias, weight2, bias2)
-        assert run(x, scale, shift, *rows, norm_type, eps, outs[0], y2, only_chooses) != "none"
+    def call(*tensors: Any, norm_type: str = "rms", eps: float = 1e-5, out: Any = None) -> Any:
+        outs = listed(out) or [torch.full_like(tensors[0], float("nan")) for _ in range(1 + twice)]
+        assert run(*tensors, norm_type, eps, *outs, only_chooses) != "none"
         return tuple(outs) if twice else outs[0]
 
     return call

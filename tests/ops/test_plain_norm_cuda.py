@@ -9,7 +9,7 @@ import torch
 from builds import UNOPTIMISED, shared_compilations
 from plain_norm_cases import BF16, CASES, FP16, FP32
 
-from kernwright.ops.plain_norm import native
+from kernwright.ops.plain_norm.family import CUDA
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
@@ -19,7 +19,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def library() -> Any:
     """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
-    return native.CUDA["rms_norm"].library(BF16).load(SM90)
+    return CUDA["rms_norm"].library(BF16).load(SM90)
 
 
 def rows(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -27,7 +27,7 @@ def rows(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, y: Any = None) -> str:
-    return str(library.variant(x, weight, bias, torch.empty_like(x) if y is None else y))
+    return str(library.variant(x, weight, bias, 1e-6, torch.empty_like(x) if y is None else y))
 
 
 @needs_nvcc
@@ -52,7 +52,7 @@ def test_each_shape_has_its_variant(library: Any, shape: tuple[int, ...], varian
 @needs_nvcc
 def test_rms_norms_of_narrow_rows_have_kernels_of_their_own(library: Any) -> None:
     def of(x: torch.Tensor, weight: Any = None) -> str:
-        return str(library.rms_variant(x, weight, torch.empty_like(x)))
+        return str(library.rms_variant(x, weight, 1e-6, torch.empty_like(x)))
 
     d = rows(128)
     assert of(rows(1320, 128), d) == "1 x 1320 narrow: 8 threads, 2 vectors each, weight"
@@ -146,7 +146,7 @@ def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor],
 def test_every_dtype_and_every_architecture_compiles() -> None:
     """Each once, the kernels alone and not optimised; bfloat16 for sm_90 is what the other tests load."""
     for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
-        own = native.CUDA["rms_norm"].library(dtype)
+        own = CUDA["rms_norm"].library(dtype)
         made = shared_compilations(own, name, "cubin", *UNOPTIMISED)
         assert made and all(path.stat().st_size > 0 for path in made)
 

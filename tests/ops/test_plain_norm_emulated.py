@@ -5,7 +5,6 @@ But for float16, which rows of equal elements alone come by: the kernels are nor
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from emulation import built
 from plain_norm_cases import BF16, CASES, EQUAL_CASES, FP16, FP32, NARROW_CASES, Case, verify
 from token_cases import hold_to_oracle
 
-from kernwright.ops.norm_modulation import native as shared
-from kernwright.ops.plain_norm import native
+from kernwright.ops.plain_norm.family import CUDA, SOURCES
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -24,16 +22,19 @@ DTYPES = (BF16, FP32)
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[torch.dtype, Any]:
-    kinds = {dtype: dict(native.CUDA["rms_norm"].library(dtype).macros) for dtype in (*DTYPES, FP16)}
-    own = (Path(native.__file__).with_name(name) for name in ("rows.h", "narrow_rows.h"))
-    headers = (*own, Path(shared.__file__).with_name("arguments.h"))
-    return built("plain_norm_emulation.cc", headers, kinds, tmp_path_factory.mktemp("emulated"))
+    kinds = {dtype: dict(CUDA["rms_norm"].library(dtype).macros) for dtype in (*DTYPES, FP16)}
+    return built("plain_norm_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))
+
+
+def normed(module: Any, x: Any, weight: Any, bias: Any, is_rms: bool, eps: float, y: Any) -> bool:
+    rows = (weight,) if is_rms else (weight, bias)
+    return bool((module.rms_norm if is_rms else module.layer_norm)(x, *rows, eps, y))
 
 
 def runner(case: Case, emulated: dict[torch.dtype, Any]) -> Any:
     def call(x: torch.Tensor, weight: Any, bias: Any = None, *, eps: float) -> torch.Tensor:
         y = torch.full_like(x, float("nan"))
-        assert emulated[case.dtype].norm(x, weight, bias, case.norm == "rms", eps, y)
+        assert normed(emulated[case.dtype], x, weight, bias, case.norm == "rms", eps, y)
         return y
 
     return call
@@ -55,7 +56,7 @@ def test_narrow_rows_come_by_every_kernel_for_them(dtype: torch.dtype, emulated:
     for case in (case for case in NARROW_CASES.values() if case.dtype == dtype):
         x, weight = case.arguments()
         assert x is not None
-        assert emulated[dtype].norm(x, weight, None, True, 1e-6, torch.empty_like(x))
+        assert normed(emulated[dtype], x, weight, None, True, 1e-6, torch.empty_like(x))
     few = [f"narrow: 8 threads, {vectors} vectors each" for vectors in (1, 2, 4)]
     many = [f"narrow: 16 threads, {vectors} vectors each" for vectors in (1, 2)]
     expected = {own + weight for own in few + many for weight in ("", ", weight")}
@@ -68,8 +69,8 @@ def test_a_result_lies_in_the_place_of_x(dtype: torch.dtype, width: int, emulate
     x, weight = torch.randn(3, width).to(dtype) + 2, torch.randn(width).to(dtype)
     for is_rms in (False, True):
         own, y = x.clone(), torch.empty_like(x)
-        assert emulated[dtype].norm(x, weight, None, is_rms, 1e-6, y)
-        assert emulated[dtype].norm(own, weight, None, is_rms, 1e-6, own)
+        assert normed(emulated[dtype], x, weight, None, is_rms, 1e-6, y)
+        assert normed(emulated[dtype], own, weight, None, is_rms, 1e-6, own)
         assert torch.equal(own, y)
 
 
@@ -78,14 +79,14 @@ def test_an_output_that_lies_in_another_order_is_written_where_it_lies(emulated:
     x = torch.randn(3, 5, 6, 16)[:, :4, :5]
     whole = torch.full((5, 4, 3, 24), 7.0)
     y = whole.permute(2, 1, 0, 3)[..., :16]
-    assert emulated[FP32].norm(x, None, None, False, 1e-6, y)
+    assert normed(emulated[FP32], x, None, None, False, 1e-6, y)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (16,), eps=1e-6), atol=1e-5, rtol=1e-5)
     assert (whole[..., 16:] == 7).all()
 
 
 def test_an_output_with_gaps_keeps_a_dense_input_from_being_one_run(emulated: dict[torch.dtype, Any]) -> None:
     x, whole = torch.randn(4, 5, 16), torch.full((4, 7, 16), 7.0)
-    assert emulated[FP32].norm(x, None, None, True, 1e-6, whole[:, :5])
+    assert normed(emulated[FP32], x, None, None, True, 1e-6, whole[:, :5])
     expected = torch.nn.functional.rms_norm(x, (16,), eps=1e-6)
     torch.testing.assert_close(whole[:, :5], expected, atol=1e-5, rtol=1e-5)
     assert (whole[:, 5:] == 7).all()

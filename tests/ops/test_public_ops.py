@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import kernwright
 from kernwright import ops
 from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family, shipped_ops
+from kernwright.ops import stubs
 from kernwright.ops.catalog import dispatcher
 
 
@@ -62,7 +64,7 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
 
 def test_an_op_without_kernels_is_a_function_like_the_others() -> None:
     assert ops.rotary.__name__ == "rotary" and "Adjacent pairs of x" in str(ops.rotary.__doc__)
-    assert repr(ops.rotary) == "<kernwright.ops.rotary>"
+    assert inspect.getsource(ops.rotary) == inspect.getsource(shipped_ops()["rotary"].reference)
     assert pickle.loads(pickle.dumps(ops.rotary)) is ops.rotary is copy.deepcopy(ops.rotary)
     assert pickle.loads(pickle.dumps(ops.scale_shift)) is ops.scale_shift
 
@@ -99,3 +101,19 @@ def test_an_unknown_contract_is_an_error_in_a_later_call_too() -> None:
         for own in (ops.norm_scale_shift, ops.scale_shift):
             with pytest.raises(KernwrightError, match="there is no contract 'loose'"):
                 own(x, row, row, contract="loose")
+
+
+def test_the_type_stub_is_that_of_the_definitions() -> None:
+    assert stubs.STUB.read_text(encoding="utf-8") == stubs.stub(), "run: python -m kernwright.ops.stubs"
+
+
+@pytest.mark.parametrize("name", ops.FAMILIES)
+def test_a_public_function_has_the_definitions_signature_and_source(name: str) -> None:
+    own, reference = getattr(ops, name), shipped_ops()[name].reference
+    parameters, defined = inspect.signature(own).parameters, inspect.signature(reference).parameters
+    assert list(parameters)[: len(defined)] == list(defined)
+    assert {key: own.default for key, own in parameters.items() if key in defined} == {
+        key: own.default for key, own in defined.items()
+    }
+    assert {"backend", "contract"} <= set(parameters)
+    assert inspect.getsource(own) == inspect.getsource(reference) and own.__doc__ == reference.__doc__

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import kernwright
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
-from kernwright.ops.residual_norm.implementations import DISPATCHERS
+from kernwright.ops.residual_norm.family import OPS, summed_rows_fit
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.dispatch import CannotRun, Fallback
 
@@ -88,7 +88,7 @@ def test_what_is_changed_in_place_overlaps_nothing(way: str, monkeypatch: pytest
             launched.append(given)
             raise ValueError("x: overlaps residual, and cannot be written")
 
-        monkeypatch.setattr(DISPATCHERS["fused_add_rms_norm_"], "_latest", ("cuda", launch, (None, "close")))
+        monkeypatch.setattr(OPS["fused_add_rms_norm_"].dispatcher, "_latest", ("cuda", launch, (None, "close")))
     memory = torch.randn(6, 16)
     before = memory.clone()
     for _ in range(2):
@@ -165,18 +165,17 @@ def test_what_the_kernels_do_not_take_is_said(
     ],
 )
 def test_cuda_takes_every_form(given: dict[str, Tensor]) -> None:
-    cuda = DISPATCHERS["add_norm"].implementations[0]
+    cuda = OPS["add_norm"].implementations[0]
     assert cuda.backend == "cuda"
-    asked = {requirement.__name__: requirement for requirement in cuda.requires}
-    assert list(asked) == ["on_cuda", "summed_rows_fit", "library_there"]
-    assert asked["summed_rows_fit"](Call.of(shipped_ops()["add_norm"], (zeros(2, 8),), given)) is None
+    assert summed_rows_fit in cuda.requires
+    assert summed_rows_fit(Call.of(shipped_ops()["add_norm"], (zeros(2, 8),), given)) is None
 
 
 def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:
     x, residual = torch.randn(2, 3, 5), torch.randn(2, 3, 5)
-    for own in DISPATCHERS.values():
-        own._told.clear()
-        own._chosen.clear()
+    for own in OPS.values():
+        own.dispatcher._told.clear()
+        own.dispatcher._chosen.clear()
     with pytest.warns(Fallback, match=r"fused_add_rms_norm_ runs its reference: cuda \(close\): x is on cpu"):
         ops.fused_add_rms_norm_(x, residual)
     with kernwright.strict(), pytest.raises(CannotRun, match="add_norm would run its reference"):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from builds import UNOPTIMISED, shared_compilation
 
-from kernwright.ops.ltx2_modulate import native as ltx2_native
-from kernwright.ops.norm_modulation import exact_native, select_native
-from kernwright.ops.residual_norm import native as residual_native
+from kernwright.ops.ltx2_modulate import family as ltx2_modulate
+from kernwright.ops.norm_modulation import family as norm_modulation
+from kernwright.ops.residual_norm import family as residual_norm
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import nvcc
 
@@ -17,7 +17,7 @@ from kernwright.runtime.target import nvcc
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 def test_they_compile_for_the_oldest() -> None:
     """The one of which most is asked, for the GPU that can least; not optimised, which a build would wait for."""
-    own = select_native.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
+    own = norm_modulation.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
     compile_kernels(own, "sm_75")
 
 
@@ -26,8 +26,8 @@ def test_they_compile_for_the_oldest() -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        ltx2_native.CUDA["dual_modulate_from_table"].library(torch.float16),
-        exact_native.CUDA["residual_norm_scale_shift"].library(torch.bfloat16),
+        ltx2_modulate.CUDA["dual_modulate_from_table"].library(torch.float16),
+        norm_modulation.EXACT["residual_norm_scale_shift"].library(torch.bfloat16),
     ],
     ids=lambda own: own.name,
 )
@@ -40,8 +40,8 @@ def test_kernels_in_torchs_order_compile_too(own: Library) -> None:
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_100"])  # test_turns_cuda.py: sm_90
 def test_kernels_for_every_form_of_a_sum_compile_too(architecture: str) -> None:
-    macros = residual_native.CUDA["add_norm"].library(torch.bfloat16).macros
-    compile_kernels(Library("general_sums", residual_native.GENERAL, macros), architecture)
+    macros = residual_norm.CUDA["add_norm"].library(torch.bfloat16).macros
+    compile_kernels(Library("general_sums", residual_norm.GENERAL_SUMS, macros), architecture)
 
 
 def compile_kernels(own: Library, architecture: str) -> None:

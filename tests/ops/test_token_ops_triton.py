@@ -177,12 +177,13 @@ def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None
 
 
 def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernwright.ops._shared.native_op import NativeOp
     from kernwright.ops.norm_modulation import exactness
+    from kernwright.ops.norm_modulation.family import EXACT
 
-    monkeypatch.setattr(NativeOp, "shortcut", lambda *given: lambda *tensors: True)
+    own = EXACT["norm_scale_shift"]
+    monkeypatch.setattr(type(own), "shortcut", lambda *given: lambda *tensors: True)
     monkeypatch.setitem(exactness._shown_widths, ("norm_scale_shift", torch.float32), {64})
-    launch = exactness.exact_shortcut("norm_scale_shift", torch.device("cpu"), torch.float32)
+    launch = exactness.shown_shortcut("norm_scale_shift", own, torch.device("cpu"), torch.float32)
     assert launch is not None
     assert launch(torch.zeros(2, 64)) and not launch(torch.zeros(2, 32))
 

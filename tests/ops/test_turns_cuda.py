@@ -10,13 +10,13 @@ import torch
 from builds import shared_compilation
 from machine_code import WAIT, ahead_of_turn, cuobjdump, kernels_in
 
-from kernwright.ops.ernie import native as ernie
-from kernwright.ops.ltx2_modulate import native as ltx2_modulate
-from kernwright.ops.modulation import native as modulation
-from kernwright.ops.norm_modulation import exact_native, native, select_native
-from kernwright.ops.norm_tanh import native as norm_tanh
-from kernwright.ops.plain_norm import native as plain_norm
-from kernwright.ops.residual_norm import native as residual_norm
+from kernwright.ops.ernie import family as ernie
+from kernwright.ops.ltx2_modulate import family as ltx2_modulate
+from kernwright.ops.modulation import family as modulation
+from kernwright.ops.norm_modulation import family as norm_modulation
+from kernwright.ops.norm_tanh import family as norm_tanh
+from kernwright.ops.plain_norm import family as plain_norm
+from kernwright.ops.residual_norm import family as residual_norm
 from kernwright.runtime.library import CUDA_FLAGS, Library
 from kernwright.runtime.target import Target, nvcc
 
@@ -27,16 +27,18 @@ pytestmark = [
 BF16, FP32 = torch.bfloat16, torch.float32
 # Every file of kernels once: what other tests load is there already, and of the rest the dtype that compiles soonest.
 LOADED = (
-    native.CUDA["norm_scale_shift"].library(BF16),
+    norm_modulation.CUDA["norm_scale_shift"].library(BF16),
     plain_norm.CUDA["rms_norm"].library(BF16),
-    modulation.cuda_library(BF16, BF16),
+    modulation.CUDA["scale_shift"].library(BF16, BF16),
 )
+SUMS = tuple(own for own in residual_norm.SUMS_OF_TWO if own.name != "kernel.cu")  # that is among the loaded
 COMPILED = (
-    exact_native.CUDA["norm_scale_shift"].library(FP32), select_native.CUDA["norm_scale_shift_select"].library(FP32),
-    norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.NORMS["ernie_norm_modulate"].library(FP32),
+    norm_modulation.EXACT["norm_scale_shift"].library(FP32),
+    norm_modulation.CUDA["norm_scale_shift_select"].library(FP32),
+    norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.CUDA["ernie_norm_modulate"].library(FP32),
     ltx2_modulate.CUDA["rms_modulate"].library(FP32),
-    Library("general_sums", residual_norm.GENERAL, residual_norm.CUDA["add_norm"].library(FP32).macros),
-    Library("sums", residual_norm.SUMS, residual_norm.CUDA["add_norm"].library(BF16).macros),  # float32 has none
+    Library("general_sums", residual_norm.GENERAL_SUMS, residual_norm.CUDA["add_norm"].library(FP32).macros),
+    Library("sums", SUMS, residual_norm.CUDA["add_norm"].library(BF16).macros),  # float32 has none
 )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def test_no_kernel_touches_memory_ahead_of_its_turn(library: Library) -> None:
 
 def test_every_file_of_kernels_is_looked_at() -> None:
     """But those that launch plainly, after which nothing is placed early."""
-    files = Path(native.__file__).parents[1].glob("*/*.cu")
+    files = Path(norm_modulation.__file__).parents[1].glob("*/*.cu")
     looked_at = {source for own in LOADED + COMPILED for source in own.sources}
     assert {own for own in files if "cudaLaunchKernel(" not in own.read_text()} <= looked_at
 

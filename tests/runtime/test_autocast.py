@@ -15,9 +15,8 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Dispatcher, reference_function
-from kernwright.runtime.fast_path import PublicCall, public_call
+from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.outputs import like_first
 from kernwright.runtime.slow_path import SlowPath
 
 
@@ -26,8 +25,8 @@ def product(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
 
 
-_product: PublicCall[Tensor] = public_call(
-    SlowPath(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)]), like_first(product))
+_product = fast_path(
+    SlowPath(Dispatcher(product, [Implementation(backend="triton", contract="close", load=lambda: product.reference)]))
 )
 
 

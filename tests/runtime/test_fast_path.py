@@ -17,9 +17,9 @@ from torch.testing._internal.two_tensor import TwoTensor
 import kernwright
 from kernwright import ops
 from kernwright.core.errors import KernwrightError
-from kernwright.ops.modulation.implementations import DISPATCHERS as MODULATION
-from kernwright.ops.norm_modulation.implementations import DISPATCHERS as NORM_MODULATION
-from kernwright.ops.residual_norm.implementations import DISPATCHERS as RESIDUAL_NORM
+from kernwright.ops.modulation.family import OPS as MODULATION
+from kernwright.ops.norm_modulation.family import OPS as NORM_MODULATION
+from kernwright.ops.residual_norm.family import OPS as RESIDUAL_NORM
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.implementation import Implementation
@@ -36,8 +36,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     """Has the short way end in a function of the test's own."""
 
     def install(launch: Callable[..., bool]) -> None:
-        for dispatcher in (*MODULATION.values(), *NORM_MODULATION.values(), *RESIDUAL_NORM.values()):
-            monkeypatch.setattr(dispatcher, "_latest", ("cuda", launch, (None, "close")))
+        for own in (*MODULATION.values(), *NORM_MODULATION.values(), *RESIDUAL_NORM.values()):
+            monkeypatch.setattr(own.dispatcher, "_latest", ("cuda", launch, (None, "close")))
 
     return install
 
@@ -294,8 +294,8 @@ def test_what_is_wrong_is_said_in_the_same_words_in_every_call(
 def test_a_kernels_own_error_goes_up_where_nothing_is_wrong(
     launches: Launches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"], "implementations", [Refusing()])
-    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"], "_chosen", {})
+    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"].dispatcher, "implementations", [Refusing()])
+    monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"].dispatcher, "_chosen", {})
     launches(foreign_words)
     for x in (X, torch.nn.Parameter(X, requires_grad=False)):
         with pytest.raises(ValueError, match=r"^scale: has 7 channels, x has 8$") as error:

@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.runtime.library import (
-    BUILDS_VARIABLE,
-    CACHE_VARIABLE,
-    Library,
-    NotBuilt,
-    cache_folder,
-    checksum_file,
-    is_whole,
-)
+from kernwright.core.runtime_interface import BUILDS_VARIABLE, checksum_file
+from kernwright.runtime.library import CACHE_VARIABLE, Library, NotBuilt, cache_folder, is_whole
 from kernwright.runtime.target import Target, compiler
 
 CPU = Target("cpu")

@@ -22,7 +22,7 @@ def _open_paths(tree: Path, paths: list[str]) -> None:
         if path not in sys.path:
             sys.path.insert(0, path)  # the pinned one, whatever else the machine has
     if (tree / "sglang").is_dir():
-        from kernwright.baselines.stand_ins import install_sglang
+        from kernwright.baselines.sglang.stand_ins import install_sglang
 
         if "sglang" not in sys.modules:
             install_sglang(tree)

@@ -22,7 +22,7 @@ from kernwright.packages.tree import Machine, Tree
 from kernwright.tasks.workload import Workload
 
 PACKAGE = "kernwright.baselines"
-IN_EVERY_WORKER = ("adapter.py", "loading.py", "stand_ins.py")
+IN_EVERY_WORKER = ("adapter.py", "loading.py", "sglang/stand_ins.py")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class PublishedBaseline:
             for function in (adapter.bind, *adapter.objections):
                 modules += [own for own in _imported(sys.modules[function.__module__]) if own not in modules]
         files = {Path(own.__file__) for own in modules if own.__file__}
-        files |= {Path(__file__).with_name(name) for name in IN_EVERY_WORKER}
+        files |= {Path(__file__).parent / name for name in IN_EVERY_WORKER}
         return code_digest(map(Source.read, files), said)
 
     def about(self, ops: Iterable[str]) -> dict[str, Any]:

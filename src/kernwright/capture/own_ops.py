@@ -6,8 +6,6 @@ Found by the names of files, since to import the ops is to import torch.
 from __future__ import annotations
 
 import inspect
-import pkgutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kernwright.ops
@@ -41,11 +39,7 @@ def op_of(target: str) -> str | None:
 
 
 def places_of(op: str) -> tuple[str, ...]:
-    """The public call, which modules may take from where it is defined; the eager chain, which stands for it where an
-    op has no kernel, and which programs call by itself; the torch op, which is what compiled code calls."""
-    folder = Path(kernwright.ops.__file__).parent / FAMILIES[op]
-    family = f"kernwright.ops.{FAMILIES[op]}"
-    modules = [module.name for module in pkgutil.iter_modules([str(folder)])]
-    chains = [f"{family}.{name}:{op}.reference" for name in modules if name.endswith("definition")]
-    public = [f"{family}.calls:{op}"] if "calls" in modules else []
-    return (*public, *chains, f"torch.ops.kernwright:{op}")
+    """Return where else an op is called: its eager chain, which programs call by itself and which runs where an op has
+    no kernel; and the torch op, which compiled code calls."""
+    chain = f"kernwright.ops.{FAMILIES[op]}.definition:{op}.reference"
+    return chain, f"torch.ops.kernwright:{op}"

@@ -1,9 +1,7 @@
-"""Builds ahead of time: native libraries of all families, or of some, for targets that may be elsewhere."""
+"""Build native libraries ahead of time, of all families or of some, also for targets that are not this machine."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernwright.ops import FAMILIES
+from kernwright.ops.catalog import fused_ops
 from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 
@@ -19,13 +18,9 @@ Made = TypeVar("Made")
 
 
 def libraries(target: Target, families: Collection[str] = frozenset(FAMILIES.values())) -> list[Library]:
-    """Of families that have native kernels; each one's module `native` lists its own. What two need is there once."""
-    found: list[Library] = []
-    for family in sorted(families):
-        name = f"kernwright.ops.{family}.native"
-        if importlib.util.find_spec(name):
-            found += importlib.import_module(name).libraries(target)
-    return list(dict.fromkeys(found))
+    """Return the native libraries of some families, each once."""
+    found = [own.libraries(target) for family in sorted(families) for own in fused_ops(family).values()]
+    return list(dict.fromkeys(library for own in found for library in own))
 
 
 def build_ahead(
@@ -35,7 +30,7 @@ def build_ahead(
     told: Callable[[Path], None] = lambda path: None,
     nothing_for: Callable[[Target], None] = lambda target: None,
 ) -> list[Path]:
-    """Libraries whose name fits `only`, into a folder that KERNWRIGHT_BUILDS can name. One that is there stays."""
+    """Build the libraries whose name matches `only` into a folder for KERNWRIGHT_BUILDS. Those that are there stay."""
     done = []
     for target in targets:
         wanted = [library for library in libraries(target) if fnmatchcase(library.name, only)]
@@ -52,6 +47,6 @@ def build_ahead(
 
 
 def side_by_side(wanted: Sequence[Library], make: Callable[[Library], Made]) -> Iterator[Made]:
-    """One build for each processor, since nearly all of its time is a compiler's, which uses one. In their order."""
+    """Run one build per processor, since a compiler uses one. Results come in the order of `wanted`."""
     with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as builds:
         yield from builds.map(make, wanted)

@@ -1,4 +1,4 @@
-"""Finding an op's dispatcher and its public call by name, importing no more than its family."""
+"""Find an op's dispatcher and its public function by name. No more is imported than the op's family."""
 
 from __future__ import annotations
 
@@ -12,36 +12,43 @@ from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family
 from kernwright.ops import FAMILIES
 from kernwright.runtime.dispatch import Dispatcher, Explanation
+from kernwright.runtime.fused_op import FusedOp
+from kernwright.runtime.public_function import public_function
+
+
+def fused_ops(family: str) -> dict[str, FusedOp]:
+    """Return the ops of a family that have implementations beyond their reference."""
+    name = f"kernwright.ops.{family}.family"
+    if importlib.util.find_spec(name) is None:
+        return {}
+    own: dict[str, FusedOp] = importlib.import_module(name).OPS
+    return own
 
 
 @cache
 def dispatcher(name: str) -> Dispatcher:
-    """An op whose family has implementations brings its own; every other op runs its reference."""
+    """Return the dispatcher of an op. An op without implementations runs its reference."""
     if name not in FAMILIES:
         raise KernwrightError(f"there is no op {name!r}", f"the ops are: {', '.join(sorted(FAMILIES))}")
-    family = f"kernwright.ops.{FAMILIES[name]}"
-    if importlib.util.find_spec(f"{family}.implementations"):
-        own: dict[str, Dispatcher] = importlib.import_module(f"{family}.implementations").DISPATCHERS
-        if name in own:
-            return own[name]
-    return Dispatcher(ops_of_family(FAMILIES[name])[name])
+    fused = fused_ops(FAMILIES[name]).get(name)
+    return fused.dispatcher if fused is not None else Dispatcher(ops_of_family(FAMILIES[name])[name])
 
 
+@cache
 def public_call(name: str) -> Callable[..., Any]:
-    """What `kernwright.ops.<name>` is: the family's own function, the shortest way to a kernel, where it has one."""
-    family = f"kernwright.ops.{FAMILIES[name]}"
-    if importlib.util.find_spec(f"{family}.calls"):
-        own = getattr(importlib.import_module(f"{family}.calls"), name, None)
-        if own is not None:
-            return own  # type: ignore[no-any-return]
-    return dispatcher(name)
+    """Return the function that `kernwright.ops.<name>` is."""
+    fused = fused_ops(FAMILIES[name]).get(name)
+    if fused is not None:
+        return fused.function
+    own = dispatcher(name)
+    return public_function(own.op, own.run_positional)
 
 
 def explain(op: str | Callable[..., Any], *arguments: Any, **named: Any) -> Explanation:
-    """What would run for this call, and what every implementation says to it.
+    """Return what would run for a call, and the answer of every implementation.
 
-    The op by name, or as the function in `kernwright.ops`; then all that the call takes, backend and out as well.
-    An argument that is wrong raises what the call would raise.
+    The op is given by name, or as the function in `kernwright.ops`; then follow all arguments of the call, backend and
+    out as well. A wrong argument raises what the call would raise.
     """
     name = op if isinstance(op, str) else op.op.name if isinstance(op, Dispatcher) else getattr(op, "__name__", str(op))
     return dispatcher(name).explain(*arguments, **named)

@@ -42,10 +42,10 @@ from kernwright.runtime.outputs import (
     written,
 )
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
+from kernwright.runtime.public_function import Option, as_op_arguments
 from kernwright.runtime.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
-Spelled = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps
 NONE_YET: Latest = ("torch", lambda *arguments: False, ())
 PACKAGE = __name__.partition(".")[0]
@@ -125,8 +125,8 @@ def _callers_level() -> int:
 class Dispatcher:
     """One op and all ways to run it, best first. The reference is the last, and takes every call that is right at all.
 
-    `check` raises BadArgument for what the op itself cannot take. `spelled` names the op's own arguments for those of
-    its public call, where that takes more.
+    `check` raises BadArgument for what the op itself cannot take. `option` is the keyword that only the public function
+    has.
     """
 
     def __init__(
@@ -134,11 +134,14 @@ class Dispatcher:
         op: Op,
         implementations: Sequence[Implementation] = (),
         check: Callable[[Call], None] | None = None,
-        spelled: Spelled | None = None,
+        option: Option | None = None,
     ) -> None:
         self.op = op
-        self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
-        self._check, self._spelled = check, spelled
+        self.implementations = (
+            *implementations,
+            Implementation(backend="torch", contract="exact", load=lambda: reference_function(op)),
+        )
+        self._check, self._option = check, option
         self.__name__, self.__doc__ = op.name, op.reference.__doc__  # as a function of `kernwright.ops`
         self._told: set[str] = set()
         self._chosen: dict[Any, Implementation] = {}  # by what calls have in common
@@ -159,6 +162,14 @@ class Dispatcher:
             return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
         call = Call.of(self.op, arguments, named)
         return self.run(*call.parts, backend, contract, out)
+
+    def run_positional(
+        self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out
+    ) -> Any:
+        """Run a call with all arguments of the op by position, as a public function hands them on."""
+        count = len(self.op.tensor_parameters)
+        scalars = dict(zip(self.op.scalar_defaults, arguments[count:], strict=True))
+        return self(*arguments[:count], backend=backend, contract=contract, out=out, **scalars)
 
     def __repr__(self) -> str:
         return f"<kernwright.ops.{self.op.name}>"
@@ -280,10 +291,10 @@ class Dispatcher:
     ) -> Explanation:
         """Raises what the call would raise for an argument that is wrong."""
         wanted = backend or preferred()
-        answers = tuple(self._answers(self._spelled_call(arguments, named), wanted, contract))
+        answers = tuple(self._answers(self._public_call(arguments, named), wanted, contract))
         chosen = next((answer.implementation for answer in answers if answer.fits), None)
         if out is not None:
-            self._foresee_out(self._spelled_call(arguments, named), chosen, out)
+            self._foresee_out(self._public_call(arguments, named), chosen, out)
         if chosen is self.implementations[-1] and len(answers) > 1 and wanted is None and is_strict():
             chosen = None
         return Explanation(self.op.name, chosen, wanted, answers)
@@ -292,7 +303,7 @@ class Dispatcher:
         self, *arguments: Any, backend: Backend | None = None, contract: Contract | None = None, **named: Any
     ) -> Iterator[Answer]:
         """What implementations say to a call, best first. Whoever stops at the one that fits does not load the rest."""
-        return self._answers(self._spelled_call(arguments, named), backend or preferred(), contract)
+        return self._answers(self._public_call(arguments, named), backend or preferred(), contract)
 
     def _answers(self, call: Call, wanted: Backend | None, contract: Contract | None) -> Iterator[Answer]:
         self.check(call)
@@ -300,9 +311,8 @@ class Dispatcher:
         for own in self.implementations:
             yield Answer.of(own, call, contract, self._configured(own, call), wanted)
 
-    def _spelled_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
-        if self._spelled is not None:
-            arguments, named = self._spelled(arguments, named)
+    def _public_call(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
+        arguments, named = as_op_arguments(self.op, self._option, arguments, named)
         return Call.of(self.op, arguments, named)
 
     def _foresee_out(self, call: Call, chosen: Implementation | None, out: Out) -> None:

@@ -1,16 +1,15 @@
-"""What an op's public function does with its arguments: the short way, straight to a foreign function that is known to
-fit, and the long way for all else.
+"""The fast path of a public call: straight to a foreign function that is known to fit. All else takes the slow path.
 
-A small kernel takes 2 us and its launch several, so what stands before the launch is counted: no binding of signatures,
-no look at shapes, and no function where its frame can be saved. The foreign function checks the tensors itself, and
-answers whether it took them.
+A small kernel takes 2 us and its launch several, so every step before the launch counts: no signature is bound, no
+shape is read, and no function is called where its frame can be avoided. The foreign function checks the tensors itself
+and returns whether it took them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, empty_like
@@ -22,23 +21,22 @@ from kernwright.runtime.outputs import has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, left_by_traces, preferences, preferred
 from kernwright.runtime.slow_path import MISFITS, SlowPath, modes
 
-Result = TypeVar("Result")
-# The op's arguments by position, tensors and then scalars; and what every public call takes besides.
-PublicCall = Callable[[tuple[Any, ...], Backend | None, Contract | None, Out], Result]
+Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
 is_grad_enabled = torch.is_grad_enabled
-is_traced = torch.compiler.is_dynamo_compiling  # every other compiler's tensors are of another class, or in a mode
+is_traced = torch.compiler.is_dynamo_compiling  # tensors of every other compiler have a class of their own, or a mode
 
 
-def public_call(
-    otherwise: SlowPath, made: Callable[[tuple[Any, ...]], tuple[Tensor, ...]] | None = None
-) -> PublicCall[Result]:
-    """Of the op whose long way it is. `made` makes its results of its arguments; none: one or two like the first."""
-    dispatcher, op = otherwise.dispatcher, otherwise.dispatcher.op
+def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[..., Any]:
+    """Return `run(arguments, backend, contract, out)`, where `arguments` are all arguments of the op by position.
+
+    `allocate` makes the outputs; without it there are up to two, each like the first tensor.
+    """
+    dispatcher, op = slow.dispatcher, slow.dispatcher.op
     tensors, results = len(op.tensor_parameters), len(op.outputs)
     names = [parameter.name for parameter in op.tensor_parameters]
     are_activations = [name in op.activations for name in names]
     changed = itemgetter(*map(names.index, op.inplace)) if op.inplace else None
-    is_one_like_first = results == 1 and made is None
+    is_one_like_first = results == 1 and allocate is None
 
     def every(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
         return (*arguments[:tensors], *(out if isinstance(out, (tuple, list)) else (out,)))
@@ -46,8 +44,8 @@ def public_call(
     def run(arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
         first = arguments[0]
         if is_traced() or type(first) is not Tensor or modes():
-            return otherwise.watched(arguments, backend, contract, out)
-        # As `Dispatcher.latest` has it, in no frame of its own; nor is `preferred` asked where nobody prefers anything.
+            return slow.watched(arguments, backend, contract, out)
+        # `Dispatcher.latest` written out, to save its frame; `preferred` is asked only where anything is preferred.
         own, launch, contracts = dispatcher._latest
         wanted = backend or ((preferences or left_by_traces) and preferred())
         if contract in contracts and (not wanted or wanted == own) and forward_ad._current_level < 0:
@@ -56,20 +54,20 @@ def public_call(
                     () if not is_grad_enabled() else arguments[:tensors] if out is None else every(arguments, out)
                 ):
                     if tensor is not None and tensor.requires_grad:
-                        break  # what trains is the reference's
+                        break  # only the reference has a gradient
                 else:
                     if out is not None and may_overlap(arguments[:tensors], are_activations, out):
-                        return otherwise.run(arguments, backend, contract, out)  # which looks closely
+                        return slow.run(arguments, backend, contract, out)  # looks at strides, too
                     if is_one_like_first:
                         y = empty_like(first) if out is None else out
                         if launch(*(arguments + (y,))):  # noqa: RUF005 - the other way makes a list first
                             return y if out is None or not is_grad_enabled() else written(y)  # type: ignore[type-var]
-                        del y  # nobody's, and memory that the long way may need
+                        del y  # the slow path may need its memory
                     else:
                         if out is not None:
                             outs = as_outputs(out, results)
-                        elif made is not None:
-                            outs = made(arguments)
+                        elif allocate is not None:
+                            outs = allocate(arguments)
                         else:
                             outs = (empty_like(first), empty_like(first)) if results else ()
                         if launch(*(arguments + outs)):
@@ -78,27 +76,31 @@ def public_call(
                             return outs[0] if results == 1 else outs or None
                         del outs
             except MISFITS as misfit:
-                if not goes_on(misfit, every(arguments, out)) and otherwise.wrong(arguments, out) is None:
+                if not goes_on(misfit, every(arguments, out)) and slow.wrong(arguments, out) is None:
                     raise
-        return otherwise.run(arguments, backend, contract, out)
+        return slow.run(arguments, backend, contract, out)
 
     return run
 
 
 def as_outputs(out: Any, count: int) -> tuple[Tensor, ...]:
-    """What was given for so many results, each in memory of its own. Where it is not so, the long way says it."""
+    """Return the given outputs as a tuple. Raise TypeError for a wrong number or shared memory, which the slow path
+    explains."""
     if count == 1:
         return (out,)
-    # A tensor can be unpacked as well, into its parts: that is no list of outputs.
+    # A tensor unpacks into its rows, which are not a list of outputs.
     if not isinstance(out, (tuple, list)) or len(out) != count or len({own.data_ptr() for own in out}) < count:
         raise TypeError("out")
     return tuple(out)
 
 
 def goes_on(misfit: Exception, tensors: Sequence[Any]) -> bool:
-    """Whether the long way is asked after all: it names what is wrong in words of its own, the same in every call, and
-    where nothing is, it comes to the foreign function's own error. What went wrong at a launch is not done again."""
+    """Return whether the slow path takes the call after an error.
+
+    It names a wrong argument in the same words for every implementation, and raises the foreign function's own error
+    where nothing is wrong. A launch that failed is not repeated.
+    """
     if not isinstance(misfit, RuntimeError):
         return True
-    # What no foreign function can be given is found out by its error, since to ask before every call would cost.
+    # A tensor without memory shows by the error of the foreign function: a check before each call would cost time.
     return not all(has_memory(own) for own in tensors if isinstance(own, Tensor))

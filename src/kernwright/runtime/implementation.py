@@ -11,7 +11,9 @@ import torch
 
 from kernwright.core.op import Contract
 from kernwright.runtime.call import Call
+from kernwright.runtime.library import Library
 from kernwright.runtime.preference import Backend
+from kernwright.runtime.target import Target
 
 Requirement = Callable[[Call], str | None]  # why it does not hold of a call, or None where it holds
 Launch = Callable[..., bool]  # a foreign function: all arguments by position, then the outputs; False: it refuses
@@ -23,7 +25,8 @@ class Implementation:
 
     `launch`, where there is one, gives the bare foreign function for a device and a dtype, unless it might be mistaken
     for another device's. It takes the op's arguments by position and then the outputs, checks them itself, and answers
-    whether it ran: so a call that ends there needs no further look from Python.
+    whether it ran: so a call that ends there needs no further look from Python. `libraries` returns the native
+    libraries that it needs on a target.
     """
 
     backend: Backend
@@ -31,6 +34,7 @@ class Implementation:
     load: Callable[[], Callable[..., Any]]
     requires: tuple[Requirement, ...] = ()
     launch: Callable[[torch.device, torch.dtype], Launch | None] | None = None
+    libraries: Callable[[Target], list[Library]] = lambda target: []
 
     def refusal(self, call: Call, contract: Contract | None = None) -> str | None:
         """The first requirement that does not hold, in words."""

@@ -14,6 +14,7 @@ import hashlib
 import os
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,10 +22,11 @@ from typing import Any
 
 from kernwright.core.digest import digest_of
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.runtime_interface import BUILDS_VARIABLE, checksum_file
 from kernwright.runtime.target import Target
 from kernwright.runtime.toolchain import crossing_flags, environment_for, runtime_flags, stand_ins
 
-BUILDS_VARIABLE, CACHE_VARIABLE = "KERNWRIGHT_BUILDS", "KERNWRIGHT_CACHE"
+CACHE_VARIABLE = "KERNWRIGHT_CACHE"
 CPU_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp")
 HOST_FLAGS = ("-O2",)
 CUDA_FLAGS = ("-Xptxas=-O3",)
@@ -150,7 +152,7 @@ class Library:
                         extra_cflags=[*host, *macros],
                         extra_cuda_cflags=[*CUDA_FLAGS, *macros, *crossing],
                         extra_ldflags=linking,
-                        extra_include_paths=sorted({str(source.parent) for source in self.sources}),
+                        extra_include_paths=include_paths(self.sources),
                         build_directory=str(folder),
                         backend="cuda" if target.is_cuda else None,
                     )
@@ -166,11 +168,6 @@ class Library:
 
 # Of a library, a target and the folders that were looked into: others may have it, or be writable.
 _failures: dict[tuple[Library, Target, tuple[Path, ...]], tuple[str, str]] = {}
-
-
-def checksum_file(path: Path) -> Path:
-    """What lies beside a library, and shows that it is whole."""
-    return path.with_name(path.name + ".sha256")
 
 
 def is_whole(path: Path) -> bool:
@@ -195,6 +192,11 @@ def _folders() -> tuple[Path, ...]:
     return (*_ahead(), cache_folder())
 
 
+def include_paths(sources: Sequence[Path]) -> list[str]:
+    """Return the folders of all sources, and those above: files of one name are told apart by their folder's."""
+    return sorted({str(folder) for source in sources for folder in (source.parent, source.parent.parent)})
+
+
 @cache
 def _digest(library: Library, target: Target) -> str:
     """Of the sources as they are when first asked: a running program does not change its mind about them."""
@@ -202,7 +204,10 @@ def _digest(library: Library, target: Target) -> str:
 
     return digest_of(
         {
-            "sources": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in library.sources},
+            "sources": {
+                f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in library.sources
+            },
             "macros": dict(library.macros),
             "flags": [*CUDA_FLAGS, *HOST_FLAGS] if target.is_cuda else [*CPU_FLAGS],
             "target": target.name,

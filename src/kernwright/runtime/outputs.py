@@ -16,9 +16,7 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.overlaps import overlaps_itself, share_bytes
 
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
-# Of an op's tensors, and the device on which to make the outputs; none: the tensors' own.
-Promise = Callable[[Sequence[Tensor | None], str | None], tuple[Tensor, ...]]
-Taken = Callable[[Op, Promise, Sequence[Tensor | None], Any], tuple[Tensor, ...]]
+MOST_REMEMBERED = 4096  # calls of one op whose outputs are known without running its definition
 
 
 def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Tensor:
@@ -30,36 +28,79 @@ def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | tor
     return made
 
 
-def like_first(op: Op) -> Promise:
-    """Every output as the first tensor is."""
+class Promise:
+    """The outputs of a call, as a graph expects them and as a kernel is given them, derived from the op's definition.
 
-    def promise(tensors: Sequence[Tensor | None], device: str | None = None) -> tuple[Tensor, ...]:
-        first = tensors[0]
-        assert first is not None
-        return tuple(rows_like(first, device=device) for _ in op.outputs)
+    Shapes and dtypes are those that the definition returns for tensors without memory. An output with the shape of an
+    activation lies as that one does; any other is dense.
+    """
 
-    return promise
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self._known: dict[Any, list[tuple[Sequence[int], torch.dtype]]] = {}
+
+    def __call__(
+        self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], device: str | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return uninitialized outputs, on a device or on that of the tensors."""
+        if not self.op.outputs:
+            return ()
+        alike = [
+            own
+            for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True)
+            if own is not None and parameter.name in self.op.activations
+        ]
+        return tuple(self._made(alike, shape, dtype, device) for shape, dtype in self._results(tensors, scalars))
+
+    @staticmethod
+    def _made(activations: Sequence[Tensor], shape: Sequence[int], dtype: torch.dtype, device: str | None) -> Tensor:
+        for own in activations:
+            if own.shape == shape:
+                return rows_like(own, dtype, device)
+        return torch.empty(shape, dtype=dtype, device=device or activations[0].device)
+
+    def _results(
+        self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any]
+    ) -> list[tuple[Sequence[int], torch.dtype]]:
+        try:
+            key = tuple([None if own is None else (own.shape, own.dtype) for own in tensors])
+            if (known := self._known.get(key)) is not None:
+                return known
+        except TypeError:  # symbolic sizes cannot be keys
+            key = None
+        found = self._computed(tensors, scalars)
+        if key is not None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _computed(
+        self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any]
+    ) -> list[tuple[Sequence[int], torch.dtype]]:
+        given = [
+            None if own is None else torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta")
+            for own in tensors
+        ]
+        result = self.op.reference(*given, **scalars)
+        return [(own.shape, own.dtype) for own in ((result,) if isinstance(result, Tensor) else result or ())]
 
 
-def shaped_like(
-    first: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None, device: str | None = None
-) -> Tensor:
-    """As the first tensor lies, where the shape is its own."""
-    if first.shape == shape:
-        return rows_like(first, dtype, device)
-    return torch.empty(shape, dtype=dtype or first.dtype, device=device or first.device)
+Taken = Callable[[Promise, Sequence[Tensor | None], Mapping[str, Any], Any], tuple[Tensor, ...]]
 
 
-def taken(op: Op, promise: Promise, tensors: Sequence[Tensor | None], out: Any) -> tuple[Tensor, ...]:
-    """New outputs, or those that were given, which must be as promised and have no gaps in their last axis."""
+def taken(
+    promise: Promise, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], out: Any
+) -> tuple[Tensor, ...]:
+    """Return new outputs, or those that were given, which must be as promised and have no gaps in their last axis."""
     if out is None:
-        return promise(tensors, None)
+        return promise(tensors, scalars)
     outs = (out,) if isinstance(out, Tensor) else tuple(out)
-    for name, own, wanted in zip(op.outputs, outs, promise(tensors, "meta"), strict=True):
+    for name, own, wanted in zip(promise.op.outputs, outs, promise(tensors, scalars, "meta"), strict=True):
         if own.shape != wanted.shape or own.dtype != wanted.dtype:
             found, expected = f"{own.dtype} {list(own.shape)}", f"{wanted.dtype} {list(wanted.shape)}"
             raise BadArgument("out", f"{name} is {found}, not {expected}")
-    refuse_gaps(op, outs)
+    refuse_gaps(promise.op, outs)
     return outs
 
 
@@ -156,16 +197,14 @@ def given_back(outputs: Sequence[Tensor]) -> Any:
 
 
 def from_launch(
-    op: Op,
-    promise: Promise,
-    launch: Callable[[Sequence[Tensor], Sequence[Tensor]], Launch],
-    outputs: Taken = taken,
+    op: Op, launch: Callable[[Sequence[Tensor], Sequence[Tensor]], Launch], outputs: Taken = taken
 ) -> Callable[..., Any]:
-    """The op's own signature, and `out=`, over a foreign function, which `launch` finds for tensors and outputs."""
+    """Return a function with the op's signature and `out=` that calls the foreign function found by `launch`."""
+    promise, names = Promise(op), tuple(op.scalar_defaults)
 
     def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
-        outs = outputs(op, promise, tensors, out)
-        if not launch(tensors, outs)(*tensors, *(scalars[name] for name in op.scalar_defaults), *outs):
+        outs = outputs(promise, tensors, scalars, out)
+        if not launch(tensors, outs)(*tensors, *[scalars[name] for name in names], *outs):
             raise KernwrightError(
                 f"{op.name}: the kernel refused a call that its requirements took", "please report it"
             )
@@ -174,13 +213,13 @@ def from_launch(
     return run
 
 
-def from_module(module: str, op: Op, promise: Promise, outputs: Taken = taken) -> Callable[..., Any]:
-    """The function of the op's name in a module of kernels, with its outputs made or checked before it is called."""
-    own = getattr(importlib.import_module(module), op.name)
+def from_module(module: str, op: Op, outputs: Taken = taken, **fixed: Any) -> Callable[..., Any]:
+    """Return the function of the op's name in a module of kernels, with its outputs made or checked before the call."""
+    own, promise = getattr(importlib.import_module(module), op.name), Promise(op)
 
     def run(*tensors: Tensor | None, out: Any = None, **scalars: Any) -> Any:
-        outs = outputs(op, promise, tensors, out)
-        own(*tensors, **scalars, out=given_back(outs))
+        outs = outputs(promise, tensors, scalars, out)
+        own(*tensors, **scalars, **fixed, out=given_back(outs))
         return given_back(outs)
 
     return run

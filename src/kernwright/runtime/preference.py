@@ -28,10 +28,11 @@ from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from kernwright.core.errors import KernwrightError
+from kernwright.core.runtime_interface import STRICT_VARIABLE as STRICT_VARIABLE
 
 Backend = Literal["cuda", "cpu", "triton", "torch"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried
-BACKEND_VARIABLE, STRICT_VARIABLE = "KERNWRIGHT_BACKEND", "KERNWRIGHT_STRICT"
+BACKEND_VARIABLE = "KERNWRIGHT_BACKEND"
 ENVIRONMENT = "the environment"
 BEST = "best"  # in a graph alone
 STRICT_WORDS = {"1": True, "true": True, "yes": True, "on": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from kernwright.runtime.call import (
     transforms,
 )
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
-from kernwright.runtime.outputs import Promise, dispatches_itself
+from kernwright.runtime.outputs import dispatches_itself
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
 from kernwright.runtime.traced import traced
 
@@ -36,8 +35,8 @@ class SlowPath:
     The op's arguments come by position, every one: its tensors, then its scalars.
     """
 
-    def __init__(self, dispatcher: Dispatcher, promise: Promise) -> None:
-        self.dispatcher, self._traced = dispatcher, traced(dispatcher, promise)
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher, self._traced = dispatcher, traced(dispatcher)
         self._tensors = len(dispatcher.op.tensor_parameters)
 
     def call(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
@@ -103,8 +102,3 @@ class SlowPath:
     def _parts(self, arguments: tuple[Any, ...]) -> tuple[tuple[Tensor | None, ...], dict[str, Any]]:
         names = self.dispatcher.op.scalar_defaults
         return arguments[: self._tensors], plain(dict(zip(names, arguments[self._tensors :], strict=True)))
-
-
-def slow_paths(dispatchers: Mapping[str, Dispatcher], promises: Mapping[str, Promise]) -> dict[str, SlowPath]:
-    """Of a family's ops, by their names."""
-    return {name: SlowPath(dispatcher, promises[name]) for name, dispatcher in dispatchers.items()}

@@ -36,9 +36,9 @@ def schema(op: Op) -> str:
     return f"({arguments}) -> {results if len(op.outputs) == 1 else f'({results})'}"
 
 
-def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
-    """Registers `kernwright::<name>`. `promise` says what comes out, where nothing runs."""
-    op, tensors = dispatcher.op, len(dispatcher.op.tensor_parameters)
+def traced(dispatcher: Dispatcher) -> Callable[..., Any]:
+    """Register the op as `kernwright::<name>` and return it. Its fake implementation follows from the definition."""
+    op, tensors, promise = dispatcher.op, len(dispatcher.op.tensor_parameters), Promise(dispatcher.op)
     count = tensors + len(op.scalar_defaults)
 
     def run(*arguments: Any) -> Any:
@@ -56,15 +56,17 @@ def traced(dispatcher: Dispatcher, promise: Promise) -> Callable[..., Any]:
         first = given[0]
         launch = dispatcher.latest(backend, contract)
         if launch is not None and type(first) is Tensor and not first.is_meta and not torch.is_grad_enabled():
-            outs = promise(given, None)
+            outs = promise(given, _named(op, scalars))
             if launch(*given, *scalars, *outs):
                 return given_back(outs)
-        return _as_promised(dispatcher.run(given, _named(op, scalars), backend, contract), promise(given, "meta"))
+        named = _named(op, scalars)
+        return _as_promised(dispatcher.run(given, named, backend, contract), promise(given, named, "meta"))
 
     def fake(*arguments: Any) -> Any:
         """A graph is refused for the same reasons as a call."""
-        dispatcher.check(Call.of(op, arguments[:tensors], _named(op, arguments[tensors:count])))
-        return given_back(promise(arguments[:tensors], None))
+        given, scalars = arguments[:tensors], _named(op, arguments[tensors:count])
+        dispatcher.check(Call.of(op, given, scalars))
+        return given_back(promise(given, scalars))
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs[:tensors])

@@ -8,7 +8,6 @@ read is left out with a warning: no call fails for it, since every configuration
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -236,21 +235,25 @@ def model_of(device: torch.device) -> str | None:
     return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(device).lower()).strip("-")
 
 
+Work = tuple[int, int, int]  # width, elements, bytes of an element
+_work: dict[str, Callable[[Call], Work | None]] = {}
+
+
+def measured_by(op: str, work: Callable[[Call], Work | None]) -> None:
+    """Register how the work of a call is read, for an op whose width is not that of its first tensor."""
+    _work[op] = work
+
+
 def situation_of(call: Call) -> Situation | None:
-    """What a launch would ask for; none where the op's Triton kernel has one configuration alone, or there is none."""
+    """Return the situation that a launch looks up; none where the op's Triton kernel is not tuned."""
     op = kernel_of(call.op.name)
     if op is None:
         return None
     x = call.tensors.get("update", call.first)
-    width, elements, element_bytes = (x.shape[-1] if x.ndim else 1), x.numel(), x.element_size()
-    if op == "broadcast_add":
-        # By its name, so that no other family's code counts as made of this one's.
-        arguments = importlib.import_module("kernwright.ops.modulation.arguments")
-        own = arguments.folded_sum(call.tensors["a"], call.tensors["b"])
-        if own is None:
-            return None
-        width, elements, element_bytes = own.last.size, own.elements, own.x.element_size()
-    return Situation(op, width, element_bytes, elements < FEW)
+    work: Work | None = (x.shape[-1] if x.ndim else 1), x.numel(), x.element_size()
+    if op in _work:
+        work = _work[op](call)
+    return None if work is None else Situation(op, work[0], work[2], work[1] < FEW)
 
 
 def configured(call: Call) -> Found | None:

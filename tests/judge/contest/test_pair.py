@@ -27,7 +27,8 @@ def test_equal_parties_share_their_sides_and_nobody_is_judged_by_itself() -> Non
 def test_a_quad_of_many_says_of_a_pair_what_one_of_three_would() -> None:
     sides = ["candidate-2", "again", "baseline", "candidate"]
     times = {side: (float(number), number + 0.5) for number, side in enumerate(sides)}
-    quad = Quad("stream", 1, sides, 2, frozenset({"candidate-2"}), times)
+    waited = frozenset({"candidate-2"})
+    quad = Quad(metric="stream", round=1, order=sides, redone=2, kept_waiting=waited, ns_per_call=times)
     sample = quad.of(Pair(candidate="candidate-2").roles)
     assert sample.order == ["candidate", "again", "baseline"]
     assert sample.ns_per_call == {"candidate": (0.0, 0.5), "again": (1.0, 1.5), "baseline": (2.0, 2.5)}

@@ -21,6 +21,7 @@ from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.contest.worker_spec import shipped_spec
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.process.worker_process import accept_answer
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
@@ -60,8 +61,8 @@ def test_a_fallback_is_said(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["scale_shift"]
     (row,) = verdict.rows
     assert row.ran is not None and row.ran.fell_back
-    assert any("no kernel ran, but the reference: cuda (exact): x is on cpu" in reason for reason in row.reasons)
-    assert any("no kernel ran on 1 of 1 rows" in reason for reason in verdict.reasons)
+    assert any("cuda (exact): x is on cpu" in reason for reason in row.reasons)
+    assert any("reference" in reason and "1 of 1 rows" in reason for reason in verdict.reasons)
 
 
 def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_ops: Path, task: Task) -> None:
@@ -69,10 +70,10 @@ def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_o
     assert [[row.id for row in leg.rows("smoke")] for leg in legs] == [[], ["scaled"], ["normed"]], "one a family"
     left_out = {row.id: why for leg in legs for row in task.rows if (why := leg.skipped(row))}
     assert left_out == {"copied": "kernwright has no implementation of copy_contiguous yet"}
-    sweep = Sweep(legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
+    sweep = Sweep(legs=legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
     assert [sweep.outstanding(leg) for leg in legs] == [[], [], []]
     with pytest.raises(KernwrightError, match="no implementation of copy_contiguous"):
-        judge(JudgeRequest(str(task.folder), None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
+        judge(JudgeRequest(task=str(task.folder), candidate=None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
 
 
 def test_ops_of_a_tasks_own_are_nobodys(tiny_folder: Path) -> None:
@@ -108,7 +109,9 @@ def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
 )
 def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) -> None:
     session = Session.__new__(Session)
-    session.worker = SimpleNamespace(request=lambda *_: answer)  # type: ignore[assignment]
+    session.worker = SimpleNamespace(  # type: ignore[assignment]
+        request=lambda message, kind, *_: accept_answer(kind, answer)
+    )
     with pytest.raises(WorkerCheated):
         session.implementation()
     answer |= {"backend": "cuda", "contract": "close", "refused": ["\x1b[31m" + "x" * 999]}
@@ -117,10 +120,10 @@ def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) 
 
 def test_triton_in_the_place_of_cuda_is_said() -> None:
     refused = ("cuda (close): there is no nvcc", "cpu (close): x is on cuda:0")
-    said = RanImplementation(backend="triton", contract="close", refused=refused).stands_in
+    said = RanImplementation(backend="triton", contract="close", refused=refused).fallback_note
     assert said == "triton ran: cuda (close): there is no nvcc"
-    assert RanImplementation(backend="cuda", contract="close").stands_in is None
-    assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).stands_in is None
+    assert RanImplementation(backend="cuda", contract="close").fallback_note is None
+    assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).fallback_note is None
 
 
 def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tmp_path: Path) -> None:

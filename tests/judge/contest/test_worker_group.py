@@ -13,11 +13,14 @@ import pytest
 from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
+from kernwright.judge.protocol.isolation import Isolation
+from kernwright.judge.protocol.messages import Done, Load
+from kernwright.judge.protocol.orders import SideOrders
+from kernwright.judge.record.sample import SideName
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import load_task
 
@@ -32,11 +35,11 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
     (sources / "adapters.py").write_text("import helper\n\ndef axpy(op):\n    return print\n")
     baseline = Baseline(name="sglang@0.5.23", kind=kind, package="p", version="1")  # type: ignore[arg-type]
     side = baseline_spec(baseline, load_task(tiny_folder), tmp_path / "side")
-    orders = {"kind": "adapter", "file": str(sources / "adapters.py"), "function": "axpy", "op": "axpy"}
+    orders = SideOrders(kind="adapter", file=str(sources / "adapters.py"), function="axpy", op="axpy")
     worker = WorkerProcess("baseline", side.scratch, 1, None, side.environment, [sources])
     try:
         worker.wait_ready()
-        worker.request({"do": "load", "side": orders}, BUILD_DEADLINE_S)
+        worker.request(Load(side=orders), Done, BUILD_DEADLINE_S)
         left = side.scratch.glob(f"bytecode{sources}/*.pyc")
         assert [path.name.partition(".")[0] for path in left if path.name.startswith("helper")] == compiled
         assert not list(sources.rglob("*.pyc"))
@@ -73,7 +76,7 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     names: tuple[SideName, ...] = ("baseline", "again", "baseline-2", "again-2")
     sides = {name: baseline_spec(find_baseline(task, "eager"), task, tmp_path / name) for name in names}
     for side in sides.values():
-        side.compiled = CompiledFiles(side.scratch, {}, CompiledStore(tmp_path / "store"))
+        side.compiled = CompiledFiles(scratch=side.scratch, facts={}, store=CompiledStore(tmp_path / "store"))
     group = WorkerGroup(sides, 1, CpuDevice(), needed=("baseline", "again"))
     group.dismiss()
     group.keep_compiled(twins={"again"})
@@ -93,12 +96,12 @@ def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
             given[name] = words[3].get("TRITON_CACHE_AUTOTUNING")
 
         wait_ready = kill = lambda self: None
-        isolation: ClassVar[dict[str, str]] = {}
+        isolation: ClassVar[Isolation] = Isolation()
 
     monkeypatch.setattr("kernwright.judge.contest.worker_group.WorkerProcess", Worker)
     task = load_task(tiny_folder)
     trusted = {name: baseline_spec(find_baseline(task, "eager"), task, tmp_path / name) for name in ("one", "two")}
-    stranger = WorkerSpec(tmp_path / "three", {"kind": "candidate"})
+    stranger = WorkerSpec(tmp_path / "three", SideOrders(kind="candidate"))
     for sides, pinned, expected in (
         (trusted, True, {"one": "1", "two": "1"}),
         (trusted, False, {"one": None, "two": None}),
@@ -150,7 +153,7 @@ def test_baselines_rehearse_side_by_side_and_are_back_on_their_processor(
         for side in sides.values():
             side.compiles_anew = frozenset({"axpy"})
         with monkeypatch.context() as patch:
-            patch.setitem(sides["again"].orders, "kind", "compile")
+            patch.setattr(sides["again"], "orders", SideOrders(kind="compile"))
             group.rehearse(task.op_of(row), row, pool, settled=False, among=names)
             assert not (sides["again"].scratch / "loads").exists(), "it has to choose by measuring, alone"
         group.rehearse(task.op_of(row), row, pool, settled=False, among=names)

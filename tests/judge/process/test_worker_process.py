@@ -14,27 +14,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
+from kernwright.judge.device.block_loop_build import build_block_loop
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.judge.process.memory import MemorySpan
 from kernwright.judge.process.worker_process import WorkerProcess
+from kernwright.judge.protocol.messages import Done, Load, Prepare
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.session.session import Session
 from kernwright.judge.system.landlock import landlock_version
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.system.users import processes_of, why_no_other_user
-from kernwright.judge.worker.block_loop import build_block_loop
 from kernwright.tasks.task import Task, load_task
+
+pytestmark = pytest.mark.clock  # blocks are timed, and helpers are seen by processor time
 
 BEHAVIOURS = '''
 import ctypes, json, os, socket, stat, struct, subprocess, sys, time
 import torch
-
-pytestmark = pytest.mark.clock  # blocks are timed, and helpers are seen by processor time
 
 
 def honest(x, w, *, alpha=2.0):
@@ -357,11 +358,16 @@ class Bench:
         worker = self.worker
         if worker is None or worker.process.poll() is not None:
             worker = self.fresh()
-        side: dict[str, Any] = {
-            "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
-            "function": function, "style": "returns", "op": "axpy",
-        }  # fmt: skip
-        worker.request({"do": "load", "side": side}, 60.0)
+        side = SideOrders(
+            kind="candidate",
+            language="python",
+            folder=str(self.folder),
+            file="kernel.py",
+            function=function,
+            style="returns",
+            op="axpy",
+        )
+        worker.request(Load(side=side), Done, 60.0)
         session = Session(worker, self.task.ops["axpy"], self.row, "returns", slots)
         for slot in range(slots):
             session.fill(slot, self.content)
@@ -514,7 +520,10 @@ def test_a_request_with_descriptors_reaches_a_worker_that_waits_awake(bench: Ben
 
 
 def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:
-    blocks = [Block(elapsed, elapsed, 7, 1, (number,)) for number, elapsed in enumerate((900, 100, 110, 120, 5000))]
+    blocks = [
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=7, ready_ns=1, pointers=(number,))
+        for number, elapsed in enumerate((900, 100, 110, 120, 5000))
+    ]
     typical = Block.typical(blocks)
     assert typical.elapsed_ns == 5 * 120
     assert (typical.processor_ns, typical.exchanges, typical.pointers) == (35, 5, (0, 1, 2, 3, 4))
@@ -681,9 +690,9 @@ def test_a_process_that_left_its_parent_is_seen(spent: Bench) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
 def test_a_second_core_is_out_of_reach(bench: Bench) -> None:
     worker = bench.fresh()
-    if "seccomp" in " ".join(worker.isolation["missing"]):
+    if "seccomp" in " ".join(worker.isolation.missing):
         pytest.skip("no seccomp here")
-    assert worker.isolation["processors"] == f"pinned to {worker.processor}"
+    assert worker.isolation.processors == f"pinned to {worker.processor}"
     session = bench.open("two_cores")
     with pytest.raises(WorkerFailed, match="PermissionError"):
         session.worker.run_block([0], 1, 30.0)
@@ -712,15 +721,21 @@ def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: fl
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
-    bench.worker.refuse_helpers(Block(elapsed, elapsed, elapsed, 0, ()))
+    bench.worker.refuse_helpers(
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=elapsed, ready_ns=0, pointers=())
+    )
     with pytest.raises(WorkerCheated):
-        bench.worker.refuse_helpers(Block(elapsed, elapsed, 2 * elapsed, 0, ()))
+        bench.worker.refuse_helpers(
+            Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=2 * elapsed, ready_ns=0, pointers=())
+        )
 
 
 def test_waiting_is_time_without_a_processor() -> None:
-    assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
-    assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
-    assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=900, pointers=()).waiting_ns == 600
+    assert (
+        Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=100, pointers=()).waiting_ns == 100
+    )  # it slept: not the machine's doing
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=1400, ready_ns=900, pointers=()).waiting_ns == 0
 
 
 def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:
@@ -758,7 +773,7 @@ def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
     worker = WorkerProcess("candidate", tmp_path, 1, None)
     try:
         worker.wait_ready()
-        assert worker.isolation["dies_with_judge"] is True
+        assert worker.isolation.dies_with_judge is True
     finally:
         worker.kill()
 
@@ -794,7 +809,7 @@ def test_a_worker_cannot_reach_the_judge_nor_the_world(spent: Bench, off: tuple[
 
 def test_a_worker_cannot_order_its_own_waking(spent: Bench) -> None:
     worker = spent.fresh()
-    if "seccomp" in " ".join(worker.isolation["missing"]):
+    if "seccomp" in " ".join(worker.isolation.missing):
         pytest.skip("no seccomp here")
     session = spent.open("wake_itself")
     with pytest.raises(WorkerFailed, match="no timer"):
@@ -823,8 +838,8 @@ def test_a_worker_that_went_on_by_itself_is_seen(spent: Bench, then: str) -> Non
 @pytest.mark.parametrize("off", WALLS)
 def test_a_fork_bomb_ends_with_its_worker(spent: Bench, off: tuple[str, ...]) -> None:
     worker = spent.fresh(*off)
-    if worker.isolation["processes"] == "unlimited":
-        pytest.skip("nothing limits processes here: " + "; ".join(worker.isolation["missing"]))
+    if worker.isolation.processes == "unlimited":
+        pytest.skip("nothing limits processes here: " + "; ".join(worker.isolation.missing))
     session = spent.open("bomb")
     with pytest.raises(WorkerFailed, match=r"could not fork any more|hung"):
         session.check_call(0, 90.0)
@@ -855,7 +870,7 @@ def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
             worker.wait_ready()
         workers[0].kill()
         assert state_of(workers[1].pid) == "T"
-        assert workers[1].request({"do": "prepare"}, 30.0) == {"ok": True}
+        assert workers[1].request(Prepare(), Done, 30.0) == Done()
     finally:
         for worker in workers:
             worker.kill()

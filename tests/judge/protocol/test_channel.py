@@ -14,17 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.protocol.channel import (
-    DONE,
-    HEADER,
-    JSON,
-    MOST_BYTES,
-    RUN,
-    Channel,
-    ChannelClosed,
-    ChannelGarbled,
-    as_object,
-)
+from kernwright.judge.protocol.channel import Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.protocol.frames import DONE, HEADER, JSON, MOST_BYTES, RUN
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8),

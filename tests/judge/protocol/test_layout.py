@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernwright.judge.protocol.layout import ALIGNMENT, GUARD_BYTES, Placement, lay_out, slot_bytes
+from kernwright.judge.protocol.orders import TensorPlacement
 from kernwright.tasks.tensor import ConcreteTensor, contiguous_strides
 
 dtypes = st.sampled_from(["bf16", "fp32", "fp64", "u8"])
@@ -43,4 +44,4 @@ def test_tensors_and_guards_tile_the_buffer(named: dict[str, ConcreteTensor], sl
 def test_a_placement_travels_as_plain_data() -> None:
     tensor = ConcreteTensor(shape=(2, 3), dtype="bf16", strides=(4, 1))
     message = Placement("x", tensor, 512).as_message()
-    assert message == {"offset": 512, "shape": [2, 3], "strides": [4, 1], "dtype": "bf16"}
+    assert message == TensorPlacement(offset=512, shape=(2, 3), strides=(4, 1), dtype="bf16")

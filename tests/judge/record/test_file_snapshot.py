@@ -22,21 +22,21 @@ def test_untouched_files_are_whole(folder: Path) -> None:
     snapshot = FileSnapshot.over(folder)
     assert set(snapshot.digests) == {folder / "inner" / "definitions.py", folder / "task.toml"}
     (folder / "notes.txt").write_text("no source")
-    assert snapshot.broken() == []
+    assert snapshot.changed() == []
 
 
 def test_an_edit_and_a_removal_are_found(folder: Path) -> None:
     snapshot = FileSnapshot.over(folder)
     (folder / "inner" / "definitions.py").write_text("x = 2")
     (folder / "task.toml").unlink()
-    assert snapshot.broken() == [folder / "inner" / "definitions.py", folder / "task.toml"]
+    assert snapshot.changed() == [folder / "inner" / "definitions.py", folder / "task.toml"]
 
 
 def test_a_file_is_sealed_whatever_it_is(folder: Path) -> None:
     """Such as the library that workers run blocks with."""
     snapshot = FileSnapshot.over(folder, folder / "notes.txt")
     (folder / "notes.txt").write_text("something else")
-    assert snapshot.broken() == [folder / "notes.txt"]
+    assert snapshot.changed() == [folder / "notes.txt"]
 
 
 def test_the_judges_own_sources_are_among_what_is_sealed() -> None:

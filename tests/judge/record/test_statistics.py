@@ -110,7 +110,7 @@ def test_one_stolen_time_slice_moves_little() -> None:
 
 def test_reach_and_inside() -> None:
     interval = Interval(0.1, -0.3, 0.2)
-    assert interval.reach == 0.3
+    assert interval.max_distance == 0.3
     assert interval.inside(0.3)
     assert not interval.inside(0.29)
     assert not Interval(0.0, -0.1, 0.3).inside(0.29)

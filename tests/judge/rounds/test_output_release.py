@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernwright.judge.record.row_outcome import LEAST_RELEASES, paid_on_release
+from kernwright.judge.record.row_outcome import MIN_RELEASES, paid_on_release
 from kernwright.judge.record.sample import Sample
 from kernwright.judge.record.verdict import MetricResult
 from kernwright.judge.rounds.output_release import ReleaseTimes
@@ -32,7 +32,10 @@ def test_what_comes_in_between_is_no_blocks() -> None:
 
 def quads(count: int, candidate_us: float, baseline_us: float = 1.0) -> list[Sample]:
     released = {"baseline": (baseline_us * 1e3,) * 2, "candidate": (candidate_us * 1e3,) * 2}
-    return [Sample("stream", 0, [], 0, False, {}, released_ns=released) for _ in range(count)]  # type: ignore[arg-type]
+    return [
+        Sample(metric="stream", round=0, order=[], redone=0, busy=False, ns_per_call={}, released_ns=released)
+        for _ in range(count)
+    ]  # type: ignore[arg-type]
 
 
 def result(baseline_us: float, candidate_us: float) -> MetricResult:
@@ -47,7 +50,7 @@ def result(baseline_us: float, candidate_us: float) -> MetricResult:
     [
         (60, (200, 100), 3, True),
         (40, (200, 100), 3, False),
-        (60, (200, 100), LEAST_RELEASES - 1, False),
+        (60, (200, 100), MIN_RELEASES - 1, False),
         (9, (200, 199), 3, False),
         (11, (200, 199), 3, True),
         (2, (10, 9.9), 3, False),
@@ -66,11 +69,12 @@ def result(baseline_us: float, candidate_us: float) -> MetricResult:
 def test_a_gain_that_is_paid_for_there_is_not_believed(
     more_us: float, times: tuple[float, float], count: int, is_paid: bool
 ) -> None:
-    told = paid_on_release(quads(count, 1.0 + more_us), result(*times))
-    assert (told is not None) == is_paid
-    if told:
-        assert f"{more_us} us more" in told
+    reason = paid_on_release(quads(count, 1.0 + more_us), result(*times))
+    assert (reason is not None) == is_paid
+    if reason:
+        assert f" {more_us} us" in reason
 
 
 def test_who_tells_nothing_of_it_is_not_held_to_it() -> None:
-    assert paid_on_release([Sample("stream", 0, [], 0, False, {})] * 8, result(200, 100)) is None
+    unmeasured = Sample(metric="stream", round=0, order=[], redone=0, busy=False, ns_per_call={})
+    assert paid_on_release([unmeasured] * 8, result(200, 100)) is None

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
-from kernwright.judge.process.worker_process import WorkerProcess
+from kernwright.judge.process.worker_process import WorkerProcess, accept_answer
+from kernwright.judge.protocol.messages import AnswerT, Done, Load, Request
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.session.retained_outputs import RetainedOutputs
 from kernwright.judge.session.session import Session, WrongBehaviour, bytes_per_slot, same_bytes
 from kernwright.tasks.task import Task, load_task
@@ -186,11 +188,16 @@ class Bench:
                 "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
             )
             self.worker.wait_ready()
-        side = {
-            "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
-            "function": function, "style": style, "op": op,
-        }  # fmt: skip
-        self.worker.request({"do": "load", "side": side}, 60.0)
+        side = SideOrders(
+            kind="candidate",
+            language="python",
+            folder=str(self.folder),
+            file="kernel.py",
+            function=function,
+            style=style,
+            op=op,
+        )
+        self.worker.request(Load(side=side), Done, 60.0)
         (row,) = self.task.select("axpy_small" if op == "axpy" else op)
         row = row.model_copy(
             update={"inputs": {n: t.model_copy(update={"offset": offset}) for n, t in row.inputs.items()}}
@@ -229,7 +236,7 @@ def test_returned_outputs_are_read_out_of_the_stopped_worker(bench: Bench, funct
     assert torch.equal(session.check_call(1, 30.0)["y"], right(1))
     block = session.worker.run_block([1, 0], 1, 30.0)
     first, second = session.snapshot([1, 0], block.pointers)
-    session.look_for_damage([1, 0])
+    session.refuse_damage([1, 0])
     assert torch.equal(first["y"], right(1))
     assert torch.equal(second["y"], right(0))
 
@@ -293,22 +300,22 @@ def run_blocks(session: Session) -> None:
             session.fill(slot, Bench.content("axpy", slot))
         _, left = session.run([1, 0])
         assert torch.allclose(left[1]["y"], right(0)), "right as long as a block lasts"
-    session.let_go()
+    session.end_retention()
 
 
-@pytest.mark.parametrize(("function", "said"), [("ring", "handed out again"), ("scribbles", "overwritten")])
+@pytest.mark.parametrize(("function", "said"), [("ring", "returned"), ("scribbles", "overwrote")])
 def test_an_output_stays_as_long_as_its_caller_holds_it(bench: Bench, function: str, said: str) -> None:
-    with pytest.raises(WrongBehaviour, match=f"an output that its caller still holds was {said}"):
+    with pytest.raises(WrongBehaviour, match=f"{said} .*still holds"):
         run_blocks(bench.open(function))
 
 
 def test_what_a_trusted_side_holds_is_not_copied_but_still_its_callers(bench: Bench) -> None:
     session = bench.open("scribbles")
-    session.watches_held = False
+    session.compares_retained = False
     run_blocks(session)
     session = bench.open("ring")
-    session.watches_held = False
-    with pytest.raises(WrongBehaviour, match="handed out again"):
+    session.compares_retained = False
+    with pytest.raises(WrongBehaviour, match="still holds"):
         run_blocks(session)
 
 
@@ -346,7 +353,7 @@ def test_a_write_outside_the_output_breaks_a_canary(bench: Bench, function: str)
 
 def test_an_output_that_nobody_asked_for_is_tampering(bench: Bench) -> None:
     session = bench.open("early", "writes")
-    with pytest.raises(WorkerCheated, match="no call had asked for"):
+    with pytest.raises(WorkerCheated, match="wrote the output"):
         session.check_call(0, 30.0)
 
 
@@ -433,8 +440,8 @@ class Talker:
     def __init__(self, **answer: Any) -> None:
         self.answer = answer
 
-    def request(self, *_: object) -> dict[str, Any]:
-        return self.answer
+    def request(self, message: Request, kind: type[AnswerT], *_: object) -> AnswerT:
+        return accept_answer(kind, self.answer)
 
 
 def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:

@@ -15,14 +15,18 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.judge.device import block_loop_build
+from kernwright.judge.device.block_loop_build import build_block_loop
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
-from kernwright.judge.protocol.channel import RUN, WITH_PYTHON, Channel
+from kernwright.judge.protocol.channel import Channel
+from kernwright.judge.protocol.frames import RUN, WITH_PYTHON
+from kernwright.judge.protocol.messages import Done, Load
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.record.verdict import GOOD
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
-from kernwright.judge.worker import block_loop
-from kernwright.judge.worker.block_loop import BlockLoop, RaisedWhileWaiting, build_block_loop
+from kernwright.judge.worker.block_loop import BlockLoop, RaisedWhileWaiting
 from kernwright.tasks.task import Task, load_task
 
 KERNELS = """
@@ -94,11 +98,16 @@ class Desk:
         self.worker.wait_ready()
 
     def open(self, function: str, slots: int = 6) -> Session:
-        side: dict[str, Any] = {
-            "kind": "candidate", "language": "python", "folder": str(self.folder), "file": "kernel.py",
-            "function": function, "style": "returns", "op": "axpy",
-        }  # fmt: skip
-        self.worker.request({"do": "load", "side": side}, 60.0)
+        side = SideOrders(
+            kind="candidate",
+            language="python",
+            folder=str(self.folder),
+            file="kernel.py",
+            function=function,
+            style="returns",
+            op="axpy",
+        )
+        self.worker.request(Load(side=side), Done, 60.0)
         session = Session(self.worker, self.task.ops["axpy"], self.row, "returns", slots)
         for slot in range(slots):
             session.fill(slot, {"x": torch.full((6, 64), float(slot)), "w": torch.zeros(64)})
@@ -147,7 +156,7 @@ def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkey
     monkeypatch.setattr(session, "run", lambda order, **way: (ways.append(way["with_python"]), run(order, **way))[1])
     for metric in ("wall", "stream", "device"):
         session.begin(metric)  # type: ignore[arg-type]
-        session.run_nothing(1)
+        session.run_empty_blocks(1)
     assert ways == [True, True, False]
 
 
@@ -293,17 +302,17 @@ def test_a_frame_that_claims_to_be_longer_than_there_is_is_left(pipe: tuple[Bloc
 
 def test_where_it_cannot_be_loaded_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a disk that no program may run from."""
-    monkeypatch.setattr(block_loop, "_compiled", lambda: b"no library")
+    monkeypatch.setattr(block_loop_build, "_compiled", lambda: b"no library")
     assert build_block_loop(tmp_path) is None
 
 
 def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_loop.shutil, "which", lambda name: None)
-    block_loop._compiled.cache_clear()
+    monkeypatch.setattr(block_loop_build.shutil, "which", lambda name: None)
+    block_loop_build._compiled.cache_clear()
     try:
         assert build_block_loop(tmp_path) is None
     finally:
-        block_loop._compiled.cache_clear()
+        block_loop_build._compiled.cache_clear()
 
 
 def test_too_many_pointers_are_refused_whoever_sends_them(desk: Desk) -> None:
@@ -355,9 +364,7 @@ def serve():
         if tag == ord("R"):
             worker.run(payload)
             continue
-        message = json.loads(payload)
-        answer = getattr(type(worker), message["do"])(worker, message, descriptors)
-        worker.channel.send_json(answer or {"ok": True})
+        worker.channel.send_json(worker.answer(payload, descriptors).model_dump())
 
 
 def mix(x, w, *, eps):

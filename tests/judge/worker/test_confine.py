@@ -132,7 +132,7 @@ for name, attempt in attempts.items():
 said["limits"] = {n: resource.getrlimit(getattr(resource, "RLIMIT_" + n)) for n in ("CORE", "FSIZE", "NOFILE", "NPROC")}
 said["last"] = last
 said["processors"] = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
-said["isolation"] = isolation.as_message()
+said["isolation"] = vars(isolation)
 print(json.dumps(said))
 """
 INSIDE = {"scratch", "thread", "pair", "null", "system", "own limit"}

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernwright.judge.protocol.messages import OpenRow
+from kernwright.judge.protocol.orders import RowSignature, SideOrders, TensorPlacement
 from kernwright.judge.worker.worker import Worker, with_own_storage
 from kernwright.judge.worker.worker_device import CpuWorkerDevice
 
@@ -36,23 +38,27 @@ def test_inputs_of_one_arena_are_no_views_of_each_other_to_a_compiler() -> None:
     assert torch.equal(tensors_of(arena, apart=False)[0], torch.arange(8.0)[:, None].expand(8, 4)), "the same bytes"
 
 
-ROW: dict[str, Any] = {"inputs": ["x", "positions"], "outputs": [], "scalars": {}, "style": "returns"}
-PLAN: list[dict[str, Any]] = [
-    {"dtype": "fp32", "shape": [8, 4], "strides": [4, 1], "offset": 0},
-    {"dtype": "i64", "shape": [8], "strides": [1], "offset": 128},
-]
+ROW = RowSignature(inputs=("x", "positions"), outputs=(), scalars={}, style="returns")
+PLAN = (
+    TensorPlacement(dtype="fp32", shape=(8, 4), strides=(4, 1), offset=0),
+    TensorPlacement(dtype="i64", shape=(8,), strides=(1,), offset=128),
+)
+
+
+def changed(placement: TensorPlacement, **fields: Any) -> TensorPlacement:
+    return placement.model_copy(update=fields)
 
 
 @pytest.mark.parametrize("kind", ["compile", "eager"])
 def test_only_what_is_compiled_is_kept_by_row(kind: str) -> None:
     worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
-    worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
+    worker.side, worker.function = SideOrders(kind=kind, op="add"), add_in_place  # type: ignore[arg-type]
     first = worker.call_of_row(ROW, PLAN)
-    other = worker.call_of_row(ROW, [PLAN[0] | {"shape": [4, 4]}, PLAN[1] | {"shape": [4]}])
+    other = worker.call_of_row(ROW, [changed(PLAN[0], shape=(4, 4)), changed(PLAN[1], shape=(4,))])
     assert other is not first, "the same outputs, and other inputs"
-    shifted = worker.call_of_row(ROW, [PLAN[0] | {"offset": 4}, PLAN[1]])
+    shifted = worker.call_of_row(ROW, [changed(PLAN[0], offset=4), PLAN[1]])
     assert shifted is not first, "compiled for an aligned address, it would copy what has another"
-    moved = worker.call_of_row(ROW, [PLAN[0] | {"offset": 512}, PLAN[1]])
+    moved = worker.call_of_row(ROW, [changed(PLAN[0], offset=512), PLAN[1]])
     assert (moved is first) == (kind == "compile"), "elsewhere in the arena, and aligned alike"
     assert (worker.call_of_row(ROW, PLAN) is first) == (kind == "compile")
 
@@ -78,17 +84,17 @@ def test_a_loop_is_handed_every_slot() -> None:
     worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.side = {"kind": "eager"}
     worker.slots = [[torch.zeros(1)], [torch.zeros(1)]]
-    worker.open_loop({}, [])
+    worker.open_loop()
     assert [list(slots) for slots in worker.handed_out or []] == [[0, 1]]
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("compile", True), ("compile", False), ("eager", True)])
 def test_who_is_compiled_and_changes_inputs_has_them_apart(kind: str, changes: bool) -> None:
     worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
-    worker.side, worker.function = {"kind": kind, "op": "add", "style": "returns"}, add_in_place
+    worker.side, worker.function = SideOrders(kind=kind, op="add"), add_in_place  # type: ignore[arg-type]
     descriptor = os.memfd_create("arena")
     os.ftruncate(descriptor, 512)
-    message = {"bytes": 512, "slots": 2, "pitch": 256, "plan": PLAN, "row": ROW, "changes_inputs": changes}
+    message = OpenRow(bytes=512, slots=2, pitch=256, plan=PLAN, row=ROW, changes_inputs=changes)
     worker.open_row(message, [descriptor])
     tensors = [tensor for slot in worker.slots for tensor in slot]
     storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}

@@ -1,15 +1,16 @@
-// cuda_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU, but for the sizes from which
-// a call counts as large.
+// norm_modulation's kernels on a CPU, behind the same checks and the same choice of a variant as on a GPU, but for the sizes
+// from which a call counts as large.
 
-#pragma GCC optimize("O0")  // what it compiles runs for milliseconds, and would take seconds to make faster
+#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
 
 #include <cuda_runtime.h>
 
-#include "cuda_kernel.cu"
+#include "norm_modulation/kernel.cu"
 
 #include <map>
 
-#include "norm_call.h"
+#include "emulated_call.h"
+#include "norm_modulation/arguments.h"
 
 namespace kernwright {
 
@@ -63,19 +64,12 @@ Variant chosen(const Problem& p) {
 
 }  // namespace
 
-struct Kernels {
-  using Problem = kernwright::Problem;
-
-  template <typename... Given>
-  static bool each(const Given&... given) {
-    return kernwright::each(given...);
-  }
-
-  static bool run(const Problem& problem, bool only_chooses) {
-    const Variant variant = chosen(problem);
-    return only_chooses || launch(problem, variant, 0, nullptr) == 0;
-  }
-};
+bool run(ffi::PackedArgs given) {
+  return emulated_or_chosen<Listed>(given, [](const Problem& own, bool only_chooses) {
+    const Variant variant = chosen(own);
+    return only_chooses || launch(own, variant, 0, nullptr) == 0;
+  });
+}
 
 // The compiled kernels that no call so far came by, a line each.
 ffi::String kernels_left() {
@@ -86,5 +80,5 @@ ffi::String kernels_left() {
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::call_norm<kernwright::Kernels>);
+KERNWRIGHT_EXPORT(run, kernwright::run)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);

@@ -1,17 +1,19 @@
-// general_kernel.cu on a CPU, behind the same checks and the same choice of a variant as on a GPU.
+// residual_norm's kernels for all forms on a CPU, behind the same checks and the same choice of a variant as on a GPU.
 
-#pragma GCC optimize("O0")  // what it compiles runs for milliseconds
+#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
 
 #include <cuda_runtime.h>
 
-#include "general_kernel.cu"
+#include "residual_norm/kernel.cu"
 
-#include "general_host.cc"  // on tensors of a CPU it launches nothing
+#include "residual_norm/host.cc"  // with its exports: on tensors of a CPU they launch nothing
 #include "token_emulation.h"
 
 namespace kernwright {
 
 const char* error_text(int) { return "an error"; }
+int launch(const Problem&, const Variant&, int, void*) { return 0; }
+int launch_sum(const Problem&, int, int, void*) { return 0; }
 
 template <typename Family>
 std::string run_of(const GeneralSum& p, bool only_chooses) {
@@ -20,35 +22,37 @@ std::string run_of(const GeneralSum& p, bool only_chooses) {
   return described(variant, Family::kShapes);
 }
 
-// Answers in words what it ran, a line for each launch: "none" if it did not take the call. Nothing is computed if it
-// `only_chooses`.
-ffi::String run(ffi::TensorView x, MaybeTensor residual, MaybeTensor weight, MaybeTensor bias, MaybeTensor second,
-                MaybeTensor row_scale, bool is_rms, double eps, ffi::TensorView y, ffi::TensorView sum, bool only_chooses) {
+// Runs a call and returns in words what it ran, a line for each launch: "none" if it was not taken. The last argument, behind those
+// of add_norm, is whether it only chooses and computes nothing.
+ffi::String run(ffi::PackedArgs given) {
   std::string ran;
-  auto own = [&](GeneralSum* p) {
-    if (p->type != Type::KERNWRIGHT_TYPE) return false;
-    if (is_empty(*p)) return ran = "nothing", true;
-    fold_batches(p);
-    ran += (ran.empty() ? "" : "\n") + std::to_string(p->batches) + " x " + std::to_string(p->tokens) + " ";
-    ran += with_family(*p, [&](auto family) { return run_of<decltype(family)>(*p, only_chooses); });
+  GeneralOwn start;
+  const int count = given.size() - 1;
+  const bool only_chooses = given[count].cast<bool>();
+  const General of = take(GeneralCall::kParameters, given.Slice(0, count), &start);
+  const bool takes = each_general(of, start, kDLCPU, [&](GeneralOwn* own) {
+    if (!GeneralCall::is_compiled(*own)) return false;
+    if (is_empty(*own)) return ran = "nothing", true;
+    part(own);
+    ran += (ran.empty() ? "" : "\n") + std::to_string(own->batches) + " x " + std::to_string(own->tokens) + " ";
+    ran += with_family(*own, [&](auto family) { return run_of<decltype(family)>(*own, only_chooses); });
     return true;
-  };
-  return each_sum(kDLCPU, {x, residual, second, row_scale, y, sum}, {weight, bias, is_rms, eps}, own) ? ran : "none";
+  });
+  return takes ? ran : "none";
 }
 
-ffi::String kernels_left() {
+ffi::String all_kernels_left() {
   std::string lines;
   for (const Type total : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
     for (const bool is_rms : {false, true}) {
       GeneralSum p;
       p.type = Type::KERNWRIGHT_TYPE, p.total = total, p.is_rms = is_rms;
-      lines += with_family(p, [](auto family) { return left<decltype(family)>(); });
+      lines += with_family(p, [](auto family) { return std::string(kernels_left<decltype(family)>(ffi::PackedArgs(nullptr, 0))); });
     }
   return lines;
 }
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, kernwright::run);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(run_general, kernwright::run_general);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);
+KERNWRIGHT_EXPORT(run, kernwright::run)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::all_kernels_left);

@@ -1,14 +1,18 @@
-// The cuda_kernel.cu of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU.
+// The kernels of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU.
 
-#pragma GCC optimize("O0")  // what it compiles runs for milliseconds
+#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
 
 #include <cuda_runtime.h>
 
 #include <set>
 
-#include "cuda_kernel.cu"
+#include "modulation/kernel.cu"
 
-#include "arguments.h"
+// The exports of host.cc launch on a GPU alone; those below have their names.
+#define KERNWRIGHT_EMULATED
+#include "modulation/host.cc"
+
+#include "emulated_call.h"
 
 namespace kernwright {
 
@@ -30,46 +34,39 @@ ffi::String kernels_left() {
   return lines;
 }
 
-bool run(Problem* problem) {
-  if (problem->type != kType || problem->result != kResult) return false;
-  if (is_empty(*problem)) return true;
-  fold_batches(problem);
-  part_into_frames(problem);
-  const Variant variant = choose_variant(*problem, 1);
+bool run(const Problem& own) {
+  const Variant variant = choose_variant(own, 1);
   if (variant.flat.pair >= 0) reached().insert(flat_kernel_of(variant.flat));
-  return launch_here(*problem, variant, nullptr) == cudaSuccess;
+  return launch_here(own, variant, nullptr) == cudaSuccess;
 }
 
 // As residual_gate, but only the result is rounded.
-bool late_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  Problem problem;
-  if (!read_residual_gate(&problem, kDLCPU, residual, update, gate, out)) return false;
-  problem.is_product_rounded = false;
-  return run(&problem);
+bool late_residual_gate(ffi::PackedArgs given) {
+  return emulated<ResidualGate>(given, [](Problem own) {
+    own.is_product_rounded = false;
+    return run(own);
+  });
 }
 
-bool scale_shift(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, double scale_constant,
-                 ffi::TensorView y) {
-  return each_scale_shift(kDLCPU, x, scale, shift, scale_constant, y, run);
+bool sum(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
+  return each_sum(kDLCPU, a, b, out, [](Problem* own) {
+    if (!Launched::is_compiled(*own)) return false;
+    if (is_empty(*own)) return true;
+    part(own);
+    return run(*own);
+  });
 }
 
-bool residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  return each_residual_gate(kDLCPU, residual, update, gate, out, run);
-}
-
-bool ernie_residual_gate(ffi::TensorView residual, ffi::TensorView update, ffi::TensorView gate, ffi::TensorView out) {
-  return each_ernie_residual_gate(kDLCPU, residual, update, gate, out, run);
-}
-
-bool broadcast_add(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
-  return each_broadcast_add(kDLCPU, a, b, out, run);
+template <typename Call>
+bool run_call(ffi::PackedArgs given) {
+  return emulated<Call>(given, run);
 }
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(late_residual_gate, kernwright::late_residual_gate);
+KERNWRIGHT_EXPORT(late_residual_gate, kernwright::late_residual_gate)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(scale_shift, kernwright::scale_shift);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_gate, kernwright::residual_gate);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::broadcast_add);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(ernie_residual_gate, kernwright::ernie_residual_gate);
+KERNWRIGHT_EXPORT(scale_shift, kernwright::run_call<kernwright::ScaleShift>)
+KERNWRIGHT_EXPORT(residual_gate, kernwright::run_call<kernwright::ResidualGate>)
+KERNWRIGHT_EXPORT(ernie_residual_gate, kernwright::run_call<kernwright::ErnieResidualGate>)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::sum);

@@ -4,8 +4,11 @@
 
 #include <set>
 
-#include "narrow_rows.cu"
-#include "rows.h"
+#include "plain_norm/kernel.cu"
+
+// The exports of host.cc launch on a GPU alone; those below have their names.
+#define KERNWRIGHT_EMULATED
+#include "plain_norm/host.cc"
 
 namespace kernwright {
 
@@ -23,11 +26,9 @@ ffi::String narrow_reached() {
   return lines;
 }
 
-bool norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, bool is_rms, double eps, ffi::TensorView y) {
-  Problem problem;
-  NormedRows rows = read_norm_rows(&problem, kDLCPU, x, weight, bias, is_rms, eps, y);
-  if (!rows.takes()) return false;
-  rows.each([](const Problem& own) {
+template <typename Call>
+bool norm_here(ffi::PackedArgs given) {
+  return each_row_of<Call>(given, kDLCPU, [](const Problem& own) {
     const NarrowVariant narrow = choose_narrow(own, kBytesToSpreadHere);
     if (narrow.vectors > 0) {
       narrow_ones().insert(described(narrow));
@@ -36,10 +37,10 @@ bool norm(ffi::TensorView x, MaybeTensor weight, MaybeTensor bias, bool is_rms, 
       launch(own, chosen(own), 0, nullptr);
     }
   });
-  return true;
 }
 
 }  // namespace kernwright
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(norm, kernwright::norm);
+KERNWRIGHT_EXPORT(layer_norm, kernwright::norm_here<kernwright::LayerCall>)
+KERNWRIGHT_EXPORT(rms_norm, kernwright::norm_here<kernwright::RmsCall>)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(narrow_reached, kernwright::narrow_reached);

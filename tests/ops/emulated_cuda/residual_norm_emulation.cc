@@ -1,28 +1,36 @@
-// The norms behind a residual on a CPU: the same kernels without gate and modulation, into other tensors and in place.
+// Sums of two in one dtype and their norms on a CPU: the kernels without gate and modulation, into other tensors and in place.
 
 #include "emulation.cc"
 
-#include "sum_kernel.cu"
+#include "residual_norm/sum_kernel.cu"
 
-#include "sum_host.cc"  // with what it exports: on tensors of a CPU it launches nothing
+#include "rows.h"
+
+#define kDLCUDA kDLCPU  // the foreign functions take tensors of a CPU
+#include "residual_norm/host.cc"
+#undef kDLCUDA
 
 namespace kernwright {
 
-// The kernels of all other forms have an emulation of their own: here it is seen what the host hands on to them.
-bool run_general(ffi::TensorView, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, MaybeTensor, bool, double,
-                 ffi::TensorView, ffi::TensorView) {
-  return true;
-}
+// The kernels of all other forms have their own emulation. Calls that the host hands on to them are only counted.
+int64_t general_launches = 0;
 
+int launch(const GeneralSum&, const TokenVariant&, int, void*) { return ++general_launches, 0; }
+
+int64_t handed_on() { return general_launches; }
+
+// As add_norm, but calls count as large from the sizes of emulation.cc on.
 bool sum_and_norm(ffi::TensorView x, ffi::TensorView residual, MaybeTensor weight, MaybeTensor bias,
                   ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
-  Problem problem;
-  NormedRows rows = read_sums(&problem, kDLCPU, x, residual, weight, bias, read_is_rms(norm_type), eps, y, sum);
-  if (!rows.takes()) return false;
-  rows.each([](const Problem& own) { launch_either(own, chosen(own), 0, nullptr); });
-  return true;
+  const Sum given{SumCall::kParameters, {x, residual, weight, bias, y, sum}};
+  return each_sum(given, read_is_rms(norm_type), static_cast<float>(eps), kDLCPU, [](const Problem& own) {
+    const Variant variant = chosen(own);
+    const int shape = sum_shape_of(own, variant);
+    shape < 0 ? launch(own, variant, 0, nullptr) : launch_sum(own, shape, 0, nullptr);
+  });
 }
 
 }  // namespace kernwright
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sum_and_norm, kernwright::sum_and_norm);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(handed_on, kernwright::handed_on);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "calling.h"
 #include "token_norm.cuh"
 
 namespace kernwright {
@@ -32,9 +33,25 @@ TokenVariant chosen(const TokenVariant& variant) {
   return variant;
 }
 
+// Runs a call on a CPU and returns in words what it ran: "none" if it was not taken. The last argument, behind those of the op,
+// is whether it only chooses and computes nothing.
+template <typename Call, typename Family>
+ffi::String emulated_call(ffi::PackedArgs given) {
+  std::string ran = "none";
+  const bool only_chooses = given[given.size() - 1].template cast<bool>();
+  each<Call>(given.Slice(0, given.size() - 1), kDLCPU, [&](typename Call::Own* own) {
+    if (is_empty(*own)) return ran = "nothing", true;
+    part(own);
+    const TokenVariant variant = chosen<Family>(Call::choose(*own));
+    if (!only_chooses) launch(*own, variant, 0, nullptr);
+    return ran = described(variant, Family::kShapes), true;
+  });
+  return ran;
+}
+
 // The compiled kernels that no call so far came by, a line each.
 template <typename Family>
-std::string left() {
+ffi::String kernels_left(ffi::PackedArgs) {
   std::string lines;
   for (const auto& [kernel, words] : unchosen<Family>()) lines += words + "\n";
   return lines;

@@ -24,8 +24,8 @@ def build(
     from kernwright.cli.console import err
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
+    from kernwright.core.runtime_interface import BUILDS_VARIABLE
     from kernwright.ops.builds import build_ahead
-    from kernwright.runtime.library import BUILDS_VARIABLE
     from kernwright.runtime.target import Target
 
     targets = [Target.named(name, machine) for name in arch]

@@ -21,6 +21,7 @@ from typing import Literal
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.runtime_interface import STRICT_VARIABLE
 from kernwright.judge.contest.shipped_build import find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
@@ -28,11 +29,11 @@ from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.process.environment import worker_environment
 from kernwright.judge.process.scratch import scratch_folder
+from kernwright.judge.protocol.orders import SanitizerOrders
 from kernwright.judge.record.provenance import command_line, library_versions, source_hashes
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.ledger.ledger import Ledger
-from kernwright.runtime.preference import STRICT_VARIABLE
 from kernwright.tasks.candidate import SHIPPED, Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
@@ -151,13 +152,15 @@ def watch(
         report = side.scratch.parent / f"{tool}.txt"  # written by the tool, not by the worker
         orders = scratch / "orders.json"
         orders.write_text(
-            json.dumps(
-                {
-                    "side": side.orders, "sandbox": sandbox.as_argument(), "log": str(calls),
-                    "task": str(task.folder.absolute()), "rows": [row.id for row in rows], "device": device.name,
-                }
-            )
-        )  # fmt: skip
+            SanitizerOrders(
+                side=side.orders,
+                sandbox=sandbox.as_argument(),
+                log=str(calls),
+                task=str(task.folder.absolute()),
+                rows=tuple(row.id for row in rows),
+                device=device.name,
+            ).model_dump_json()
+        )
         orders.chmod(0o644)
         environment = worker_environment(side.scratch, task.policy.threads) | device.environment() | side.environment
         command = [
@@ -172,7 +175,14 @@ def watch(
             reason = f"{_first_error(report)} [{began[-1] if began else 'before the first call'}]"
         elif outcome == "failed" and len(began) > len(ended):
             reason = f"{reason} [{began[-1]}]"
-        return SanitizerFinding(tool, outcome, reason, tuple(ended), time.monotonic() - start, tuple(missing))
+        return SanitizerFinding(
+            tool=tool,
+            outcome=outcome,
+            reason=reason,
+            calls=tuple(ended),
+            seconds=time.monotonic() - start,
+            missing=tuple(missing),
+        )
 
 
 def _run(

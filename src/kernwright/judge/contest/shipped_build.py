@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kernwright.baselines.adapter import Capability
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.runtime_interface import checksum_file
 from kernwright.core.version import __version__
 from kernwright.judge.system.sandbox import import_folders
-from kernwright.runtime.library import checksum_file
 from kernwright.tasks.workload import Workload
 
 DEADLINE_S = 900.0  # enough to build all libraries of a family on few processors

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kernwright.baselines.lock import CUTEDSL
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.runtime_interface import BUILDS_VARIABLE
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import CompiledStore
 from kernwright.judge.contest.shipped_build import ShippedBuild
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.packages.store import Store
-from kernwright.runtime.library import BUILDS_VARIABLE
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, Style
 from kernwright.tasks.task import Task
@@ -25,7 +25,7 @@ class WorkerSpec:
     def __init__(
         self,
         folder: Path,
-        orders: dict[str, Any],
+        orders: SideOrders,
         environment: dict[str, str] | None = None,
         reads: Sequence[Path] = (),
     ) -> None:
@@ -40,12 +40,12 @@ class WorkerSpec:
 
     @property
     def style(self) -> Style:
-        return self.orders["style"]  # type: ignore[no-any-return]
+        return self.orders.style
 
     @property
     def is_baseline(self) -> bool:
         """Return whether it is a baseline, in either place. The shipped ops count as a candidate."""
-        return self.orders["kind"] not in ("candidate", "shipped")
+        return self.orders.kind not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
         """Return large modules that the zygote imports, so that workers forked from it start fast.
@@ -54,14 +54,14 @@ class WorkerSpec:
         at import whether its interpreter is on, and torch's compiler imports Triton. Inductor reads a folder too, but
         only uses it for C++ kernels.
         """
-        compiles = self.orders["kind"] == "compile"
+        compiles = self.orders.kind == "compile"
         if device == "cpu":
             return ("torch.fx.experimental.symbolic_shapes",) if compiles else ()
         if compiles:
             return "torch._dynamo", "torch._inductor.compile_fx", "triton.language"
-        if self.orders["kind"] == "package":  # sglang decorates functions for torch's compiler and so imports it
+        if self.orders.kind == "package":  # sglang decorates functions for torch's compiler and so imports it
             return "torch._dynamo", "triton.language"
-        return ("triton.language",) if self.orders.get("language") == "triton" else ()
+        return ("triton.language",) if self.orders.language == "triton" else ()
 
 
 def baseline_spec(
@@ -69,16 +69,16 @@ def baseline_spec(
 ) -> WorkerSpec:
     """Return the spec of a baseline. `ops` are those that a package will run; without any it needs no files."""
     definitions = str(task.folder / task.file.definitions) if task.file.definitions else None
-    orders: dict[str, Any] = {"kind": baseline.kind, "definitions": definitions, "style": "returns"}
+    orders = SideOrders(kind=baseline.kind, definitions=definitions)
     if baseline.kind == "package":
         published = PublishedBaseline.find(baseline.name)
         found, places = published.orders(ops, Store()) if ops else ({}, [])
         environment = _interpreted(device) | _with_bytecode(folder / "scratch")
-        side = WorkerSpec(folder, orders | found, environment, [task.folder, *places])
+        side = WorkerSpec(folder, SideOrders(**orders.model_dump() | found), environment, [task.folder, *places])
         side.compiles_anew = frozenset(op for op in ops if published.needs(op, CUTEDSL))
         return side
     if baseline.kind == "adapter":
-        orders |= {"file": str(task.adapters), "function": baseline.name}
+        orders = SideOrders(kind="adapter", file=str(task.adapters), function=baseline.name, definitions=definitions)
     kept = baseline.kind == "compile" and device != "cpu" and CompiledStore.here() is not None
     side = WorkerSpec(folder, orders, _caches_by_one_path() if kept else None, reads=[task.folder])
     if baseline.kind == "compile":
@@ -99,17 +99,17 @@ def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpe
         _open_to_all(path)
     return WorkerSpec(
         folder,
-        {
-            "kind": "candidate",
-            "language": candidate.file.language,
-            "folder": str(folder / "sources"),
-            "file": candidate.entry_file,
-            "function": candidate.entry_function,
-            "build": candidate.file.build.model_dump(mode="json"),
-            "build_folder": str(folder / "scratch" / "build"),
-            "style": candidate.style,
-            "loop": loop,
-        },
+        SideOrders(
+            kind="candidate",
+            language=candidate.file.language,
+            folder=str(folder / "sources"),
+            file=candidate.entry_file,
+            function=candidate.entry_function,
+            build=candidate.file.build,
+            build_folder=str(folder / "scratch" / "build"),
+            style=candidate.style,
+            loop=loop,
+        ),
         _interpreted(device) if candidate.file.language == "triton" else {},
         reads,
     )
@@ -118,7 +118,7 @@ def candidate_spec(candidate: Candidate, folder: Path, device: str) -> WorkerSpe
 def shipped_spec(build: ShippedBuild, folder: Path) -> WorkerSpec:
     """Return the spec of the shipped ops. Built libraries are read; missing ones are built in the worker's scratch."""
     builds = build.laid_out(folder / "builds")
-    return WorkerSpec(folder, {"kind": "shipped", "style": "returns"}, {BUILDS_VARIABLE: str(builds)}, [builds])
+    return WorkerSpec(folder, SideOrders(kind="shipped"), {BUILDS_VARIABLE: str(builds)}, [builds])
 
 
 def _interpreted(device: str) -> dict[str, str]:

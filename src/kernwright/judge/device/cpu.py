@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from kernwright.core.op import Op
+from kernwright.judge.device.block_loop_build import build_block_loop
 from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.secret_rng import cpu_generator
@@ -19,7 +20,6 @@ from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.session.session import Session
 from kernwright.judge.system.procfs import available_memory
-from kernwright.judge.worker.block_loop import build_block_loop
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload

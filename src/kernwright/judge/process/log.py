@@ -7,7 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from kernwright.judge.process.faults import printable
+from kernwright.judge.protocol.messages import printable
 
 MOST_READ = 16_000  # where C++ ends in an exception, its words come before a page of addresses
 ADDRESSES = ("frame #", "Exception raised from")

@@ -14,7 +14,6 @@ import random
 import select
 import signal
 import socket
-import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,23 +23,25 @@ from typing import Any
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.environment import worker_environment, zygote_environment
-from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed, printable
+from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
 from kernwright.judge.process.log import WorkerLog
 from kernwright.judge.process.memory import WorkerMemory
 from kernwright.judge.process.process_tree import ProcessTree, adopt_orphans
 from kernwright.judge.process.watchdog import watchdog
 from kernwright.judge.process.zygote_process import NoZygote, zygote_for
-from kernwright.judge.protocol.channel import (
+from kernwright.judge.protocol.channel import Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.protocol.frames import (
     DONE,
     IS_AWAKE,
     RUN,
     STAYS_AWAKE,
     WITH_PYTHON,
-    Channel,
-    ChannelClosed,
-    ChannelGarbled,
-    as_object,
+    decode_pointers,
+    encode_block,
 )
+from kernwright.judge.protocol.isolation import Isolation
+from kernwright.judge.protocol.messages import CALLED, AnswerT, Failure, Ready, Request, decode_answer, printable
+from kernwright.judge.protocol.orders import WorkerOrders
 from kernwright.judge.system import procfs
 from kernwright.judge.system.processors import SPARE_PROCESSORS
 from kernwright.judge.system.sandbox import Sandbox
@@ -90,14 +91,14 @@ class WorkerProcess:
         self.channel = Channel(ours)
         self.log = WorkerLog()
         own = worker_environment(scratch, threads) | dict(environment or {})
-        orders: dict[str, int | str | bool] = {
-            "processor": -1 if processor is None else processor,
-            "threads": threads,
-            "sandbox": self.sandbox.as_argument(),
-            "device": device,
-            "roams": roams,
-            "block_loop": str(block_loop or ""),
-        }
+        orders = WorkerOrders(
+            threads=threads,
+            sandbox=self.sandbox.as_argument(),
+            device=device,
+            processor=processor,
+            roams=roams,
+            block_loop=str(block_loop or ""),
+        )
         try:
             self.process = zygote_for(threads, zygote_environment(threads), preloads).fork(
                 theirs.fileno(), self.log.descriptor, own, scratch, orders
@@ -114,49 +115,50 @@ class WorkerProcess:
         self.request_ns = 0  # processor time of the last untimed exchange
         self._block_s = 0.0
         self._helpers: list[int] = []
-        self.isolation: dict[str, Any] = {}
+        self.isolation = Isolation()
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def wait_ready(self) -> None:
-        answer, self.memory.windows = self._receive_first(START_DEADLINE_S)
-        self.isolation = answer.get("isolation", {})
-        if self.isolation.get("processors") == "any":
+        ready, self.memory.windows = self._receive_first(START_DEADLINE_S)
+        self.isolation = ready.isolation
+        if self.isolation.processors == "any":
             self.processor = None  # it could not be pinned, so it cannot have left its place either
         self._stop()
         self._note_standstill()
 
-    def request(self, message: dict[str, Any], deadline_s: float, descriptors: tuple[int, ...] = ()) -> dict[str, Any]:
-        """One untimed exchange. The worker runs only while it answers."""
+    def request(
+        self, message: Request, kind: type[AnswerT], deadline_s: float, descriptors: tuple[int, ...] = ()
+    ) -> AnswerT:
+        """Exchange one untimed request for an answer of the given kind. The worker runs only while it answers."""
         stood_ns = self._stood_ns
         self.ask(message, descriptors)
-        answer = self.answer(deadline_s)
+        answer = self.answer(kind, deadline_s)
         self.request_ns = self._stood_ns - stood_ns
         return answer
 
-    def ask(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        """From here on the worker runs, until it has answered."""
+    def ask(self, message: Request, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request and let the worker run until it has answered."""
         self._refuse_movement()
         self._resume()
         try:
-            self.channel.send_json(message, descriptors)
+            self.channel.send_json(message.model_dump(), descriptors)
         except TimeoutError:
             self.kill()
             raise WorkerFailed("hung: does not read the judge's messages") from None
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
 
-    def answer(self, deadline_s: float) -> dict[str, Any]:
+    def answer(self, kind: type[AnswerT], deadline_s: float) -> AnswerT:
+        """Wait for the answer to a request, stop the worker and validate what it sent."""
         answer = self._receive_object(deadline_s)
-        if answer.keys() == {"called"}:
+        if answer.keys() == CALLED.keys():
             answer = self._receive_object(self.device_deadline_s)
         self._stop()
         self._note_standstill()
-        if "error" in answer:
-            raise WorkerFailed(printable(answer["error"]), printable(answer.get("kind", "")))
-        return answer
+        return accept_answer(kind, answer)
 
     def run_block(
         self,
@@ -175,7 +177,7 @@ class WorkerProcess:
         its eyes open, until `stand_still`; so its inputs are brought when the clock runs.
         """
         flags = with_python * WITH_PYTHON | stays_awake * STAYS_AWAKE | (not self._stopped) * IS_AWAKE
-        payload = struct.pack(f"<{len(order) + 1}H", flags, *order)
+        payload = encode_block(flags, order)
         self._refuse_movement()
         used, (ran, ready) = self._processor_ns(), procfs.scheduled_ns(self.pid)
         start = _clock_ns()
@@ -194,9 +196,11 @@ class WorkerProcess:
         waited = max(0, ready_now - ready - by_itself)
         self._block_s = elapsed / 1e9
         if stays_awake:
-            return Block(elapsed, elapsed, 0, waited, pointers)  # of a process that runs, the kernel's count is stale
+            return Block(
+                elapsed_ns=elapsed, running_ns=elapsed, processor_ns=0, ready_ns=waited, pointers=pointers
+            )  # of a process that runs, the kernel's count is stale
         self._note_standstill()
-        return Block(elapsed, running, used, waited, pointers)
+        return Block(elapsed_ns=elapsed, running_ns=running, processor_ns=used, ready_ns=waited, pointers=pointers)
 
     def stand_still(self) -> tuple[int, int]:
         """After blocks that it stayed awake for: how long that was, and the processor time that it used meanwhile."""
@@ -223,20 +227,19 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
-            raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+            raise _cheated(garbled) from None
         if tag != DONE:
             self._stop()
             self._note_standstill()
-            said = _object_or_cheat(answer)
-            raise WorkerFailed(
-                printable(said.get("error", "an answer of another kind")), printable(said.get("kind", ""))
-            )
+            with _cheated_if_garbled():
+                said = as_object(answer)
+            raise _failed({"error": "an answer of another kind"} | said)
         return answer
 
     def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
         if len(answer) != 8 * count:
             raise WorkerCheated(f"left {len(answer) // 8} outputs where {count} were asked for")
-        return struct.unpack(f"<{count}Q", answer)
+        return decode_pointers(answer)
 
     def _look_for_helpers(self) -> None:
         """Once in a block, at an instant that nobody can foresee: a helper may be gone by the block's end.
@@ -308,11 +311,11 @@ class WorkerProcess:
         self.log.close()
         self.memory.close()
 
-    def _receive_first(self, deadline_s: float) -> tuple[dict[str, Any], list[int]]:
+    def _receive_first(self, deadline_s: float) -> tuple[Ready, list[int]]:
         """The greeting, from a worker in which only the judge's own code has run."""
         with self._telling_what_went_wrong(deadline_s):
             _, payload, descriptors = self.channel.receive_json_with_descriptors(deadline_s=deadline_s)
-            return as_object(payload), descriptors
+            return decode_answer(Ready, as_object(payload)), descriptors
 
     def _receive_object(self, deadline_s: float) -> dict[str, Any]:
         with self._telling_what_went_wrong(deadline_s):
@@ -328,7 +331,7 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
-            raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+            raise _cheated(garbled) from None
 
     def _refuse_movement(self) -> None:
         """Before a stopped worker is resumed: it must not have been so by anyone else, such as a timer of its own. The
@@ -393,8 +396,26 @@ def _clock_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
-def _object_or_cheat(payload: bytes) -> dict[str, Any]:
+def accept_answer(kind: type[AnswerT], answer: dict[str, Any]) -> AnswerT:
+    """Return a worker's answer as the expected kind. Raise `WorkerFailed` for an error, `WorkerCheated` for garbage."""
+    if "error" in answer:
+        raise _failed(answer)
+    with _cheated_if_garbled():
+        return decode_answer(kind, answer)
+
+
+def _failed(answer: dict[str, Any]) -> WorkerFailed:
+    failure = Failure.model_validate(answer)
+    return WorkerFailed(printable(failure.error), printable(failure.kind))
+
+
+def _cheated(garbled: ChannelGarbled) -> WorkerCheated:
+    return WorkerCheated(f"sent {garbled} on the judge's pipe")
+
+
+@contextlib.contextmanager
+def _cheated_if_garbled() -> Iterator[None]:
     try:
-        return as_object(payload)
+        yield
     except ChannelGarbled as garbled:
-        raise WorkerCheated(f"sent {garbled} on the judge's pipe") from None
+        raise _cheated(garbled) from None

@@ -12,9 +12,10 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kernwright.judge.protocol.channel import Channel, ChannelClosed, ChannelGarbled
+from kernwright.judge.protocol.messages import AnswerT, Fork, Forked, ZygoteStarted, decode_answer
+from kernwright.judge.protocol.orders import WorkerOrders
 
 START_DEADLINE_S = 120.0
 FORK_DEADLINE_S = 30.0
@@ -83,30 +84,30 @@ class Zygote:
         )  # fmt: skip
         theirs.close()
         try:
-            if module := self._answer(START_DEADLINE_S).get("spoilt_by"):
+            if module := self._answer(ZygoteStarted, START_DEADLINE_S).spoilt_by:
                 raise SpoiltZygote(module)
         except (NoZygote, SpoiltZygote):
             self.end()
             raise
 
-    def _answer(self, deadline_s: float) -> dict[str, Any]:
+    def _answer(self, kind: type[AnswerT], deadline_s: float) -> AnswerT:
         try:
-            return self._channel.receive_json(deadline_s)
+            return decode_answer(kind, self._channel.receive_json(deadline_s))
         except (TimeoutError, ChannelClosed, ChannelGarbled):
             self._log.seek(0)
             last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
             raise NoZygote(last[0] if last else "no answer") from None
 
     def fork(
-        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, orders: Mapping[str, Any]
+        self, worker_end: int, log: int, environment: Mapping[str, str], folder: Path, orders: WorkerOrders
     ) -> ForkedProcess:
-        """A new worker. The orders are what `worker.live` takes beside its end of the pipe."""
-        message = {"environment": dict(environment), "folder": str(folder), "orders": dict(orders)}
+        """Return a new worker, which has the other end of `worker_end` and writes to `log`."""
+        message = Fork(environment=dict(environment), folder=str(folder), orders=orders)
         try:
-            self._channel.send_json(message, (worker_end, log))
+            self._channel.send_json(message.model_dump(), (worker_end, log))
         except ChannelClosed:
             raise NoZygote("it is gone") from None
-        return ForkedProcess(int(self._answer(FORK_DEADLINE_S)["pid"]))
+        return ForkedProcess(self._answer(Forked, FORK_DEADLINE_S).pid)
 
     def end(self) -> None:
         self._channel.connection.close()

@@ -1,22 +1,18 @@
-"""The message pipe between judge and worker: framed, plain data, nothing that could be unpickled.
+"""Channel: the message pipe between judge and worker. It carries plain data in frames and never unpickles anything.
 
-A frame is a length, a tag and a payload. `J` carries a JSON object, `R` a request to run a block, `D` the answer that a
-block is done. Buffers travel as file descriptors beside a JSON frame.
+Buffers travel as file descriptors beside a JSON frame.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import struct
 import time
 from array import array
 from typing import Any
 
-HEADER = struct.Struct("<IB")
-JSON, RUN, DONE = ord("J"), ord("R"), ord("D")
-WITH_PYTHON, STAYS_AWAKE, IS_AWAKE = 1, 2, 4  # of a request to run: what kind of block it is
-MOST_BYTES = 16 * 2**20
+from kernwright.judge.protocol.frames import HEADER, JSON, MOST_BYTES
+
 DESCRIPTOR = array("i")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 SHARED_FILES = "shared with the judge"
 
@@ -23,6 +23,3 @@ class Isolation:
     processes: str = "unlimited"
     processors: str = "any"
     missing: list[str] = field(default_factory=list)
-
-    def as_message(self) -> dict[str, object]:
-        return asdict(self)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from kernwright.judge.protocol.orders import TensorPlacement
 from kernwright.tasks.tensor import ConcreteTensor
 
 ALIGNMENT = 256
@@ -23,13 +23,10 @@ class Placement:
     tensor: ConcreteTensor
     offset: int
 
-    def as_message(self) -> dict[str, Any]:
-        return {
-            "offset": self.offset,
-            "shape": list(self.tensor.shape),
-            "strides": list(self.tensor.strides),
-            "dtype": self.tensor.dtype,
-        }
+    def as_message(self) -> TensorPlacement:
+        return TensorPlacement(
+            offset=self.offset, shape=self.tensor.shape, strides=self.tensor.strides, dtype=self.tensor.dtype
+        )
 
 
 @dataclass(frozen=True)

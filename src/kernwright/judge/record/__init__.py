@@ -1,1 +1,1 @@
-"""Records: verdicts, their provenance, and the statistics and decisions that lead from samples to a verdict."""
+"""Records: verdicts, their provenance, and the statistics and decisions that turn samples into verdicts."""

@@ -1,4 +1,4 @@
-"""Decision: from intervals and noise bands to outcomes."""
+"""Decision: the outcome of a row or a judgement, from intervals and noise bands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from kernwright.tasks.policy import LEAST_QUADS, Metric, TimingPolicy
 WORST_FIRST: tuple[Outcome, ...] = ("tampered", "incorrect", "failed")
 
 
-def noise_band(against_itself: Interval, policy: TimingPolicy) -> float:
-    """How far the baseline lies from itself under the same protocol: the far end of that interval, or the floor."""
-    return max(against_itself.reach, math.log1p(policy.band_floor))
+def noise_band(noise: Interval, policy: TimingPolicy) -> float:
+    """Return the noise band on the log scale, at least the policy's floor.
+
+    `noise` is the interval of the baseline against its twin, measured under the same protocol.
+    """
+    return max(noise.max_distance, math.log1p(policy.band_floor))
 
 
 def outcome_of(ratio: Interval, band: float, policy: TimingPolicy) -> Outcome:
-    """Faster or slower only when the whole interval clears the noise band; same only when it lies inside the margin."""
+    """Return faster or slower if the whole interval is outside the noise band, same if it is inside the margin."""
     if ratio.low > band:
         return "faster"
     if ratio.high < -band:
@@ -29,7 +32,7 @@ def outcome_of(ratio: Interval, band: float, policy: TimingPolicy) -> Outcome:
 
 
 def overall(rows: Sequence[Outcome], headline: Outcome | None) -> Outcome:
-    """Any row that is tampered, incorrect or failed is the verdict; otherwise the headline is."""
+    """Return the verdict: the worst of tampered, incorrect and failed rows; without such rows, the headline."""
     for outcome in WORST_FIRST:
         if outcome in rows:
             return outcome
@@ -37,15 +40,17 @@ def overall(rows: Sequence[Outcome], headline: Outcome | None) -> Outcome:
 
 
 def level_of(metric: Metric, policy: TimingPolicy, waited: bool = False) -> float:
-    """The deciding metric is looked at several times and pays for each look; the others once, at the end.
+    """Return the confidence level of a metric's interval.
 
-    But where a row waits for `wall`, that is looked at again: what its first look leaves of the budget, which is as
-    fine as its few quads allow, is spent on those.
+    The deciding metric is tested after several rounds, so the error budget is split between these looks. The other
+    metrics are tested once, at the end. Only `wall` may be tested again, where a row waited for more of it (`waited`).
+    The first look at `wall` takes the smallest error that its few quads allow, and the later looks share the rest of
+    the budget.
     """
     if metric == policy.decides:
         return policy.level
     if metric != "wall":
         return 1.0 - policy.error_budget
     first: float = min(policy.error_budget, 2.0 / 2**LEAST_QUADS)
-    left = max(policy.error_budget - first, policy.error_budget / policy.looks / 2)
-    return 1.0 - (left / max(1, policy.looks - 1) if waited else first)
+    remaining = max(policy.error_budget - first, policy.error_budget / policy.looks / 2)
+    return 1.0 - (remaining / max(1, policy.looks - 1) if waited else first)

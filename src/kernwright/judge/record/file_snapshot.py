@@ -1,4 +1,4 @@
-"""FileSnapshot: digests of the files that a verdict depends on, taken when the judgement began."""
+"""FileSnapshot: digests of the files that a verdict depends on, taken at the start of the judgement."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SOURCES = (".py", ".c", ".cc", ".cu", ".cuh", ".h", ".toml", ".jsonl")
 
 @dataclass(frozen=True)
 class FileSnapshot:
-    """Digests by path. Walls should keep a worker from these files; this finds out where they did not."""
+    """Digests by path. The sandbox should keep workers from changing these files; a snapshot detects if it did not."""
 
     digests: dict[Path, str]
 
     @classmethod
-    def over(cls, *places: Path) -> FileSnapshot:
-        """Sources below folders; and files."""
-        found = (path for place in places for path in place.rglob("*") if path.suffix in SOURCES)
-        return cls({path: _digest(path) for path in (*places, *found) if path.is_file()})
+    def over(cls, *paths: Path) -> FileSnapshot:
+        """Take a snapshot of files, and of all source files below folders."""
+        found = (path for folder in paths for path in folder.rglob("*") if path.suffix in SOURCES)
+        return cls({path: _digest(path) for path in (*paths, *found) if path.is_file()})
 
-    def broken(self) -> list[Path]:
-        """Files that are gone or hold something else now."""
+    def changed(self) -> list[Path]:
+        """Return the files that were deleted or changed since the snapshot."""
         return sorted(path for path, digest in self.digests.items() if _digest(path) != digest)
 
 

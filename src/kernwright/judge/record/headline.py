@@ -1,4 +1,4 @@
-"""Headline: the verdict over all rows, and the few lines that say why."""
+"""Headline: the verdict over all rows, and its main reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.judge.record.wall_check import shared_between_calls
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
 Headlines = dict[Metric, Headline | Unavailable]
-MOST_REASONS = 8
+MAX_REASONS = 8
 
 
 class RowIdentity(Protocol):
@@ -44,7 +44,7 @@ class TimedRow(Protocol):
 def headline_of(
     states: Sequence[TimedRow], rows: Sequence[RowVerdict], policy: TimingPolicy, quick: bool
 ) -> tuple[Headlines, Outcome | None]:
-    """Equal-weight geometric mean per metric over the rows that count; the deciding metric's outcome beside it."""
+    """Return the equal-weight geometric mean of each metric, without grid rows, and the deciding metric's outcome."""
     pairs = [(row, state) for row, state in zip(rows, states, strict=True) if state.row.set != "grid"]
     headlines = {metric: _metric_headline(metric, pairs, policy) for metric in METRICS}
     if quick:
@@ -55,15 +55,17 @@ def headline_of(
     ratio, band = _mean(policy.decides, timed, policy)
     outcome = outcome_of(ratio, band, policy)
     if outcome in GOOD and any(_doubted(row, policy) for row, _ in pairs):
-        outcome = "inconclusive"  # a gain that its own row does not believe cannot carry the mean
+        outcome = "inconclusive"  # a gain that was rejected on its row must not make the mean good
     return headlines, outcome
 
 
 def _doubted(row: RowVerdict, policy: TimingPolicy) -> bool:
+    """Return whether `wall` does not confirm the gain that the row adds to the mean."""
     result, wall = row.metrics.get(policy.decides), row.metrics.get("wall")
     if not isinstance(result, MetricResult):
         return False
-    if result.outcome == "inconclusive":  # the row had nothing to doubt; the mean, whose interval is another, may have
+    if result.outcome == "inconclusive":
+        # No gain was claimed on this row, so it was not tested against `wall`. But the row still raises the mean.
         return isinstance(wall, MetricResult) and shared_between_calls(result, wall) is not None
     return result.outcome in GOOD and row.verdict != result.outcome
 
@@ -98,7 +100,7 @@ def _mean(metric: Metric, states: Sequence[TimedRow], policy: TimingPolicy) -> t
 
 
 def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]]:
-    """The rows that the verdict rests on, by reason: what is wrong with all of them is said once."""
+    """Return the ids of the tampered, incorrect or failed rows that caused the verdict, grouped by reason."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.verdict == verdict and verdict in WORST_FIRST:
@@ -107,10 +109,10 @@ def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]
 
 
 def interrupted_at(finished: int, rows: int) -> str:
-    """Of an interrupted judgement, before all else."""
+    """Return the first reason of an interrupted judgement."""
     if not finished:
-        return "interrupted before any row was finished: none counts"
-    return f"interrupted: {finished} of {rows} rows were finished and stand, the others are not in it"
+        return "interrupted before any row was finished: no row counts"
+    return f"interrupted: {finished} of {rows} rows were finished and count, the others are left out"
 
 
 def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -119,13 +121,14 @@ def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome) -> list[str]:
-    """Why the verdict is what it is, in a few lines."""
+    """Return the main reasons of the verdict, one line each."""
     lines: list[str] = []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
-    fallen = [row.id for row in rows if row.ran and row.ran.fell_back]
-    if fallen:
-        lines.append(f"no kernel ran on {len(fallen)} of {len(rows)} rows, but the reference: {', '.join(fallen[:4])}")
+    without_kernel = [row.id for row in rows if row.ran and row.ran.fell_back]
+    if without_kernel:
+        some = ", ".join(without_kernel[:4])
+        lines.append(f"the reference ran instead of a kernel on {len(without_kernel)} of {len(rows)} rows: {some}")
     slower = [row.id for row in rows if row.verdict == "slower"]
     if slower and verdict != "slower":
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
@@ -134,4 +137,4 @@ def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome) -> list[str]:
     undecided = [row.id for row in rows if row.verdict == "inconclusive" and UNTIMED not in row.reasons]
     if undecided:
         lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
-    return lines[:MOST_REASONS]
+    return lines[:MAX_REASONS]

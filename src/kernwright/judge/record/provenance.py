@@ -1,4 +1,4 @@
-"""Provenance: the one record of where a verdict comes from."""
+"""Provenance: the software, hardware and settings that a verdict was measured with."""
 
 from __future__ import annotations
 
@@ -24,48 +24,49 @@ LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "scipy", "pydantic")
 
 
 class Provenance(BaseModel):
-    """Everything that a reader needs to repeat a run or to doubt it."""
+    """Everything that a reader needs to reproduce or to question a run."""
 
     model_config = ConfigDict(extra="forbid")
 
     kernwright: str = __version__
-    judge: str = Field(default="", description="digest of the judge's own code; none in records of before it was taken")
+    judge: str = Field(default="", description="digest of the judge's code; empty in records that predate the digest")
     command: str
     seed: int
     host: str
     hardware: dict[str, Any]
     libraries: dict[str, str]
     policy: dict[str, Any]
-    sources: dict[str, str] = Field(description="hash of every file of the candidate and of every op's definition")
+    sources: dict[str, str] = Field(description="digests of the candidate's files and of the op definitions")
     baseline: dict[str, Any] = Field(
-        default_factory=dict, description="of a published package: wheel, file and function per op, kernels to launch"
+        default_factory=dict,
+        description="for a published package: wheel, file and function of each op, kernels that it must launch",
     )
     contender: dict[str, Any] = Field(
         default_factory=dict,
-        description="the same, of a package in a candidate's place; of the ops that ship: target, backends, libraries",
+        description="the same for a package judged as the candidate; for shipped ops: target, backends, libraries",
     )
     together: list[dict[str, str]] = Field(
         default_factory=list,
-        description="the other pairs of the same judgement, baseline and candidate by name: they shared its quads",
+        description="names of the other pairs of the judgement, baseline and candidate, which were timed in its quads",
     )
     compiled: dict[str, Any] = Field(
         default_factory=dict,
-        description="by side, what compilers had made for an earlier worker of it and this one found: key, files",
+        description="by role, compiled files of earlier workers that were reused: store key and file names",
     )
     device: str
     state_before: dict[str, Any] = Field(default_factory=dict)
     state_after: dict[str, Any] = Field(default_factory=dict)
     isolation: dict[str, Any] = Field(default_factory=dict)
-    block_loop: str = Field(default="", description="`python` on a GPU, and where there is no C compiler")
-    rounds: int | None = Field(default=None, description="that rows were given at most, where fewer than the policy's")
+    block_loop: str = Field(default="", description="loop that ran the blocks; `python` on a GPU or without a compiler")
+    rounds: int | None = Field(default=None, description="maximum number of rounds, if lower than the policy's")
     slowed: int = Field(
-        default=0, description="times that a row was begun anew, since the device's memory was slower than it had been"
+        default=0, description="number of times that a row was restarted because device memory had become slower"
     )
-    kept_awake: int | None = Field(default=None, description="the workers' processor, if a keep-alive ran there")
+    kept_awake: int | None = Field(default=None, description="number of the workers' processor if it had a keep-alive")
     started: str = ""
     finished: str = ""
     seconds: dict[str, float] = Field(
-        default_factory=dict, description="that parts of the judgement took, all pairs and rows of it together"
+        default_factory=dict, description="duration of each part of the judgement, for all its pairs and rows together"
     )
 
 
@@ -87,7 +88,7 @@ def source_hashes(task: Task, candidate: Candidate | Shipped | None) -> dict[str
 
 @cache
 def judge_digest(folder: Path = JUDGE) -> str:
-    """Return the digest of the judge's code: figures of one judge say nothing about another's."""
+    """Return the digest of the judge's code. Times measured by different judges are not comparable."""
     files = (path for path in folder.rglob("*") if path.suffix in (PYTHON, *C_SUFFIXES))
     return code_digest(map(Source.read, files))
 

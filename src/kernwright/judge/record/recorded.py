@@ -1,7 +1,7 @@
-"""Recorded verdicts: the one place where records of a ledger become verdicts again.
+"""Recorded verdicts: the only place where records of a ledger are parsed into verdicts.
 
-A record keeps the digests that it was written with. Here each digest of an earlier rule is replaced by the present
-digest of the same code, so that all readers compare digests of one rule.
+A record keeps the digests that it was written with. When it is read, digests of an earlier scheme are replaced by the
+current digest of the same code, so that all readers compare digests of one scheme.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernwright.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class RecordedBody:
-    """The body of one record, with present digests, and the run that holds the record."""
+    """The body of one record with current digests, and the run that holds the record."""
 
     run: str
     kind: str

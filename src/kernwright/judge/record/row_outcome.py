@@ -1,8 +1,8 @@
-"""Row outcome: from the figures of one row to its outcome, with all reasons to doubt a gain."""
+"""Row outcome: the outcome of one row from its figures, with the checks that may reject a gain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean, median
 
 from kernwright.judge.record.sample import RowSamples, Sample
@@ -14,22 +14,20 @@ Metrics = Mapping[Metric, MetricResult | Unavailable]
 GAIN_SHARE = 0.5  # share of a gain that freeing outputs may cost
 BASELINE_SHARE = 0.05  # share of the baseline's time that freeing outputs may cost in any case
 RELEASE_US = 3.0  # microseconds per call that freeing outputs may cost in any case
-LEAST_RELEASES = 3  # quads that must show it
+MIN_RELEASES = 3  # quads with release times that are needed to reject a gain
 
 
-def row_outcome(
-    row: RowSamples, metrics: Metrics, policy: TimingPolicy, fastest_us: Callable[[], float]
-) -> tuple[Outcome, list[str]]:
+def row_outcome(row: RowSamples, metrics: Metrics, policy: TimingPolicy, least_us: float) -> tuple[Outcome, list[str]]:
     """Return the outcome of a timed row without a fault, and the reasons for it.
 
-    ``fastest_us`` returns the least time that the row's bytes can take. It is asked for timed rows only.
+    ``least_us`` is the least time that the row's bytes can take.
     """
     deciding = metrics[policy.decides]
     if isinstance(deciding, Unavailable):
         return "inconclusive", [deciding.unavailable]
-    if deciding.candidate_us < (fastest := fastest_us()):
+    if deciding.candidate_us < least_us:
         return "tampered", [
-            f"{deciding.candidate_us:.3g} us is impossible: its bytes take {fastest:.3g} us at the very least"
+            f"{deciding.candidate_us:.3g} us per call is impossible: moving its bytes takes at least {least_us:.3g} us"
         ]
     outcome = deciding.outcome
     counting = row.counting(policy.decides, policy.level)
@@ -39,7 +37,8 @@ def row_outcome(
     if outcome == "inconclusive":
         reasons.append("the interval neither clears the noise band nor lies inside the margin")
     if outcome in ("faster", "slower") and _too_close(deciding, policy):
-        return "inconclusive", [*reasons, f"a difference under {policy.least_difference_us} us is the clock's own"]
+        limit = policy.least_difference_us
+        return "inconclusive", [*reasons, f"the times differ by less than {limit} us, the variation of the clock"]
     if outcome in GOOD and (doubt := _doubt(row, counting, metrics, deciding)):
         return "inconclusive", [*reasons, doubt]
     return outcome, reasons
@@ -47,34 +46,36 @@ def row_outcome(
 
 def _doubt(row: RowSamples, counting: Sequence[Sample], metrics: Metrics, deciding: MetricResult) -> str | None:
     """Return the reason not to believe a good outcome, or None."""
-    if hidden := paid_on_release(counting, deciding):
-        return hidden
+    if slow_release := paid_on_release(counting, deciding):
+        return slow_release
     wall = metrics.get("wall")
     if isinstance(wall, Unavailable) and row.quads("wall"):
-        return f"no wall time to hold against it: {wall.unavailable}"
+        return f"no wall time to confirm it: {wall.unavailable}"
     if not isinstance(wall, MetricResult):
         return None
     if shared := shared_between_calls(deciding, wall):
         return shared
     if less_than_its_kernels(wall, metrics.get("device")):
-        return "a call by itself seems to take less time than its kernels do"
-    return f"{deciding.outcome} in a run of calls, slower when called by itself" if wall.outcome == "slower" else None
+        return "a single call appears to take less time than its kernels"
+    return f"{deciding.outcome} in back-to-back calls, slower in single calls" if wall.outcome == "slower" else None
 
 
 def _too_close(result: MetricResult, policy: TimingPolicy) -> bool:
-    """Return whether the times differ by less than the clock's own variation, which counts on rows of a few us."""
+    """Return whether the times differ by less than the variation of the clock, which matters on rows of a few us."""
     return abs(result.baseline_us - result.candidate_us) < policy.least_difference_us
 
 
 def paid_on_release(quads: Sequence[Sample], deciding: MetricResult) -> str | None:
     """Return the reason not to believe a side that frees its outputs much more slowly than the baseline does."""
-    known = [sample.released_ns for sample in quads]
-    more = [
-        mean(own["candidate"]) - mean(own["baseline"]) for own in known if own.get("candidate") and own.get("baseline")
+    released = [sample.released_ns for sample in quads]
+    differences = [
+        mean(times["candidate"]) - mean(times["baseline"])
+        for times in released
+        if times.get("candidate") and times.get("baseline")
     ]
-    if len(more) < LEAST_RELEASES:
+    if len(differences) < MIN_RELEASES:
         return None
-    longer_us = median(more) / 1e3
+    longer_us = median(differences) / 1e3
     gained = max(0.0, deciding.baseline_us - deciding.candidate_us)
     if longer_us <= max(GAIN_SHARE * gained, BASELINE_SHARE * deciding.baseline_us, RELEASE_US):
         return None

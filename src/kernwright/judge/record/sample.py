@@ -1,4 +1,4 @@
-"""Sample: the raw times of a quad, of all sides or of one pair, and the figures that the samples of a row give."""
+"""Sample: the raw times of a quad of all sides or of one pair; RowSamples: the figures of a row's samples."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernwright.judge.record.statistics import Interval, least_quads, signed_ran
 from kernwright.judge.record.verdict import MetricResult, Unavailable
 from kernwright.tasks.policy import Metric, TimingPolicy
 
-SideName = str  # the name of a side in a judgement: its role, and a number where it is not the first of its role
-Role = Literal["baseline", "again", "candidate"]  # `again`: the baseline's twin, for the noise band
+SideName = str  # the name of a side in a judgement: its role, with a number unless it is the first of its role
+Role = Literal["baseline", "again", "candidate"]  # `again` is the baseline's twin, which gives the noise band
 TOO_FEW = "too few quads for an interval"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Sample:
-    """One quad of one metric, of one pair: two blocks of each side, nanoseconds per call, mirrored in time."""
+    """One quad of one metric and one pair: the times of two blocks of each side, in mirrored order."""
 
     metric: Metric
     round: int
@@ -29,13 +29,14 @@ class Sample:
     redone: int
     busy: bool
     ns_per_call: dict[Role, tuple[float, float]]
-    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)  # of a block, after the side was idle
-    moved: int = 0  # times that a half was repeated because outputs lay elsewhere than before
-    longer: float = 1.0  # length of the blocks, as a multiple of their first length
-    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, of the blocks before these
-    overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block that was subtracted in each half
-    by_events: bool = False  # whether the device's events gave these times instead of the judge's clock
-    quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that it was taken from
+    # The part of each block after the worker stopped, in which the judge copies the outputs.
+    secured_ns: dict[Role, tuple[int, int]] = field(default_factory=dict)
+    moved: int = 0  # number of halves that were repeated because outputs had moved
+    longer: float = 1.0  # length of the blocks as a multiple of their first length
+    released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, outputs of previous blocks
+    overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block, subtracted in each half
+    by_events: bool = False  # whether the times come from device events instead of the judge's clock
+    quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that contains it
 
     def log_ratio(self, over: Role, under: Role) -> float:
         """Return log(over / under) with the mirrored blocks averaged, so that linear drift cancels."""
@@ -47,15 +48,15 @@ class Sample:
         return math.sqrt(first * second) / 1e3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Quad:
-    """The blocks of all sides. The sides between the two blocks of a pair in one half are mirrored in the other."""
+    """The times of two blocks of every side. The second half has the sides in the reverse order of the first."""
 
     metric: Metric
     round: int
     order: list[SideName]
     redone: int
-    kept_waiting: frozenset[SideName]  # by a busy machine, in a half that was repeated often enough
+    kept_waiting: frozenset[SideName]  # sides that waited for a processor in spite of all repeats
     ns_per_call: dict[SideName, tuple[float, float]]
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
     moved: dict[SideName, int] = field(default_factory=dict)
@@ -66,8 +67,8 @@ class Quad:
     def of(self, roles: Mapping[SideName, Role], longer: float = 1.0) -> Sample:
         """Return the sample of one pair, as if no other side had been there.
 
-        If all sides of the pair are trusted, the device's events time its kernels, without the protocol's overhead. The
-        times that a worker reports of itself count neither for a candidate nor for its baseline.
+        If all sides of the pair are trusted, `device` is timed by device events, which exclude the overhead of the
+        protocol. Events are reported by the worker, so they are not used for a pair with a candidate.
         """
         by_events = self.metric == "device" and roles.keys() <= self.event_ns_per_call.keys()
         times = self.event_ns_per_call if by_events else self.ns_per_call
@@ -110,11 +111,11 @@ class RowSamples:
         otherwise all quads."""
         quads = self.quads(metric)
         longest = max((sample.longer for sample in quads), default=1.0)
-        own = [sample for sample in quads if sample.longer == longest]
-        return own if len(own) >= least_quads(level) else quads
+        of_longest = [sample for sample in quads if sample.longer == longest]
+        return of_longest if len(of_longest) >= least_quads(level) else quads
 
     def intervals(self, metric: Metric, level: float, repeated_to: int = 0) -> tuple[Interval, Interval]:
-        """Return baseline over candidate, and baseline over its twin: the difference and the noise."""
+        """Return the interval of the speedup (baseline over candidate) and of the noise (baseline over its twin)."""
         quads = self.counting(metric, level)
         quads = list(islice(cycle(quads), repeated_to)) if repeated_to else quads
         speedups = [sample.log_ratio("baseline", "candidate") for sample in quads]
@@ -145,7 +146,7 @@ class RowSamples:
         )
 
     def _has_waited(self, policy: TimingPolicy) -> bool:
-        """Return whether `wall` was looked at and then measured further."""
+        """Return whether `wall` was measured further after its first look."""
         return len(self.quads("wall")) > policy.first_look * policy.quads_of("wall")
 
 

@@ -1,8 +1,8 @@
-"""Statistics: one place for every interval that a verdict rests on.
+"""Statistics: the estimates and intervals that verdicts are based on.
 
-The unit is a quad: blocks of each side in mirrored order, so that a drift of the machine that is linear in time
-cancels. A quad's log ratio is symmetric about the true one when nothing but noise differs, whatever the noise's shape;
-the Hodges-Lehmann estimate and the signed-rank interval ask for no more, and one stolen time slice moves them little.
+The unit is a quad: blocks of each side in mirrored order, so that drift that is linear in time cancels. The log ratio
+of a quad is distributed symmetrically about the true one, whatever the shape of the noise. The Hodges-Lehmann estimate
+and the signed-rank interval need no other assumption and are robust against single outliers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Interval:
     high: float
 
     @property
-    def reach(self) -> float:
-        """The farthest that the interval lies from no difference at all."""
+    def max_distance(self) -> float:
+        """The largest distance of a point of the interval from 0, which is no difference."""
         return max(abs(self.low), abs(self.high))
 
     def inside(self, margin: float) -> bool:
@@ -35,7 +35,7 @@ class Interval:
 
 
 def signed_rank_interval(log_ratios: Sequence[float], level: float) -> Interval:
-    """Hodges-Lehmann estimate and exact signed-rank interval; unbounded where there are too few quads for the level."""
+    """Return Hodges-Lehmann estimate and exact signed-rank interval; unbounded if there are too few quads."""
     values = np.asarray(log_ratios, dtype=np.float64)
     if values.size == 0:
         return Interval(0.0, -math.inf, math.inf)
@@ -49,13 +49,13 @@ def signed_rank_interval(log_ratios: Sequence[float], level: float) -> Interval:
 
 
 def least_quads(level: float) -> int:
-    """So many have an interval of this level; fewer have none, whatever they say."""
+    """Return the least number of quads that have a bounded interval at this level."""
     return math.ceil(math.log2(2 / (1 - level)) - 1e-9)
 
 
 @cache
 def _critical_rank(quads: int, alpha: float) -> int:
-    """Largest k with 2 P(T <= k - 1) <= alpha for the signed-rank statistic T; 0 where even k = 1 is too many."""
+    """Return the largest k with 2 P(T <= k - 1) <= alpha for the signed-rank statistic T; 0 if there is none."""
     total = quads * (quads + 1) // 2
     ways = np.zeros(total + 1)
     ways[0] = 1.0
@@ -66,19 +66,19 @@ def _critical_rank(quads: int, alpha: float) -> int:
 
 
 def spread(values: Sequence[float]) -> float:
-    """The median distance from the median, as a standard deviation: a few hiccups do not count."""
+    """Return the median absolute deviation, scaled to a standard deviation, which is robust against outliers."""
     middle = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
 def geometric_mean(rows: Sequence[Interval], row_level: float, level: float = 0.95) -> Interval:
-    """Equal-weight mean of the rows' log ratios; its interval adds up theirs as independent errors."""
+    """Return the equal-weight mean of the rows' log ratios. Its interval treats their errors as independent."""
     if not rows:
         return Interval(0.0, -math.inf, math.inf)
     estimate = sum(row.estimate for row in rows) / len(rows)
     if any(math.isinf(row.low) or math.isinf(row.high) for row in rows):
         return Interval(estimate, -math.inf, math.inf)
-    width = float(ndtri(0.5 + row_level / 2))
-    variance = sum(((row.high - row.low) / (2 * width)) ** 2 for row in rows) / len(rows) ** 2
-    reach = float(ndtri(0.5 + level / 2)) * math.sqrt(variance)
-    return Interval(estimate, estimate - reach, estimate + reach)
+    row_quantile = float(ndtri(0.5 + row_level / 2))
+    variance = sum(((row.high - row.low) / (2 * row_quantile)) ** 2 for row in rows) / len(rows) ** 2
+    half_width = float(ndtri(0.5 + level / 2)) * math.sqrt(variance)
+    return Interval(estimate, estimate - half_width, estimate + half_width)

@@ -1,4 +1,4 @@
-"""Verdict: what the judge found, row by row and over all rows, with figures and reasons."""
+"""Verdict: the result of a judgement for each row and over all rows, with figures and reasons."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
 
 class MetricResult(BaseModel):
-    """One metric of one row. Ratio is baseline time over candidate time: above one, the candidate is faster."""
+    """One metric of one row. The ratio is baseline time over candidate time: above 1, the candidate is faster."""
 
     model_config = ConfigDict(frozen=True)
 
     ratio: float
-    interval: tuple[float, float] = Field(description="of the ratio, at the policy's level for all looks together")
-    noise_band: float = Field(description="how far the baseline lies from itself, as a share; no less than the floor")
+    interval: tuple[float, float] = Field(description="confidence interval of the ratio")
+    noise_band: float = Field(description="relative difference between the baseline and its twin; at least the floor")
     baseline_us: float
     candidate_us: float
     quads: int
-    by_events: bool = Field(default=False, description="timed by the device's own events: all of its sides are trusted")
+    by_events: bool = Field(default=False, description="timed by device events; only if all sides are trusted")
     outcome: Outcome
 
 
 class Unavailable(BaseModel):
-    """A metric that could not be measured, and why. It is never guessed."""
+    """A metric that could not be measured, with the reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,12 +42,12 @@ class Kernel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(max_length=300)
-    stream: int = Field(description="or, in a graph, the chain of nodes that wait for each other")
+    stream: int = Field(description="number of the stream; in a graph, of the chain of dependent nodes")
     count: int
 
 
 class RanImplementation(BaseModel):
-    """The implementation of a shipped op that a row's calls end in, as the worker tells it, and why no better one."""
+    """The implementation of a shipped op that ran, and why better ones were refused, as reported by the worker."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -60,16 +60,16 @@ class RanImplementation(BaseModel):
         return self.backend == "torch"
 
     @property
-    def stands_in(self) -> str | None:
-        """What a reader must know of a row that another implementation ran than the one that is best where it ran."""
+    def fallback_note(self) -> str | None:
+        """A note for the reader if the best implementation of the device did not run; otherwise None."""
         if self.fell_back:
-            return f"no kernel ran, but the reference: {'; '.join(self.refused) or 'there is nothing else'}"
+            return f"the reference ran instead of a kernel: {'; '.join(self.refused) or 'there is no kernel'}"
         cuda = next((answer for answer in self.refused if answer.startswith("cuda")), None)
         return f"triton ran: {cuda}" if self.backend == "triton" and cuda else None
 
 
 class RowVerdict(BaseModel):
-    """One row: its verdict, why, and the evidence that this verdict has."""
+    """The verdict on one row, with its reasons and figures."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,28 +79,30 @@ class RowVerdict(BaseModel):
     reasons: tuple[str, ...] = ()
     metrics: dict[Metric, MetricResult | Unavailable] = Field(default_factory=dict)
     errors: dict[str, dict[str, float | None]] = Field(
-        default_factory=dict, description="per output, normal inputs at the frozen size: max and RMS, own and eager's"
+        default_factory=dict,
+        description="by output, maximum and RMS error of the candidate and of the eager chain, with normal inputs",
     )
     cases: int = Field(default=0, description="correctness cases that ran")
     deterministic: bool | None = None
     kernels: dict[str, list[Kernel]] = Field(
-        default_factory=dict, description="per side, what a call launches: a pass of its own, as the worker saw it"
+        default_factory=dict, description="by side, the kernels of one untimed call, as reported by the worker"
     )
     ran: RanImplementation | None = None
     bytes_min: int
     fastest_copy_us: float | None = Field(
-        default=None, description="a plain copy of the same fewest bytes, in the same run, the fastest way there is"
+        default=None, description="time of the fastest plain copy that moves `bytes_min`, measured in the same run"
     )
-    samples: str | None = Field(default=None, description="schema 1 only: the blob that holds every block's time")
+    least_us: float | None = Field(default=None, description="the least time that the row's bytes can take")
+    samples: str | None = Field(default=None, description="schema 1 only: reference of the blob with all block times")
 
 
 class Headline(BaseModel):
-    """Equal-weight geometric mean over the rows that have the metric, with the worst row beside it."""
+    """Equal-weight geometric mean over the rows that have the metric, with the worst row."""
 
     model_config = ConfigDict(frozen=True)
 
     geomean: float
-    interval: tuple[float, float] | None = Field(description="none in a quick run: too few quads for one")
+    interval: tuple[float, float] | None = Field(description="None in a quick run, which has too few quads")
     noise_band: float | None
     worst_row: str
     worst_ratio: float
@@ -108,7 +110,7 @@ class Headline(BaseModel):
 
 
 class Verdict(BaseModel):
-    """The whole judgement, as it stands in the ledger and in --json."""
+    """The result of a judgement, as stored in the ledger and printed by --json."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -126,12 +128,12 @@ class Verdict(BaseModel):
     rows: tuple[RowVerdict, ...]
     quick: bool = False
     interrupted: bool = False
-    evidence: bool = Field(description="false for quick and seeded runs, and interrupted ones without a finished row")
+    evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
     provenance: dict[str, Any]
 
     @property
     def exit_status(self) -> int:
-        """0: correct and not slower; 1: any other verdict; 2: interrupted before there was one."""
+        """0 if correct and not slower, 1 for any other verdict, 2 if interrupted."""
         if self.interrupted:
             return 2
         return 0 if self.verdict in GOOD else 1

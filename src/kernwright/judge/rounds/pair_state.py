@@ -6,7 +6,7 @@ Each pair leaves the same record, no matter how many pairs are judged together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.pair import Pair
@@ -46,7 +46,7 @@ class PairState:
     _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
     def __post_init__(self) -> None:
-        self._states = {row.id: RowState(row) for row in self.rows}
+        self._states = {row.id: RowState(row=row) for row in self.rows}
         for state in self.states:
             for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):
                 if side == "baseline" and state.row.set == "grid":
@@ -108,9 +108,9 @@ class PairState:
     def note_workers(self, group: WorkerGroup) -> None:
         """Record the isolation of the workers and the compiled files that they found."""
         baseline, candidate = (group.workers[name].isolation for name in (self.pair.baseline, self.pair.candidate))
-        self.provenance.isolation["workers"] = candidate
-        if baseline.get("missing") != candidate.get("missing"):
-            self.provenance.isolation["baseline"] = baseline
+        self.provenance.isolation["workers"] = asdict(candidate)
+        if baseline.missing != candidate.missing:
+            self.provenance.isolation["baseline"] = asdict(baseline)
         self.provenance.compiled = group.about_compiled(self.pair)
 
     def record_correctness(self) -> None:

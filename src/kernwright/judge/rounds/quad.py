@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.process.block import Block
-from kernwright.judge.record.sample import Quad
+from kernwright.judge.record.sample import Quad, SideName
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
 
@@ -75,19 +74,21 @@ def quad_of(
     then, now = _overheads(first, second)
     halves = first, second
     released = {side: tuple(h.released_ns[side] for h in halves if side in h.released_ns) for side in order}
-    told = [side for side in order if all(half.tells_events(side) for half in halves)]
+    timed_by_events = [side for side in order if all(half.tells_events(side) for half in halves)]
     return Quad(
-        metric,
-        number,
-        list(order),
-        first.redone + second.redone,
-        first.waited | second.waited,
-        {side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
-        {side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
-        dict(moved),
-        released,
-        {side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in told},
-        (then.empty_ns, now.empty_ns),
+        metric=metric,
+        round=number,
+        order=list(order),
+        redone=first.redone + second.redone,
+        kept_waiting=first.waited | second.waited,
+        ns_per_call={side: (first.ns_per_call(side, then), second.ns_per_call(side, now)) for side in order},
+        secured_ns={side: (first.secured_ns(side), second.secured_ns(side)) for side in order},
+        moved=dict(moved),
+        released_ns=released,
+        event_ns_per_call={
+            side: (first.event_ns_per_call(side), second.event_ns_per_call(side)) for side in timed_by_events
+        },
+        overhead_ns=(then.empty_ns, now.empty_ns),
     )
 
 

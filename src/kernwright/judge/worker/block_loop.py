@@ -1,63 +1,24 @@
-"""BlockLoop: a worker's blocks of calls without Python on the way from the judge's order to the calls and back.
+"""BlockLoop: the native loop of a worker, which runs blocks of calls without Python between the judge and the calls.
 
-Built by the judge, where there is a C compiler; without one, or on a GPU, the worker program does the same in Python.
+The judge builds it where there is a C compiler (`judge.device.block_loop_build`). Without one, or on a GPU, the worker
+runs the same loop in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import shutil
-import subprocess
-import tempfile
 from ctypes import c_int32, py_object
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from kernwright.judge.protocol.channel import DONE, RUN, WITH_PYTHON
+from kernwright.judge.protocol.frames import DONE, RUN, WITH_PYTHON
 
 NO_TENSOR = -2  # what a call returned, and the loop could not read
-COMPILING_S = 60.0
 
 
 class RaisedWhileWaiting(BaseException):
     """By a signal's handler. No request is to blame, so none is answered: the worker ends."""
-
-
-def build_block_loop(folder: Path) -> Path | None:
-    """Laid into a judgement's folder, where workers can read it."""
-    if (compiled := _compiled()) is None:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)  # a worker may be another user
-    library = folder / "block_loop.so"
-    if not library.exists():
-        library.write_bytes(compiled)
-        library.chmod(0o755)
-    try:
-        ctypes.PyDLL(str(library))  # where the judge cannot load it, as from a disk without programs, nor can a worker
-    except OSError:
-        return None
-    return library
-
-
-@functools.cache
-def _compiled() -> bytes | None:
-    """Once a process."""
-    source = Path(__file__).with_name("block_loop.c")
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="kernwright-loop-") as folder:
-        library = Path(folder) / "block_loop.so"
-        command = [compiler, "-O2", "-shared", "-fPIC", str(source), "-o", str(library)]
-        try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=COMPILING_S)
-            return library.read_bytes()
-        except (OSError, subprocess.SubprocessError):
-            return None
 
 
 class _Work(ctypes.Structure):

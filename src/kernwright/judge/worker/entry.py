@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import inspect
 import os
@@ -16,11 +17,13 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.core.registry import ops_from_file, shipped_ops
+from kernwright.core.registry import SHIPPED, ops_from_file, shipped_ops
+from kernwright.judge.protocol.messages import ChosenImplementation
+from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.tasks.tensor import ConcreteTensor
 
 Arguments = Sequence[Any]
-Call = Callable[[Arguments], Any]  # a slot's arguments in, its outputs out (nothing, where it writes)
+BoundCall = Callable[[Arguments], Any]  # a slot's arguments in, its outputs out (nothing, where it writes)
 
 
 class SideProblem(Exception):
@@ -31,44 +34,41 @@ def find_op(name: str, definitions: str | None) -> Op:
     return (ops_from_file(Path(definitions)) if definitions else shipped_ops())[name]
 
 
-def load(side: dict[str, Any]) -> Callable[..., Any]:
+def load(side: SideOrders) -> Callable[..., Any]:
     """The side's own function, loaded or built but not yet called."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         from kernwright.judge.worker.triton_interpreter import round_to_nearest
 
         round_to_nearest()
-    kind = side["kind"]
+    kind = side.kind
     if kind in ("eager", "compile"):
-        return find_op(side["op"], side["definitions"]).reference
+        return find_op(side.op, side.definitions).reference
     if kind == "adapter":
-        adapter = _python_function(Path(side["file"]), side["function"])
-        return adapter(side["op"])  # type: ignore[no-any-return]
+        adapter = _python_function(Path(side.file), side.function)
+        return adapter(side.op)  # type: ignore[no-any-return]
     if kind == "package":
         from kernwright.baselines.loading import load_published
 
-        return load_published(side)
+        return load_published(side.model_dump())
     if kind == "shipped":
-        from kernwright import ops
-
-        return getattr(ops, side["op"])  # type: ignore[no-any-return]
-    if side["language"] in ("cpp", "cuda"):
+        return getattr(importlib.import_module(SHIPPED), side.op)  # type: ignore[no-any-return]
+    if side.language in ("cpp", "cuda"):
         return _native_function(side)
-    return _python_function(Path(side["folder"]) / side["file"], side["function"])
+    return _python_function(Path(side.folder) / side.file, side.function)
 
 
-def implementation_of(side: dict[str, Any], arguments: Arguments, scalars: dict[str, Any]) -> dict[str, Any]:
+def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str, Any]) -> ChosenImplementation:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
-    from kernwright.ops.catalog import dispatcher
-
-    if side["kind"] != "shipped":
+    dispatcher = importlib.import_module(f"{SHIPPED}.catalog").dispatcher
+    if side.kind != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")
     refused: list[str] = []
-    for answer in dispatcher(side["op"]).answers(*arguments, **scalars):
+    for answer in dispatcher(side.op).answers(*arguments, **scalars):
         if answer.fits:
             own = answer.implementation
-            return {"backend": own.backend, "contract": own.contract, "refused": refused}
+            return ChosenImplementation(backend=own.backend, contract=own.contract, refused=tuple(refused))
         refused.append(str(answer))
-    raise SideProblem(f"nothing runs {side['op']}: {'; '.join(refused)}")
+    raise SideProblem(f"nothing runs {side.op}: {'; '.join(refused)}")
 
 
 def own_code(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,24 +99,24 @@ def _python_function(path: Path, name: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _native_function(side: dict[str, Any]) -> Callable[..., Any]:
+def _native_function(side: SideOrders) -> Callable[..., Any]:
     import tvm_ffi.cpp
 
-    folder = Path(side["folder"])
-    files = [str(folder / name) for name in (side["file"], *side["build"]["sources"])]
-    built = Path(side["build_folder"])
+    folder = Path(side.folder)
+    files = [str(folder / name) for name in (side.file, *side.build.sources)]
+    built = Path(side.build_folder)
     library = built / "candidate.so"
     if not (built / "complete").exists():
-        is_cuda = side["language"] == "cuda"
+        is_cuda = side.language == "cuda"
         try:
             library = Path(
                 tvm_ffi.cpp.build(
                     name="candidate",
                     cpp_files=[f for f in files if not f.endswith(".cu")],
                     cuda_files=[f for f in files if f.endswith(".cu")] if is_cuda else None,
-                    extra_cflags=["-O3", *side["build"]["cflags"]],
-                    extra_cuda_cflags=["-O3", *side["build"]["cuda_cflags"]],
-                    extra_ldflags=side["build"]["ldflags"],
+                    extra_cflags=["-O3", *side.build.cflags],
+                    extra_cuda_cflags=["-O3", *side.build.cuda_cflags],
+                    extra_ldflags=list(side.build.ldflags),
                     extra_include_paths=[str(folder)],
                     build_directory=str(built),
                 )
@@ -126,10 +126,10 @@ def _native_function(side: dict[str, Any]) -> Callable[..., Any]:
         (built / "complete").write_text(library.name)
     module = tvm_ffi.load_module(str(library))
     try:
-        return getattr(module, side["function"])  # type: ignore[no-any-return]
+        return getattr(module, side.function)  # type: ignore[no-any-return]
     except AttributeError:
         raise SideProblem(
-            f"the library exports no {side['function']!r}: add TVM_FFI_DLL_EXPORT_TYPED_FUNC({side['function']}, ...)"
+            f"the library exports no {side.function!r}: add TVM_FFI_DLL_EXPORT_TYPED_FUNC({side.function}, ...)"
         ) from None
 
 
@@ -146,20 +146,18 @@ class OutputProblem(SideProblem):
 class RowCall:
     """How one side is called on one row: the same wrapper for both sides, whatever each needs inside."""
 
-    def __init__(
-        self, side: dict[str, Any], function: Callable[..., Any], row: dict[str, Any], device: str = "cpu"
-    ) -> None:
+    def __init__(self, side: SideOrders, function: Callable[..., Any], row: RowSignature, device: str = "cpu") -> None:
         self.device = device
-        self.outputs = [ConcreteTensor.model_validate(spec) for spec in row["outputs"]]
-        self.scalars: dict[str, Any] = row["scalars"]
-        self.style = row["style"]
+        self.outputs = row.outputs
+        self.scalars = row.scalars
+        self.style = row.style
         self.function = function
-        self.native = side.get("language") in ("cpp", "cuda")
-        self.writes = side["style"] == "writes"
-        if side["kind"] == "compile":
+        self.native = side.language in ("cpp", "cuda")
+        self.writes = side.style == "writes"
+        if side.kind == "compile":
             self.function = torch.compile(own_code(function), fullgraph=True, dynamic=False)
         if not self.native:
-            self._check_signature(row["inputs"])
+            self._check_signature(row.inputs)
 
     def _check_signature(self, inputs: Sequence[str]) -> None:
         extra = {"out": None} if self.writes and self.outputs else {}
@@ -171,7 +169,7 @@ class RowCall:
         except ValueError:
             return  # a callable without a signature to read: the first call will tell
 
-    def bind(self) -> Call:
+    def bind(self) -> BoundCall:
         """The callable that the loop runs, in the row's style."""
         function, scalars = self.function, self.scalars
         if not self.writes:
@@ -191,7 +189,7 @@ class RowCall:
 
         return allocate_and_write
 
-    def _into(self, outputs: int) -> Call:
+    def _into(self, outputs: int) -> BoundCall:
         """Destination passing: the slot's arguments end with its outputs."""
         function, scalars = self.function, self.scalars
         if self.native:

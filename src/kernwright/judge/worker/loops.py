@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker.entry import RowCall
 
 Loop = Callable[[Sequence[int]], list[Any]]
@@ -23,12 +24,12 @@ class NoLoop(Exception):
     """This side cannot be called without Python."""
 
 
-def loop_without_python(side: dict[str, Any], call: RowCall, slots: list[list[Any]]) -> Loop:
-    if call.native and side.get("loop"):
-        return _native_loop(side["loop"], call, slots)
-    if side["kind"] == "eager":
+def loop_without_python(side: SideOrders, call: RowCall, slots: list[list[Any]]) -> Loop:
+    if call.native and side.loop:
+        return _native_loop(side.loop, call, slots)
+    if side.kind == "eager":
         return _scripted_loop(call, slots)
-    raise NoLoop(f"{side['kind']} code in Python has no loop without it")
+    raise NoLoop(f"{side.kind} code in Python has no loop without it")
 
 
 def _native_loop(library: str, call: RowCall, slots: list[list[Any]]) -> Loop:

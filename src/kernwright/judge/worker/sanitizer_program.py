@@ -14,14 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kernwright.judge.protocol.orders import RowSignature, SanitizerOrders, SideOrders
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.worker.confine import confine
 
 
 def main() -> None:
-    orders = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    _meet_the_tool(orders["device"])
-    isolation = confine(Sandbox.from_argument(orders["sandbox"]), os.getppid())
+    orders = SanitizerOrders.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    _meet_the_tool(orders.device)
+    isolation = confine(Sandbox.from_argument(orders.sandbox), os.getppid())
     import torch
 
     from kernwright.judge.numerics.cases import cases_for
@@ -29,14 +30,14 @@ def main() -> None:
     from kernwright.tasks.task import load_task
 
     torch.set_grad_enabled(False)
-    task = load_task(Path(orders["task"]))
+    task = load_task(Path(orders.task))
     rows = {row.id: row for row in task.rows}
     functions: dict[str, Any] = {}
-    with Path(orders["log"]).open("a", encoding="utf-8") as log:
+    with Path(orders.log).open("a", encoding="utf-8") as log:
         log.write(json.dumps({"missing": isolation.missing}) + "\n")
-        for name in orders["rows"]:
+        for name in orders.rows:
             op = task.op_of(rows[name])
-            side = orders["side"] | {"op": op.name}
+            side = orders.side.for_op(op.name)
             if op.name not in functions:
                 functions[op.name] = load(side)
             # The row's own size, and the odd ones beside it: tails are where kernels run over.
@@ -44,7 +45,7 @@ def main() -> None:
             for call, row in sizes.items():
                 log.write(json.dumps({"began": call}) + "\n")
                 log.flush()
-                _call(side, functions[op.name], op, row, orders["device"])
+                _call(side, functions[op.name], op, row, orders.device)
                 log.write(json.dumps({"ended": call}) + "\n")
                 log.flush()
 
@@ -66,7 +67,7 @@ def _meet_the_tool(device: str) -> None:
         driver.cuCtxSetCurrent(context)
 
 
-def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -> None:
+def _call(side: SideOrders, function: Any, op: Any, row: Any, device: str) -> None:
     import torch
 
     from kernwright.judge.numerics.inputs import draw_inputs
@@ -88,12 +89,13 @@ def _call(side: dict[str, Any], function: Any, op: Any, row: Any, device: str) -
         base = torch.empty(spec.offset + spec.span_bytes // spec.item_bytes, dtype=dtype, device=device)
         tensor = base.as_strided(spec.shape, spec.strides, spec.offset)
         arguments.append(tensor.copy_(contents[parameter.name]))
-    outputs = [spec.model_dump() for spec in row.concrete_outputs().values()]
-    names = [parameter.name for parameter in op.tensor_parameters]
-    message = {
-        "inputs": names, "outputs": outputs, "scalars": op.scalar_defaults | row.scalars, "style": "returns",
-    }  # fmt: skip
-    RowCall(side, function, message, torch.device(device).type).bind()(arguments)
+    signature = RowSignature(
+        inputs=tuple(parameter.name for parameter in op.tensor_parameters),
+        outputs=tuple(row.concrete_outputs().values()),
+        scalars=op.scalar_defaults | row.scalars,
+        style="returns",
+    )
+    RowCall(side, function, signature, torch.device(device).type).bind()(arguments)
     if device != "cpu":
         torch.cuda.synchronize()
 

@@ -11,26 +11,42 @@ import gc
 import json
 import os
 import socket
-import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kernwright.judge.protocol.channel import (
-    DONE,
-    IS_AWAKE,
-    RUN,
-    STAYS_AWAKE,
-    WITH_PYTHON,
-    Channel,
-    ChannelClosed,
-    as_object,
+from kernwright.judge.protocol.channel import Channel, ChannelClosed
+from kernwright.judge.protocol.frames import DONE, IS_AWAKE, RUN, STAYS_AWAKE, WITH_PYTHON, decode_block
+from kernwright.judge.protocol.messages import (
+    CALLED,
+    Attach,
+    Census,
+    Check,
+    ChosenImplementation,
+    Done,
+    Events,
+    EventTime,
+    Explain,
+    Failure,
+    LaunchedKernels,
+    Load,
+    LoopAnswer,
+    OpenLoop,
+    OpenRow,
+    OutputPointers,
+    Prepare,
+    Ready,
+    Rehearse,
+    WorkerAnswer,
+    decode_request,
 )
+from kernwright.judge.protocol.orders import RowSignature, SideOrders, TensorPlacement, WorkerOrders
 from kernwright.judge.system.processors import processors_near
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.worker.block_loop import BlockLoop
 from kernwright.judge.worker.confine import confine, die_with, hold_processor, move_to
+from kernwright.judge.worker.worker_device import WorkerDevice, find_worker_device
 
 MOST_ERROR_TEXT = 4000
 MOST_AWAKE_S = 2.0
@@ -41,13 +57,17 @@ class Worker:
     """Holds one side and the row that is open."""
 
     def __init__(
-        self, channel: Channel, device: Any, roams: frozenset[int] = frozenset(), blocks: BlockLoop | None = None
+        self,
+        channel: Channel,
+        device: WorkerDevice,
+        roams: frozenset[int] = frozenset(),
+        blocks: BlockLoop | None = None,
     ) -> None:
         self.channel = channel
         self.device = device
         self.roams = roams  # the processors that it may compile on, beside others that do
         self.blocks = blocks
-        self.side: dict[str, Any] = {}
+        self.side = SideOrders(kind="eager")  # until a side is loaded
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
         self.row_call: Any = None
@@ -64,18 +84,6 @@ class Worker:
         self.tensor_type = Tensor
 
     def serve(self) -> None:
-        handlers = {
-            "attach": self.device.attach,
-            "load": self.load,
-            "open_row": self.open_row,
-            "open_loop": self.open_loop,
-            "prepare": self.prepare,
-            "check": self.check,
-            "rehearse": self.rehearse,
-            "census": self.census,
-            "explain": self.explain,
-            "events": lambda *_: {"ns": self.device.event_ns()},
-        }
         while True:
             try:
                 self.run_blocks()
@@ -87,12 +95,35 @@ class Worker:
                 if tag == RUN:
                     self.run(payload)
                     continue
-                message = as_object(payload)
-                answer = handlers[message["do"]](message, descriptors)
+                answer = self.answer(payload, descriptors)
             except Exception as error:
                 self.report(error)
             else:
-                self.channel.send_json(answer or {"ok": True})
+                self.channel.send_json(answer.model_dump())
+
+    def answer(self, payload: bytes, descriptors: list[int]) -> WorkerAnswer:
+        """Carry out a request other than a block and return the answer to it."""
+        match decode_request(payload):
+            case Attach() as attach:
+                return self.device.attach(attach, descriptors)
+            case Load() as load:
+                return self.load(load)
+            case OpenRow() as open_row:
+                return self.open_row(open_row, descriptors)
+            case OpenLoop():
+                return self.open_loop()
+            case Prepare() as prepare:
+                return self.prepare(prepare)
+            case Check() as check:
+                return self.check(check)
+            case Rehearse() as rehearse:
+                return self.rehearse(rehearse)
+            case Census() as census:
+                return self.census(census)
+            case Explain() as explain:
+                return self.explain(explain)
+            case Events():
+                return EventTime(ns=self.device.event_ns())
 
     def report(self, error: Exception) -> None:
         """Whatever foreign code raises becomes a message; the judge decides."""
@@ -100,7 +131,7 @@ class Worker:
 
         self.kept.clear()
         text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
-        self.channel.send_json({"error": text[:MOST_ERROR_TEXT], "kind": type(error).__name__})
+        self.channel.send_json(Failure(error=text[:MOST_ERROR_TEXT], kind=type(error).__name__).model_dump())
 
     def next_request(self) -> tuple[int, bytes, list[int]]:
         if self.awake:
@@ -108,13 +139,13 @@ class Worker:
                 return self.channel.await_frame(MOST_AWAKE_S, most=MOST_DESCRIPTORS)
         return self.channel.receive_json_with_descriptors(MOST_DESCRIPTORS)
 
-    def load(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+    def load(self, message: Load) -> Done:
         from kernwright.judge.worker.entry import load
 
-        self.side = message["side"]
+        self.side = message.side
         with self.roaming():
             self.function = load(self.side)
-        return {"ok": True}
+        return Done()
 
     @contextlib.contextmanager
     def roaming(self) -> Iterator[None]:
@@ -128,7 +159,7 @@ class Worker:
             if self.roams:
                 move_to(pinned)
 
-    def open_row(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def open_row(self, message: OpenRow, descriptors: list[int]) -> Done:
         import torch
 
         from kernwright.tasks.tensor import TORCH_NAMES
@@ -136,42 +167,40 @@ class Worker:
         self.let_go()
         self.slots, self.call, self.loop, self.arena = [], None, None, None
         self.handed_out = []
-        raw = self.arena = self.device.open(descriptors[0], message["bytes"])
-        apart = self.side["kind"] == "compile" and message["changes_inputs"]
+        raw = self.arena = self.device.open(descriptors[0], message.bytes)
+        apart = self.side.kind == "compile" and message.changes_inputs
 
-        def tensor(slot: int, place: dict[str, Any] | None) -> Any:
+        def tensor(slot: int, place: TensorPlacement | None) -> Any:
             if place is None:
                 return None
-            dtype = getattr(torch, TORCH_NAMES[place["dtype"]])
-            last = sum((n - 1) * s for n, s in zip(place["shape"], place["strides"], strict=True))
-            start = slot * message["pitch"] + place["offset"]
+            dtype = getattr(torch, TORCH_NAMES[place.dtype])
+            last = sum((n - 1) * s for n, s in zip(place.shape, place.strides, strict=True))
+            start = slot * message.pitch + place.offset
             span = raw[start : start + (last + 1) * dtype.itemsize]
             own = with_own_storage(span) if apart else span
-            return own.view(dtype).as_strided(place["shape"], place["strides"])
+            return own.view(dtype).as_strided(place.shape, place.strides)
 
-        self.slots = [[tensor(slot, place) for place in message["plan"]] for slot in range(message["slots"])]
-        self.row_call = self.call_of_row(message["row"], message["plan"])
+        self.slots = [[tensor(slot, place) for place in message.plan] for slot in range(message.slots)]
+        self.row_call = self.call_of_row(message.row, message.plan)
         self.call = self.row_call.bind()
-        return {"ok": True}
+        return Done()
 
-    def call_of_row(self, row: dict[str, Any], plan: list[dict[str, Any] | None]) -> Any:
+    def call_of_row(self, row: RowSignature, plan: Sequence[TensorPlacement | None]) -> Any:
         """What torch.compile has made is made once, whichever other rows and slots came in between."""
         from kernwright.judge.protocol.layout import ALIGNMENT
         from kernwright.judge.worker.entry import RowCall
 
         assert self.function is not None
-        if self.side["kind"] != "compile":
+        if self.side.kind != "compile":
             return RowCall(self.side, self.function, row, self.device.name)
         # A kernel that was compiled for an aligned address would have the others copied first.
-        shapes = [
-            place and [place["dtype"], place["shape"], place["strides"], place["offset"] % ALIGNMENT] for place in plan
-        ]
-        key = json.dumps([self.side["op"], row, shapes])
+        shapes = [place and [place.dtype, place.shape, place.strides, place.offset % ALIGNMENT] for place in plan]
+        key = json.dumps([self.side.op, row.model_dump(), shapes])
         if key not in self.compiled_rows:
             self.compiled_rows[key] = RowCall(self.side, self.function, row, self.device.name)
         return self.compiled_rows[key]
 
-    def open_loop(self, _: dict[str, Any], __: list[int]) -> dict[str, Any]:
+    def open_loop(self) -> LoopAnswer:
         """Makes the loop without Python over the open row's slots, if this side has one."""
         from kernwright.judge.worker.loops import NoLoop
 
@@ -180,47 +209,45 @@ class Worker:
         try:
             self.loop = self.device.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
-            return {"unavailable": str(reason)}
+            return LoopAnswer(unavailable=str(reason))
         except Exception as error:  # a metric that cannot be had is no reason to fail the side
-            return {"unavailable": f"no loop: {type(error).__name__}: {error}"[:300]}
-        return {"ok": True}
+            return LoopAnswer(unavailable=f"no loop: {type(error).__name__}: {error}"[:300])
+        return LoopAnswer()
 
-    def check(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+    def check(self, message: Check) -> OutputPointers:
         """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
         assert self.call is not None
         with self.device.calls():
-            result = self.call(self.slot_of(message))
-        self.channel.send_json({"called": True})  # what was built is built: from here on only the device is slow
+            result = self.call(self.slot_of(message.slot))
+        self.channel.send_json(CALLED)  # what was built is built: from here on only the device is slow
         self.device.finish()
         if self.row_call.style == "writes":
-            return {"pointers": []}
+            return OutputPointers(pointers=())
         tensors = self.row_call.check_outputs(result)
         self.kept.append(tensors)
-        return {"pointers": [tensor.data_ptr() for tensor in tensors]}
+        return OutputPointers(pointers=tuple(tensor.data_ptr() for tensor in tensors))
 
-    def rehearse(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+    def rehearse(self, message: Rehearse) -> Done:
         """One call that nobody looks at, for what a first call compiles."""
         assert self.call is not None
         with self.roaming():
             with self.device.calls():
-                self.call(self.slot_of(message))
+                self.call(self.slot_of(message.slot))
             self.device.finish()
-        return {"ok": True}
+        return Done()
 
-    def census(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
-        op = str(self.side.get("op"))
-        found: dict[str, Any] = self.device.census(self.call, self.slot_of(message), op, message["profiled"])
-        return found
+    def census(self, message: Census) -> LaunchedKernels:
+        return self.device.census(self.call, self.slot_of(message.slot), self.side.op, message.profiled)
 
-    def explain(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+    def explain(self, message: Explain) -> ChosenImplementation:
         from kernwright.judge.worker.entry import implementation_of
 
-        return implementation_of(self.side, self.slot_of(message), self.row_call.scalars)
+        return implementation_of(self.side, self.slot_of(message.slot), self.row_call.scalars)
 
-    def slot_of(self, message: dict[str, Any]) -> list[Any]:
+    def slot_of(self, slot: int) -> list[Any]:
         """The one that is asked for, to be handed to the side."""
-        self.note_handed_out([message["slot"]])
-        return self.slots[message["slot"]]
+        self.note_handed_out([slot])
+        return self.slots[slot]
 
     def note_handed_out(self, slots: Sequence[int]) -> None:
         if self.handed_out is not None:
@@ -241,7 +268,7 @@ class Worker:
         """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
-        flags, *order = struct.unpack(f"<{len(payload) // 2}H", payload)
+        flags, order = decode_block(payload)
         self.awake = bool(flags & STAYS_AWAKE)
         first = len(kept)
         if not flags & IS_AWAKE:
@@ -271,19 +298,19 @@ class Worker:
                 raise self.row_call.not_a_tensor(tensor)
         return [tensor.data_ptr() for tensor in tensors]
 
-    def prepare(self, message: dict[str, Any], _: list[int]) -> dict[str, Any]:
+    def prepare(self, message: Prepare) -> Done:
         """Before new contents arrive: lets go of old outputs, so that the next block finds warm memory. All but a few:
         a caller may hold what it was given for as long as it likes. And inputs are other tensors, though they lie where
         they did: what a side remembers of a tensor, no program would hand it a second time."""
         if self.row_call is not None:
             self.row_call.check_again(self.kept)
         so_far = [*self.held, *self.kept]
-        self.held = [so_far[place] for place in message.get("hold", ())]
+        self.held = [so_far[place] for place in message.hold]
         self.kept.clear()
         del so_far
         self.renew_slots()
         self.device.reclaim()
-        return {"ok": True}
+        return Done()
 
     def renew_slots(self) -> None:
         """Those that the side was handed. A loop without Python keeps those that it was made of, and shows it none."""
@@ -315,33 +342,30 @@ def _open_windows() -> tuple[int, ...]:
         return ()
 
 
-def live(
-    descriptor: int, judge: int, processor: int, threads: int, sandbox: str, device: str, roams: bool = False,
-    block_loop: str = "",
-) -> None:  # fmt: skip
-    """From the fork to the end. Nothing foreign has run in this process, and it has one thread."""
+def live(descriptor: int, judge: int, orders: WorkerOrders) -> None:
+    """Run the worker from the fork to its end. Nothing foreign has run in this process, and it has one thread."""
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    orders = Sandbox.from_argument(sandbox)
-    isolation = confine(orders, judge)
+    sandbox = Sandbox.from_argument(orders.sandbox)
+    isolation = confine(sandbox, judge)
     import torch
 
-    from kernwright.judge.worker.worker_device import find_worker_device
-
-    worker_device = find_worker_device(device)  # on all cores now, rather than on one core at the first row
-    beside = frozenset(processors_near(processor)) if roams and processor >= 0 else frozenset()
-    hold_processor(orders, processor if processor >= 0 else None, isolation, roams)
-    torch.set_num_threads(threads)
+    device = find_worker_device(orders.device)  # on all cores now, rather than on one core at the first row
+    beside: frozenset[int] = frozenset()
+    if orders.roams and orders.processor is not None:
+        beside = frozenset(processors_near(orders.processor))
+    hold_processor(sandbox, orders.processor, isolation, orders.roams)
+    torch.set_num_threads(orders.threads)
     torch.set_grad_enabled(False)
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection inside one side's block would be charged to that side
-    blocks = BlockLoop(block_loop, descriptor) if block_loop else None
+    blocks = BlockLoop(orders.block_loop, descriptor) if orders.block_loop else None
     windows = _open_windows()
-    channel.send_json({"ready": True, "isolation": isolation.as_message()}, windows)
+    channel.send_json(Ready(isolation=isolation).model_dump(), windows)
     for window in windows:
         os.close(window)
     try:
-        Worker(channel, worker_device, beside, blocks).serve()
+        Worker(channel, device, beside, blocks).serve()
     except ChannelClosed:
         sys.exit(0)

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from kernwright.judge.protocol.messages import Attach, Done, LaunchedKernels, WorkerAnswer
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker.entry import RowCall
 from kernwright.judge.worker.loops import Loop, loop_without_python
 
@@ -22,7 +24,7 @@ class WorkerDevice(Protocol):
 
     name: str
 
-    def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
         """Takes over what the judge lends for the worker's whole life."""
         ...
 
@@ -50,9 +52,9 @@ class WorkerDevice(Protocol):
         """The last block's time by the device's own events; zero where it has none."""
         ...
 
-    def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop: ...
+    def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop: ...
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
         """The kernels of one call, in a pass of its own that nobody times."""
         ...
 
@@ -62,8 +64,8 @@ class CpuWorkerDevice:
 
     name = "cpu"
 
-    def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        return {"ok": True}
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
+        return Done()
 
     def open(self, descriptor: int, size: int) -> Tensor:
         import torch
@@ -87,11 +89,11 @@ class CpuWorkerDevice:
     def event_ns(self) -> int:
         return 0
 
-    def loop(self, side: dict[str, Any], call: RowCall, slots: Slots) -> Loop:
+    def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop:
         return loop_without_python(side, call, [list(slot) for slot in slots])
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
-        return {"kernels": []}
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
+        return LaunchedKernels(kernels=())
 
 
 def find_worker_device(device: str) -> WorkerDevice:

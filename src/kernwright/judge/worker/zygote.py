@@ -18,9 +18,9 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any
 
 from kernwright.judge.protocol.channel import Channel, ChannelClosed, as_object
+from kernwright.judge.protocol.messages import Fork, Forked, ZygoteStarted
 from kernwright.judge.system.linux import PR_SET_DUMPABLE, prctl
 from kernwright.judge.worker.compiler_keys import compute_compiler_keys
 from kernwright.judge.worker.confine import die_with
@@ -42,24 +42,24 @@ def main() -> None:
     for module in sys.argv[3:]:
         importlib.import_module(module)
         if _has_met_a_gpu():
-            channel.send_json({"spoilt_by": module})
+            channel.send_json(ZygoteStarted(spoilt_by=module).model_dump())
             return
     compute_compiler_keys()
     if _has_met_a_gpu():
-        channel.send_json({"spoilt_by": sys.argv[-1]})
+        channel.send_json(ZygoteStarted(spoilt_by=sys.argv[-1]).model_dump())
         return
     gc.collect()
     gc.freeze()
-    channel.send_json({"ready": True})
+    channel.send_json(ZygoteStarted().model_dump())
     while True:
         try:
             _, payload, descriptors = channel.receive_json_with_descriptors()
         except ChannelClosed:
             return
-        pid = _bear(as_object(payload), descriptors, judge, channel)
+        pid = _bear(Fork.model_validate(as_object(payload)), descriptors, judge, channel)
         for handed_on in descriptors:
             os.close(handed_on)
-        channel.send_json({"pid": pid})
+        channel.send_json(Forked(pid=pid).model_dump())
 
 
 def _has_met_a_gpu() -> bool:
@@ -71,7 +71,7 @@ def _has_met_a_gpu() -> bool:
     return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) == 0  # before its cuInit it answers with an error
 
 
-def _bear(message: dict[str, Any], descriptors: list[int], judge: int, channel: Channel) -> int:
+def _bear(message: Fork, descriptors: list[int], judge: int, channel: Channel) -> int:
     """Forks twice: the one in between exits, and the child becomes the judge's."""
     reading, writing = os.pipe()
     between = os.fork()
@@ -91,14 +91,14 @@ def _bear(message: dict[str, Any], descriptors: list[int], judge: int, channel: 
     return int(PID.unpack(answer)[0])
 
 
-def _live(message: dict[str, Any], descriptors: list[int], judge: int) -> None:
+def _live(message: Fork, descriptors: list[int], judge: int) -> None:
     """The child's whole life."""
     status = 1
     try:
         _settle(message, descriptors[1], judge)
         from kernwright.judge.worker import worker
 
-        worker.live(descriptors[0], judge, **message["orders"])
+        worker.live(descriptors[0], judge, message.orders)
         status = 0
     except SystemExit as leaving:
         status = leaving.code if isinstance(leaving.code, int) else 1
@@ -110,12 +110,12 @@ def _live(message: dict[str, Any], descriptors: list[int], judge: int) -> None:
         os._exit(status)
 
 
-def _settle(message: dict[str, Any], log: int, judge: int) -> None:
+def _settle(message: Fork, log: int, judge: int) -> None:
     """A session, an environment and a folder of its own, and the judge for a parent."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
-    os.environ.update(message["environment"])
+    os.environ.update(message.environment)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
@@ -124,7 +124,7 @@ def _settle(message: dict[str, Any], log: int, judge: int) -> None:
     tempfile.tempdir = None  # the environment names another now
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
-    os.chdir(message["folder"])
+    os.chdir(message.folder)
     end = time.monotonic() + ADOPTION_S
     while os.getppid() != judge:
         if time.monotonic() > end:

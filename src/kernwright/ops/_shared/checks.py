@@ -1,4 +1,4 @@
-"""Checks that several families share: what is wrong for every implementation, by the argument's name."""
+"""Argument checks that families share. Each names the argument that no implementation could take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,33 @@ from collections.abc import Collection, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from kernwright.ops._shared.modulation_layout import check_modulation
 from kernwright.runtime.call import BadArgument, Call
+
+
+def check_tokens(
+    call: Call,
+    modulations: Iterable[str] = (),
+    affine: Iterable[str] = (),
+    tokens: Iterable[str] = ("residual",),
+    integers: Collection[str] = (),
+) -> Tensor:
+    """Check x `[..., D]` and the tensors beside it, and return x.
+
+    `tokens` have the shape of x, `modulations` broadcast over it, and each of `affine` is `[D]`. Tensors that are not
+    given are skipped. `integers` are not checked here.
+    """
+    x = call.tensors["x"]
+    check_floating(call, but=integers)
+    check_width(x)
+    for name in tokens:
+        if (own := call.tensors.get(name)) is not None:
+            check_same_shape(name, own, x)
+    for name in modulations:
+        if (own := call.tensors.get(name)) is not None:
+            check_modulation(name, own, x)
+    check_affine(call, x, affine)
+    return x
 
 
 def check_floating(call: Call, but: Collection[str] = ()) -> None:
@@ -30,7 +56,7 @@ def check_affine(call: Call, x: Tensor, names: Iterable[str] = ("weight", "bias"
 
 
 def check_bias(call: Call, is_rms: bool, bias: str = "bias", weight: str = "weight") -> None:
-    """Only a LayerNorm with a weight has one."""
+    """Check that a bias belongs to a LayerNorm with a weight."""
     if bias in call.tensors and is_rms:
         raise BadArgument(bias, "an RMS norm has no bias")
     if bias in call.tensors and weight not in call.tensors:
@@ -38,7 +64,7 @@ def check_bias(call: Call, is_rms: bool, bias: str = "bias", weight: str = "weig
 
 
 def check_norm_type(call: Call) -> bool:
-    """Whether it is an RMS norm."""
+    """Return whether the norm is an RMS norm."""
     norm_type = call.arguments["norm_type"]
     if norm_type not in ("layer", "rms"):
         raise BadArgument("norm_type", f"is 'layer' or 'rms', not {norm_type!r}")
@@ -51,7 +77,7 @@ def check_same_shape(name: str, own: Tensor, x: Tensor, x_name: str = "x") -> No
 
 
 def joint_shape(call: Call, names: Sequence[str]) -> torch.Size:
-    """That of several tensors broadcast together; the first that does not fit those before it is named."""
+    """Return the shape of several tensors broadcast together. The first that does not fit those before it is named."""
     first, *others = names
     shape, so_far = call.tensors[first].shape, first
     for name in others:

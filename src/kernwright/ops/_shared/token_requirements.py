@@ -57,3 +57,18 @@ def rounds_to_nearest(call: Call) -> str | None:
     """Triton's interpreter cuts off what a GPU rounds."""
     interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
     return "Triton's interpreter does not round bfloat16" if interpreted else None
+
+
+def rows_fit(call: Call, numbers: Collection[str] = ()) -> str | None:
+    """Require rows of any leading axes that fused kernels take. `numbers` have one element per row, at any stride."""
+    x = call.first
+    if x.ndim > MOST_AXES:
+        return f"x has {x.ndim} dimensions, over {MOST_AXES}"
+    if x.shape[-1] > WIDEST:
+        return f"x is {x.shape[-1]} wide, over {WIDEST}"
+    for name, tensor in call.tensors.items():
+        if tensor.dtype not in DTYPES:
+            return f"{name} is {tensor.dtype}"
+        if name not in numbers and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            return f"{name} has a last axis with gaps"
+    return None

@@ -1,11 +1,12 @@
-"""Torch's own order: what kernels that go through a token in it ask of a call, and where the chain runs in their place.
+"""Requirements of kernels that sum a token in torch's order, and the calls for which the chain runs in their place.
 
-In what order a family's norm goes through a token, and how a device is asked whether it does, says its `exactness.py`.
+A family's `exactness.py` describes the order of its norm and asks a device whether it keeps it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,15 @@ from torch import Tensor
 from kernwright.core.op import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import reference_function
-from kernwright.runtime.implementation import Requirement
+from kernwright.runtime.implementation import Implementation, Requirement
 from kernwright.runtime.outputs import has_memory
+from kernwright.runtime.requirements import on_cuda
 
 GROUP = 4  # channels that torch loads at once, where their address allows it
 
 
 def keeps_order(backend: str, shown: Callable[[str, Call], bool]) -> Requirement:
-    """A requirement: the device has shown, when `shown` asked it, that the backend's kernel sums as torch does."""
+    """Require that the device showed, when `shown` asked it, that the backend's kernel sums as torch does."""
     return partial(_refusal, backend, shown)
 
 
@@ -42,14 +44,14 @@ def _refusal(backend: str, shown: Callable[[str, Call], bool], call: Call) -> st
 
 
 def starts_off_group(x: Tensor) -> bool:
-    """Whether torch, if it reads x where it is, goes through it in another order."""
+    """Return whether torch, if it reads x in place, goes through it in another order."""
     return x.data_ptr() % (GROUP * x.element_size()) != 0
 
 
 def exact_function(
     op: Op, load: Callable[[], Callable[..., Any]], is_chains: Callable[[Op, Tensor], bool]
 ) -> Callable[..., Any]:
-    """The exact kernel; where the op's first tensor is the chain's, which only its address tells, the chain."""
+    """Return the exact kernel's function. It runs the chain where `is_chains`: only an address tells that."""
     own, chain = load(), reference_function(op)
 
     def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
@@ -57,3 +59,23 @@ def exact_function(
         return function(*tensors, **scalars, out=out)
 
     return run
+
+
+def exact_implementations(
+    cuda: Implementation,
+    triton: Implementation,
+    op: Op,
+    is_chains: Callable[[Op, Tensor], bool],
+    order: Callable[[str], Requirement],
+) -> tuple[Implementation, Implementation]:
+    """Return two implementations as exact ones. The device is asked last, after all that refuses a call by itself."""
+    exact_cuda, exact_triton = (
+        replace(
+            own,
+            contract="exact",
+            load=partial(exact_function, op, own.load, is_chains),
+            requires=(on_cuda, *(each for each in own.requires if each is not on_cuda), order(own.backend)),
+        )
+        for own in (cuda, triton)
+    )
+    return exact_cuda, exact_triton

@@ -20,7 +20,12 @@ def _modulated(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, eps: flo
 
 @define(outputs=["y"], activations=["x"])
 def ernie_norm_modulate(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
-    """rms(x) * weight * (1 + scale) + shift"""
+    """rms(x) * weight * (1 + scale) + shift in float32, rounded once to x's dtype.
+
+    scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
+    its own; weight is `[D]`. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the reference.
+    out must not overlap the inputs.
+    """
     return _modulated(wide(x), weight, scale, shift, eps).to(x.dtype)
 
 
@@ -28,12 +33,15 @@ def ernie_norm_modulate(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor,
 def ernie_residual_norm_modulate(
     residual: Tensor, update: Tensor, gate: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift"""
+    """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift, of r before it is rounded."""
     joined = wide(residual) + wide(gate) * wide(update)
     return joined.to(residual.dtype), _modulated(joined, weight, scale, shift, eps).to(residual.dtype)
 
 
 @define(outputs=["out"], activations=["residual", "update"], contract="exact")
 def ernie_residual_gate(residual: Tensor, update: Tensor, gate: Tensor) -> Tensor:
-    """residual + gate * update, rounded once"""
+    """residual + gate * update in float32, rounded once to the residual's dtype, with the bits of the reference.
+
+    Where `ops.residual_gate` rounds the product as well, this does not.
+    """
     return (wide(residual) + wide(gate) * wide(update)).to(residual.dtype)

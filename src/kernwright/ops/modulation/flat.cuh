@@ -9,8 +9,8 @@
 #include <iterator>
 
 #include "elements.cuh"
-#include "flat.h"
 #include "launching.cuh"
+#include "policy.h"
 
 namespace kernwright {
 namespace {

@@ -1,6 +1,6 @@
 """scale_shift, residual_gate and broadcast_add in Triton: what runs on a GPU where there is no nvcc.
 
-Contract: exact. Each rounding of the eager chain is made where the chain makes it (`problem.h` says where that is), and
+Contract: exact. Each rounding of the eager chain is made where the chain makes it (`policy.h` says where that is), and
 no product is fused into a sum: the kernel is compiled without fusion.
 Bytes a token: x read once, y written once, modulations per token read once; what tokens share stays in the cache.
 Share of a copy's bandwidth: not measured against today's copy. By graph replay out of a cold cache an H200 took, of an
@@ -18,27 +18,13 @@ from torch import Tensor
 
 from kernwright.ops._shared.folding import folded
 from kernwright.ops._shared.modulation_layout import ModulationLayout, layout
-from kernwright.ops._shared.triton_tokens import steps
-from kernwright.ops.modulation.arguments import folded_sum, result_like
+from kernwright.ops._shared.sums import folded_sum, sum_like
+from kernwright.ops._shared.triton_tokens import steps, widened
 from kernwright.runtime.configurations import Configuration, power_of_two
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.tuning import chosen
 
 OPTIONS = {"enable_fp_fusion": False}
-
-
-@triton.jit
-def _widened(values, y):
-    """Return values in float32, for a sum that is rounded to the dtype of y.
-
-    LLVM takes any bfloat16 for a float16, since it compares mantissas and no exponents: it would compute a sum that is
-    rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
-    """
-    if values.dtype == tl.bfloat16 and y.dtype.element_ty == tl.float16:
-        wide = (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
-    else:
-        wide = values.to(tl.float32)
-    return wide
 
 
 @triton.jit
@@ -53,7 +39,7 @@ def _loaded(
     else:
         rows = start + token // tokens_per_row * token_step
         values = tl.load(rows + column * channel_step, there & inside, 0.0)
-    return _widened(values, y)
+    return widened(values, y)
 
 
 @triton.jit
@@ -85,7 +71,7 @@ def modulate(
             gain = gain.to(own.dtype).to(tl.float32)
         value = value * gain
         if ROUND_PRODUCT:
-            value = _widened(value.to(own.dtype), y)
+            value = widened(value.to(own.dtype), y)
     offset = _loaded(
         shift, shift_batch, shift_token, shift_per, shift_step, batch, token, there, column, inside, y, SHIFT_SHARED
     )
@@ -107,7 +93,7 @@ def _launch(
     between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout, elements: int,
     rounds_once: bool = False,
 ) -> None:  # fmt: skip
-    """The roundings follow from dtypes and axes, as `problem.h` has them; or there is none but the last one.
+    """The roundings follow from dtypes and axes, as `policy.h` has them; or there is none but the last one.
     `elements` are those of all launches of a call."""
     batches, tokens, width = sizes
     if elements == 0:
@@ -156,7 +142,7 @@ def residual_gate(residual: Tensor, update: Tensor, gate: Tensor, *, out: Tensor
 
 
 def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
-    y = result_like("broadcast_add", (a, b)) if out is None else out
+    y = sum_like(a, b) if out is None else out
     if y.numel() == 0:
         return y
     own = folded_sum(a, b, y.stride())

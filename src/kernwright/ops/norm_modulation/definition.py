@@ -30,7 +30,14 @@ def norm_scale_shift(
     norm_type: str = "layer",
     eps: float = 1e-6,
 ) -> Tensor:
-    """norm(x) * (1 + scale) + shift"""
+    """norm(x) * (1 + scale) + shift, over x `[B, S, D]`.
+
+    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
+    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "layer" or "rms".
+    backend: "cuda", "cpu", "triton" or "torch", for this call. contract: "exact" runs, for LayerNorm without weight and
+    bias, a kernel that norms in torch's order where the device has shown that it has torch's bits, and else the eager
+    chain. out must not overlap the inputs.
+    """
     return _modulate(norm(x, weight, bias, norm_type, eps), scale, shift)
 
 
@@ -47,7 +54,11 @@ def residual_norm_scale_shift(
     norm_type: str = "layer",
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * x (no gate: residual + x); returns norm(r) * (1 + scale) + shift, and r"""
+    """r = residual + gate * x (no gate: residual + x); returns norm(r) * (1 + scale) + shift, and r.
+
+    r has x's dtype, whatever the residual's (add_norm keeps the residual's). The gate has the layouts of scale and
+    shift; all else as in norm_scale_shift. out: both tensors.
+    """
     gated = x if gate is None else over_tokens(gate, x) * x
     res_out = (residual + gated).to(x.dtype)
     return _modulate(norm(res_out, weight, bias, norm_type, eps), scale, shift), res_out
@@ -73,7 +84,11 @@ def norm_scale_shift_select(
     *,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """LN(x) * (1 + scale) + shift and the gate, each token with the set that its index picks"""
+    """LN(x) * (1 + scale) + shift and the gate, `[B, S, D]` both, each token with the set that its index picks.
+
+    The sets are rows `[B, D]`, the index `[B, S]` of integers or booleans: 0 picks the first set, any other number the
+    second, so that no number leads outside them. All else as in norm_scale_shift.
+    """
     scale, shift = _picked(index, scale0, scale1), _picked(index, shift0, shift1)
     return _modulate(norm(x, weight, bias, "layer", eps), scale, shift), _picked(index, gate0, gate1)
 
@@ -95,7 +110,10 @@ def residual_norm_scale_shift_select(
     *,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """r = residual + residual_gate * x; then as norm_scale_shift_select on r, which is returned too"""
+    """r = residual + residual_gate * x; then norm_scale_shift_select of r. Returns y, r and the chosen gate.
+
+    residual_gate has the layouts of scale and shift in norm_scale_shift.
+    """
     residual_out = (residual + over_tokens(residual_gate, x) * x).to(x.dtype)
     scale, shift = _picked(index, scale0, scale1), _picked(index, shift0, shift1)
     y = _modulate(norm(residual_out, weight, bias, "layer", eps), scale, shift)

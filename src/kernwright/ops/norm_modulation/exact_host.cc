@@ -1,8 +1,12 @@
-// The foreign function of one op and dtype on a GPU with the bits of the eager chain: checks the tensors, chooses the variant,
-// launches it on the caller's stream. Kept apart from the kernels, so that both compile at the same time.
+// The foreign function of one op and dtype on a GPU with the bits of the eager chain.
+//
+// Beside what every kernel of the family refuses, it refuses what torch itself norms in another order than these kernels:
+// tokens of no multiple of four channels, and tokens that torch would read in place, from an address that is not one of four
+// elements. Tokens that lie apart are copied by torch first, and so is the sum with a residual.
 
+#include "arguments.h"
 #include "calling.h"
-#include "exact_arguments.h"
+#include "exact_policy.h"
 
 namespace kernwright {
 
@@ -10,34 +14,47 @@ int launch(const ExactProblem& p, const ExactVariant& v, int device, void* strea
 
 namespace {
 
-bool run(ExactProblem* problem, DLDevice device) {
-  if (problem->type != Type::KERNWRIGHT_TYPE) return false;
-  if (is_empty(*problem)) return true;
-  fold_batches(problem);
-  part_into_frames(problem);
-  launch_for_caller(device, [&](int own, void* stream) { return launch(*problem, choose_variant(*problem), own, stream); });
+struct ExactOwn : ExactProblem {
+  bool is_copied = false;  // torch copies x before it norms it
+};
+
+bool lies_dense(ffi::TensorView own) {
+  int64_t step = 1;
+  for (int axis = own.ndim() - 1; axis >= 0; --axis) {
+    if (own.size(axis) == 1) continue;
+    if (own.stride(axis) != step) return false;
+    step *= own.size(axis);
+  }
   return true;
 }
 
-#if KERNWRIGHT_RESIDUAL
-bool call(ffi::TensorView x, ffi::TensorView residual, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor gate,
-          MaybeTensor weight, MaybeTensor bias, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView sum) {
-  return each_exact(kDLCUDA, x, residual, scale, shift, gate, weight, bias, norm_type, eps, y, sum,
-                    [&](ExactProblem* own) { return run(own, x.device()); });
-}
-#else
-bool call(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, MaybeTensor weight, MaybeTensor bias,
-          ffi::String norm_type, double eps, ffi::TensorView y) {
-  return each_exact(kDLCUDA, x, {}, scale, shift, {}, weight, bias, norm_type, eps, y, {},
-                    [&](ExactProblem* own) { return run(own, x.device()); });
-}
-#endif
+struct Call : Listed {
+  using Own = ExactOwn;
+
+  template <typename Given>
+  static bool begin(ExactOwn* start, const Given& given) {
+    start->is_copied = KERNWRIGHT_RESIDUAL || !lies_dense(given.first());  // of all of x: a part may lie dense by itself
+    return Listed::begin(start, given) && !start->is_rms && !given.maybe("weight").has_value();
+  }
+
+  template <typename Given>
+  static void finish(ExactOwn* p, Reader* reader, const Given& given) {
+    if (!reader->takes()) return;
+    const auto address = reinterpret_cast<uintptr_t>(given.first().data_ptr());
+    if (p->width % kGroup != 0 || (!p->is_copied && address % (kGroup * bytes_of(p->type)) != 0)) return reader->refuse();
+    p->modulated = product_of(p->scale, given["scale"].ndim() == 0, p->type);
+    p->is_shift_cast = p->modulated.is_rounded && given["shift"].ndim() == 0 && p->shift.type != p->type;
+    if (p->gate.data) p->gated = product_of(p->gate, given["gate"].ndim() == 0, p->type);
+  }
+
+  static bool is_compiled(const ExactProblem& p) { return p.type == Type::KERNWRIGHT_TYPE; }
+  static int start(const ExactProblem& p, int device, void* stream) {
+    return launch(p, choose_variant(p), device, stream);
+  }
+};
 
 }  // namespace
 }  // namespace kernwright
 
-#if KERNWRIGHT_RESIDUAL
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(residual_norm_scale_shift_exact, kernwright::call);
-#else
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(norm_scale_shift_exact, kernwright::call);
-#endif
+KERNWRIGHT_EXPORT(KERNWRIGHT_OP, kernwright::call<kernwright::Call>)
+KERNWRIGHT_EXPORT(parameters, kernwright::parameters<kernwright::Call>)

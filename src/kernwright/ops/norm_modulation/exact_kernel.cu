@@ -22,7 +22,7 @@
 
 #include "elements.cuh"
 #include "exact_statistics.cuh"
-#include "exact_variant.h"
+#include "exact_policy.h"
 #include "launching.cuh"
 
 namespace kernwright {

@@ -34,8 +34,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernwright.core.op import Op
+from kernwright.ops._shared.implementations import CudaOp
 from kernwright.ops._shared.torch_order import keeps_order, starts_off_group
-from kernwright.ops.norm_modulation import exact_native
 from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Launch, Requirement
 
@@ -80,8 +80,10 @@ def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
     """Behind a residual, what is added to it is zero."""
     ahead, behind = ([torch.zeros_like(rows), rows], [None]) if op.startswith("residual") else ([rows], [])
     if backend == "cuda":
+        from kernwright.ops.norm_modulation.family import EXACT
+
         outputs = [torch.empty_like(rows) for _ in ahead]
-        launch = exact_native.CUDA[op].launch(rows.device, rows.dtype)
+        launch = EXACT[op].launch(rows.device, rows.dtype)
         taken = launch(*ahead, by, by, *behind, None, None, "layer", EPS, *outputs)
         assert taken
         return outputs[0]
@@ -96,10 +98,10 @@ def is_chains(op: Op, x: Tensor) -> bool:
     return not op.name.startswith("residual") and x.is_contiguous() and starts_off_group(x)
 
 
-def exact_shortcut(op: str, device: torch.device, dtype: torch.dtype) -> Launch | None:
-    """For calls whose tensors nobody looks at before: the library refuses what torch itself norms otherwise, but it
-    cannot tell for which widths the device has shown what it can."""
-    own = exact_native.CUDA[op].shortcut(device, dtype)
+def shown_shortcut(op: str, cuda: CudaOp, device: torch.device, dtype: torch.dtype) -> Launch | None:
+    """Return the function for the fast path. It refuses widths for which the device has not shown torch's order, which
+    the library cannot tell; the library refuses everything else that torch norms in another order."""
+    own = cuda.shortcut(device, dtype)
     if own is None:
         return None
     foreign, widths = own, _shown_widths[op, dtype]

@@ -11,7 +11,7 @@
 
 #include "allocation.cuh"
 #include "token_norm.cuh"
-#include "select_problem.h"
+#include "select_policy.h"
 
 namespace kernwright {
 namespace {

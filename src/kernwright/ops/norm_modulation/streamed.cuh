@@ -10,9 +10,9 @@ namespace {
 
 // Three passes, the later ones out of the cache. What a thread reads of `sum` it wrote itself, so it waits for nobody.
 template <int kVector>
-__global__ void __launch_bounds__(kThreadsOfStreamed) streamed(const __grid_constant__ Work w) {
+__global__ void __launch_bounds__(kStreamedThreads) streamed(const __grid_constant__ Work w) {
   __shared__ float parts[64];
-  BlockTotal block_total{parts, kThreadsOfStreamed / 32};
+  BlockTotal block_total{parts, kStreamedThreads / 32};
   const Problem& p = w.problem;
   const uint32_t batch = batch_of_block();
   if (batch >= p.batches) return;

@@ -19,7 +19,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops._shared.checks import broadcast_shape
 from kernwright.ops._shared.folding import folded
+from kernwright.ops._shared.modulation_layout import aligned
 from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
@@ -34,7 +36,6 @@ from kernwright.ops._shared.triton_tokens import (
     wide,
     write,
 )
-from kernwright.ops.norm_modulation.arguments import chosen_gate_of, over_places
 from kernwright.runtime.outputs import rows_like
 
 
@@ -47,7 +48,7 @@ def _value(given, column, mask):
     if residual is not None:
         if gate is not None:
             value *= read(gate, column, mask)
-        value += wide(residual, column, mask)
+        value += wide(residual, column, mask, x)
         if ROUNDS:
             value = value.to(own.dtype).to(tl.float32)
     return value
@@ -147,7 +148,7 @@ def launch(
     if x.numel() == 0:
         return
     op = f"{'' if residual is None else 'residual_'}norm_scale_shift{'' if second is None else '_select'}"
-    shape, more = shape_of(op, x), second and (*second[:-1], over_places(second[-1]))
+    shape, more = shape_of(op, x), second and (*second[:-1], aligned(second[-1], 2)[..., None])
     with torch.cuda.device_of(x):
         for own, before, given, gates, to, *rows in folded(
             (x, residual, total, gate_out, y), (gate, scale, shift, *(more or (None,) * 5))
@@ -180,11 +181,17 @@ def residual_norm_scale_shift(
     return y, total
 
 
+def _chosen_gate(x: Tensor, index: Tensor, gate0: Tensor, gate1: Tensor) -> Tensor:
+    """Return an uninitialized gate, of one row where all tokens or all batch entries pick one."""
+    shape = broadcast_shape((*aligned(index, 2).shape, 1), gate0[:, None, :].shape, gate1[:, None, :].shape)
+    return torch.empty(shape, dtype=torch.promote_types(gate0.dtype, gate1.dtype), device=x.device)
+
+
 def norm_scale_shift_select(
     x: Tensor, scale0: Tensor, shift0: Tensor, gate0: Tensor, scale1: Tensor, shift1: Tensor, gate1: Tensor,
     index: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    y, gate_out = out or (rows_like(x), chosen_gate_of(x, index, gate0, gate1))
+    y, gate_out = out or (rows_like(x), _chosen_gate(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
     gates = gate_out.expand(x.shape)
     launch(x, None, None, scale0, shift0, weight, bias, "layer", eps, y, None, second, gates)
@@ -196,7 +203,7 @@ def residual_norm_scale_shift_select(
     scale1: Tensor, shift1: Tensor, gate1: Tensor, index: Tensor, weight: Tensor | None = None,
     bias: Tensor | None = None, *, eps: float = 1e-6, out: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y, total, gate_out = out or (rows_like(x), rows_like(x), chosen_gate_of(x, index, gate0, gate1))
+    y, total, gate_out = out or (rows_like(x), rows_like(x), _chosen_gate(x, index, gate0, gate1))
     second = (scale1, shift1, gate0, gate1, index)
     gates = gate_out.expand(x.shape)
     launch(x, residual, residual_gate, scale0, shift0, weight, bias, "layer", eps, y, total, second, gates)

@@ -5,8 +5,7 @@
 
 #include "elements.cuh"
 #include "launching.cuh"
-#include "problem.h"
-#include "variant.h"
+#include "policy.h"
 
 namespace kernwright {
 

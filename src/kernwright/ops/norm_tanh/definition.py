@@ -25,7 +25,13 @@ def norm_tanh_mul_add(
     norm_type: str = "rms",
     eps: float = 1e-5,
 ) -> Tensor:
-    """norm(x) * tanh(scale) + shift"""
+    """norm(x) * tanh(scale) + shift, over x `[B, S, D]`: with a gate and a residual, residual + tanh(gate) * norm(x).
+
+    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
+    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "rms" or "layer".
+    backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out must not overlap
+    the inputs.
+    """
     return _gated(x, scale, shift, norm(x, weight, bias, norm_type, eps))
 
 
@@ -43,6 +49,6 @@ def norm_tanh_mul_add_norm_scale(
     norm_type: str = "rms",
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """y = norm(x) * tanh(scale) + shift; returns it and norm(y) * (1 + scale2)"""
+    """y = norm(x) * tanh(scale) + shift; returns it and norm(y) * (1 + scale2), all as in norm_tanh_mul_add."""
     y = _gated(x, scale, shift, norm(x, weight, bias, norm_type, eps))
     return y, (norm(y, weight2, bias2, norm_type, eps) * (1 + over_tokens(scale2, x))).to(x.dtype)

@@ -11,7 +11,11 @@ from kernwright.core.rounding import wide
 
 @define(outputs=["y"], activations=["x"])
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
-    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
+    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias, over the last axis of x.
+
+    weight and bias: `[D]`, each in a dtype of its own. backend: "cuda", "triton" or "torch", for this call. contract:
+    "exact" runs torch's own norm. out must not overlap the inputs.
+    """
     if (weight is None or weight.dtype == x.dtype) and (bias is None or bias.dtype == x.dtype):
         return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
     # An affine in a dtype of its own, which torch does not take everywhere: the layer runs wide and rounds once.
@@ -21,5 +25,5 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
 @define(outputs=["y"], activations=["x"])
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
-    """x * rsqrt(mean(x ** 2) + eps) * weight"""
+    """x * rsqrt(mean(x ** 2) + eps) * weight, over the last axis of x; all else as in layer_norm."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)

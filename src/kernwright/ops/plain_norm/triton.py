@@ -1,8 +1,8 @@
-"""LayerNorm and RMSNorm in Triton: what runs on a GPU where there is no nvcc.
+"""LayerNorm and RMSNorm in Triton. They run on a GPU where there is no nvcc.
 
 Contract: close. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding.
-Bytes a row: read once and written once up to a width of 16384; a wider row is read three times, the second and third
-time out of the cache. Small rows (512 and below) come several a program, in one pass.
+Bytes per row: read once and written once up to a width of 16384; a wider row is read three times, the second and third
+time from the cache. A program takes several small rows (512 and below) in one pass.
 Share of a copy's bandwidth: not measured yet.
 """
 
@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernwright.ops._shared.rows import batches
 from kernwright.ops._shared.triton_tokens import (
     affine,
     held_statistics,
@@ -25,7 +26,6 @@ from kernwright.ops._shared.triton_tokens import (
     wide,
     write,
 )
-from kernwright.ops.plain_norm.rows import batches
 from kernwright.runtime.outputs import rows_like
 
 
@@ -40,7 +40,7 @@ def norm_rows(
     x, weight, bias, y, rows, tokens, width, eps,
     RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows a program. `HELD_WHOLE`: a row fits BLOCK; otherwise it is walked through in pieces of BLOCK."""
+    """Norm ROWS rows per program. With HELD_WHOLE a row fits BLOCK; otherwise it is processed in pieces of BLOCK."""
     batch, token, there = places(rows, tokens, ROWS)
     own, to = token_start(x, batch, token), token_start(y, batch, token)
     if HELD_WHOLE:

@@ -145,7 +145,7 @@ def _what_ran(results: Results, task: Task) -> list[str]:
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     told = ((row.id, results.ran(task, row)) for row in results.judged(task))
-    notes = [f"- {row}: {ran.stands_in}" for row, ran in told if ran and ran.stands_in]
+    notes = [f"- {row}: {ran.fallback_note}" for row, ran in told if ran and ran.fallback_note]
     return [*lines, *([""] if notes else []), *notes]
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kernwright.judge.device.cuda.session import CudaSession
+from kernwright.judge.protocol.messages import LoopAnswer, OpenLoop, Request
 from kernwright.judge.session.retained_outputs import RetainedOutputs
 from kernwright.judge.worker.cuda.worker_device import is_short_of_memory
 
@@ -16,9 +17,9 @@ GIB = 2**30
 
 
 class Worker:
-    def request(self, message: dict[str, Any], *_: Any) -> dict[str, Any]:
-        assert message == {"do": "open_loop"}
-        return {"ok": True}
+    def request(self, message: Request, *_: Any) -> LoopAnswer:
+        assert message == OpenLoop()
+        return LoopAnswer()
 
 
 @pytest.mark.parametrize(("free", "gives_back"), [(9 * GIB, 0), (1 * GIB, 1)])

@@ -14,11 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernwright.judge.protocol.messages import (
+    MOST_KERNELS,
+    Attach,
+    LaunchedKernel,
+    LaunchedKernels,
+    RegionAddress,
+    WorkerAnswer,
+)
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.system.cuda_driver import LentMemory, wait_awake
 from kernwright.judge.worker.entry import RowCall
 from kernwright.judge.worker.loops import Loop, NoLoop
 
-MOST_KERNELS = 200
 MOST_LOST = 2  # pools of a worker's region, with the graphs that found no room
 
 
@@ -42,16 +50,16 @@ class CudaWorkerDevice:
         self._no_graphs: dict[str, str] = {}
         self._captured: set[str] = set()  # ops
 
-    def attach(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
         """From here on calls allocate in the region: what they return, the judge reads by itself."""
-        region = LentMemory.open(descriptors[0], message["bytes"], self.index)
-        library = ctypes.CDLL(message["pool"])
+        region = LentMemory.open(descriptors[0], message.bytes, self.index)
+        library = ctypes.CDLL(message.pool)
         library.lend(ctypes.c_uint64(region.address), ctypes.c_uint64(region.size))
-        allocator = torch.cuda.memory.CUDAPluggableAllocator(message["pool"], "allocate", "release")
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(message.pool, "allocate", "release")
         self._kept = (region, library, allocator)
         self._allocator = allocator
         self._renew_pool()
-        return {"region": region.address}
+        return RegionAddress(region=region.address)
 
     def _renew_pool(self) -> None:
         """Hands free memory back to the region: blocks that were cached for one stream serve no other."""
@@ -91,13 +99,13 @@ class CudaWorkerDevice:
         first, last = self._calls_events
         return round(float(first.elapsed_time(last)) * 1e6)
 
-    def loop(self, side: dict[str, Any], call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
+    def loop(self, side: SideOrders, call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
         """All slots' calls as one graph: no launch from the host between them.
 
         Its events are nodes of it: around them lies what a graph's launch takes, about 60 us on an H200 whose
         context was away, and that is no call's time.
         """
-        op = str(side.get("op"))
+        op = side.op
         if op in self._no_graphs:
             raise NoLoop(self._no_graphs[op])
         run = call.bind()
@@ -159,7 +167,7 @@ class CudaWorkerDevice:
         self._lost.append((graph, self._pool))
         self._renew_pool()
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> dict[str, Any]:
+    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
         """What a call launches; by its graph, where the op's calls can be captured and nobody asks for a profiler."""
         with self.calls():
             call(slot)
@@ -202,6 +210,6 @@ def is_short_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower().replace("_", " ")
 
 
-def _listed(kernels: Counter[tuple[str, int]]) -> dict[str, Any]:
-    listed = [{"name": name[:200], "stream": stream, "count": count} for (name, stream), count in kernels.items()]
-    return {"kernels": listed[:MOST_KERNELS]}
+def _listed(kernels: Counter[tuple[str, int]]) -> LaunchedKernels:
+    listed = [LaunchedKernel(name=name[:200], stream=stream, count=count) for (name, stream), count in kernels.items()]
+    return LaunchedKernels(kernels=tuple(listed[:MOST_KERNELS]))

@@ -8,7 +8,7 @@ CODE = """
 import torch
 from kernwright.judge.device.cuda.memory import changed_slots
 from kernwright.judge.device.cuda.memory.changed_slots import ChangedSlots
-from kernwright.judge.device.device import DeviceFull
+from kernwright.judge.device.problems import DeviceFull
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 4608

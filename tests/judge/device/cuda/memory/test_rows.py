@@ -7,7 +7,7 @@ from collections.abc import Callable
 CODE = """
 import itertools
 import torch
-from kernwright.judge.device.cuda.memory.rows import Rows, on_device
+from kernwright.judge.device.cuda.memory.rows import ScatteredRows, on_device
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 40_960
@@ -18,7 +18,9 @@ for (length, at), in_slots in itertools.product(SIZES, (False, True)):
     starts = [slot * PITCH + at for slot in (4, 0, 3)]
     contents = torch.randint(0, 256, (3, length), dtype=torch.uint8, device=device)
     slots = on_device((4, 0, 3), memory.device)
-    rows = Rows.in_slots(memory, slots, PITCH, at, length) if in_slots else Rows(memory, starts, length)
+    rows = ScatteredRows(memory, starts, length)
+    if in_slots:
+        rows = ScatteredRows.in_slots(memory, slots, PITCH, at, length)
     rows.write(contents)
     for start, content in zip(starts, contents):
         before[start : start + length] = content
@@ -43,7 +45,7 @@ for (length, at), in_slots in itertools.product(SIZES, (False, True)):
     assert not differs(contents[1])
     memory[starts[2]] ^= 1
     assert differs(contents[1])
-Rows(memory, [], 16).write(contents)
+ScatteredRows(memory, [], 16).write(contents)
 print("checked")
 """
 

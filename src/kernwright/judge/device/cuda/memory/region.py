@@ -20,6 +20,7 @@ from kernwright.judge.device.cuda.memory.window import Span, claimed, holds, lon
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.process.faults import WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
+from kernwright.judge.protocol.messages import Attach, RegionAddress
 from kernwright.judge.session.session import DeviceSlowed
 from kernwright.judge.system.cuda_driver import CudaDriverError, LentMemory
 from kernwright.tasks.policy import Metric
@@ -81,10 +82,8 @@ class Region:
         self.memory = lend(size, device, "a worker's outputs")
         self.bytes: Tensor = torch.as_tensor(self.memory, device=f"cuda:{device}")
         assert self.memory.descriptor is not None
-        message = {"do": "attach", "bytes": self.memory.size, "pool": str(pool)}
-        answer = worker.request(message, 60.0, (self.memory.descriptor,))
-        base = answer.get("region")
-        self.base = base if type(base) is int else 0
+        message = Attach(bytes=self.memory.size, pool=str(pool))
+        self.base = worker.request(message, RegionAddress, 60.0, (self.memory.descriptor,)).region
         self.seen: dict[Metric, Span] = {}  # where outputs of a row lay so far
         self._row: object = None
 

@@ -1,0 +1,80 @@
+"""Orders: what the judge tells a worker about the code to run, the row to open and the process itself."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from kernwright.tasks.candidate import BuildFlags, Language, Style
+from kernwright.tasks.tensor import ConcreteTensor, DType
+
+SideKind = Literal["eager", "compile", "adapter", "package", "shipped", "candidate"]
+
+
+class Orders(BaseModel):
+    """Base of all orders: immutable, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SideOrders(Orders):
+    """The code of one side and how to load it. Only the fields that its kind needs are set."""
+
+    kind: SideKind
+    op: str = ""
+    style: Style = "returns"
+    definitions: str | None = None  # eager, compile: file of the task's op definitions
+    file: str = ""  # adapter, candidate: source file
+    function: str = ""  # adapter, candidate: function in that file
+    adapters: str = ""  # package: module of the adapters
+    tree: str = ""  # package: folder of the unpacked wheel
+    paths: tuple[str, ...] = ()  # package: further import folders
+    language: Language | None = None  # candidate
+    folder: str = ""  # candidate: folder of its sources
+    build: BuildFlags = BuildFlags()  # candidate
+    build_folder: str = ""  # candidate
+    loop: str | None = None  # candidate: library of the native loop for the `device` metric on a CPU
+
+    def for_op(self, op: str) -> SideOrders:
+        return self.model_copy(update={"op": op})
+
+
+class RowSignature(Orders):
+    """How a side is called on one row."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[ConcreteTensor, ...]
+    scalars: dict[str, Any]
+    style: Style
+
+
+class TensorPlacement(Orders):
+    """One tensor within a slot: byte offset, shape, strides in elements, dtype."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+
+class WorkerOrders(Orders):
+    """What a new worker process needs to start."""
+
+    threads: int
+    sandbox: str  # `Sandbox.as_argument`
+    device: str
+    processor: int | None = None  # to pin the worker to
+    roams: bool = False  # whether it may leave that processor to compile
+    block_loop: str = ""  # library of the native block loop; empty: Python's loop
+
+
+class SanitizerOrders(Orders):
+    """What the program under compute-sanitizer calls, and the file that it logs its calls to."""
+
+    side: SideOrders
+    sandbox: str  # `Sandbox.as_argument`
+    log: str
+    task: str  # folder
+    rows: tuple[str, ...]  # ids
+    device: str

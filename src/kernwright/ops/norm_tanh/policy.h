@@ -1,0 +1,54 @@
+// Problem: one call of norm_tanh_mul_add or norm_tanh_mul_add_norm_scale; and the policy that chooses its kernel.
+
+#pragma once
+
+#include "token_variant.h"
+
+namespace kernwright {
+
+struct Problem : Extent {  // its type is that of x and both outputs
+  float eps = 0.f;
+  bool is_rms = false;
+  Tokens x, y;
+  Modulation scale, shift, weight, bias;
+  Tokens y2;  // of the second norm, as all that follows
+  Modulation scale2, weight2, bias2;
+};
+
+// In an order of preference. What none of them takes is streamed: odd widths with rows of several dtypes, and tokens that are
+// wider. Late rows of single elements would be waited for one after the other.
+constexpr TokenShape kHalfShapes[] = {
+    {Rows::kEarly, true, true, 3, 5, 5},     // 3840 wide
+    {Rows::kEarly, true, false, 2, 32, 1},   // up to 16384
+    {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kShiftedLate, true, false, 2, 16, 2},  // odd, up to 8185
+    {Rows::kLate, false, false, 12, 32, 1},
+};
+constexpr TokenShape kFloatShapes[] = {
+    {Rows::kLate, true, false, 4, 16, 2},  // up to 8192
+    {Rows::kAny, true, false, 4, 16, 1},
+    {Rows::kLate, false, false, 12, 32, 1},
+};
+
+template <Type kType>
+constexpr const auto& shapes_of() {
+  if constexpr (kType == Type::kFloat32) return kFloatShapes;
+  else return kHalfShapes;
+}
+
+inline void part(Problem* p) {
+  fold_batches(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
+  part_into_frames(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
+}
+
+inline TokenVariant choose_variant(const Problem& p, bool may_shift = true) {
+  const auto rows = {&p.scale, &p.shift, &p.weight, &p.bias, &p.scale2, &p.weight2, &p.bias2};
+  // A bias is none of the rows that kernels are compiled for.
+  const bool is_known = are_rows_of(p.type, rows) && p.bias.data == nullptr && p.bias2.data == nullptr;
+  const std::initializer_list<const Tokens*> tokens = {&p.x, &p.y, &p.y2};
+  const TokenCall call{p, is_wide(p, tokens, rows), is_known, lie_alike(p, tokens)};
+  if (p.type == Type::kFloat32) return choose_token_variant(call, kFloatShapes, std::size(kFloatShapes), may_shift);
+  return choose_token_variant(call, kHalfShapes, std::size(kHalfShapes), may_shift);
+}
+
+}  // namespace kernwright

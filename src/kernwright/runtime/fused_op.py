@@ -1,0 +1,46 @@
+"""FusedOp: an op with its implementations, and everything that is derived from both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kernwright.core.op import Op
+from kernwright.runtime.call import Call
+from kernwright.runtime.dispatch import Dispatcher
+from kernwright.runtime.fast_path import Allocate, fast_path
+from kernwright.runtime.implementation import Implementation
+from kernwright.runtime.library import Library
+from kernwright.runtime.public_function import Option, public_function
+from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class FusedOp:
+    """An op of a family.
+
+    `implementations` come best first. `check` raises BadArgument for arguments that no implementation could take.
+    `allocate` makes the outputs on the fast path where they differ from the first tensor.
+    """
+
+    op: Op
+    implementations: tuple[Implementation, ...]
+    check: Callable[[Call], None]
+    allocate: Allocate | None = None
+    option: Option | None = None
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        return Dispatcher(self.op, self.implementations, self.check, self.option)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The public function. The op of torch.library is registered when this is first read."""
+        return public_function(self.op, fast_path(SlowPath(self.dispatcher), self.allocate), self.option)
+
+    def libraries(self, target: Target) -> list[Library]:
+        """Return the native libraries of all implementations for a target."""
+        return [library for own in self.implementations for library in own.libraries(target)]
