@@ -13,7 +13,6 @@ import pytest
 from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec
 from kernwright.judge.device.cpu import CpuDevice
@@ -21,6 +20,7 @@ from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProc
 from kernwright.judge.protocol.isolation import Isolation
 from kernwright.judge.protocol.messages import Done, Load
 from kernwright.judge.protocol.orders import SideOrders
+from kernwright.judge.record.sample import SideName
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import load_task
 
