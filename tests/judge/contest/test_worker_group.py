@@ -36,7 +36,9 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
     baseline = Baseline(name="sglang@0.5.23", kind=kind, package="p", version="1")  # type: ignore[arg-type]
     side = baseline_spec(baseline, load_task(tiny_folder), tmp_path / "side")
     orders = SideOrders(kind="adapter", file=str(sources / "adapters.py"), function="axpy", op="axpy")
-    worker = WorkerProcess("baseline", side.scratch, 1, None, side.environment, [sources])
+    worker = WorkerProcess(
+        label="baseline", scratch=side.scratch, threads=1, processor=None, environment=side.environment, reads=[sources]
+    )
     try:
         worker.wait_ready()
         worker.request(Load(side=orders), Done, BUILD_DEADLINE_S)
@@ -92,8 +94,8 @@ def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
     given: dict[str, str | None] = {}
 
     class Worker:
-        def __init__(self, name: str, *words: Any, **named: Any) -> None:
-            given[name] = words[3].get("TRITON_CACHE_AUTOTUNING")
+        def __init__(self, label: str, environment: dict[str, str], **_: Any) -> None:
+            given[label] = environment.get("TRITON_CACHE_AUTOTUNING")
 
         wait_ready = kill = lambda self: None
         isolation: ClassVar[Isolation] = Isolation()

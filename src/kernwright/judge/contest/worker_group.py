@@ -68,12 +68,12 @@ class WorkerGroup:
             spec = self.specs[name]
             environment = self.device.environment() | spec.environment | self._writing_choices_down()
             self.workers[name] = WorkerProcess(
-                name,
-                spec.scratch,
-                self.threads,
-                self.device.worker_processor() if self.pinned else None,
-                environment,
-                (*spec.reads, *self.device.reads()),
+                label=name,
+                scratch=spec.scratch,
+                threads=self.threads,
+                processor=self.device.worker_processor() if self.pinned else None,
+                environment=environment,
+                reads=(*spec.reads, *self.device.reads()),
                 device=self.device.name,
                 keepalive=self.device.keepalive,
                 preloads=self._preloads,
