@@ -20,8 +20,8 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.contest.worker_spec import shipped_spec
+from kernwright.judge.process.answers import accept_answer
 from kernwright.judge.process.faults import WorkerCheated
-from kernwright.judge.process.worker_process import accept_answer
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
