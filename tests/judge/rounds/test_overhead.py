@@ -25,7 +25,7 @@ EMPTY_NS, CALL_NS, CALLS = 400_000, 20_000, 100
 
 
 def block_of(ns: int) -> Block:
-    return Block(ns, ns, 0, 0, ())
+    return Block(elapsed_ns=ns, running_ns=ns, processor_ns=0, ready_ns=0, pointers=())
 
 
 @dataclass
@@ -43,7 +43,7 @@ class ClockedSession:
 
     def ready(self) -> None: ...
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         self.empties.append(repeats)
         return [block_of(EMPTY_NS)] * repeats
 
@@ -149,7 +149,7 @@ class Growing(ClockedSession):
 
     empty_ns = EMPTY_NS
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         self.empties.append(repeats)
         return [block_of(self.empty_ns)] * repeats
 

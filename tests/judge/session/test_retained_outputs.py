@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernwright.judge.session.retained_outputs import CALLS_EACH, LEAST, MOST, RetainedOutputs
+from kernwright.judge.session.retained_outputs import CALLS_PER_RETAINED, MAX_RETAINED, MIN_RETAINED, RetainedOutputs
 
 SIZES = (64, 8)
 
@@ -36,26 +36,26 @@ class Obedient:
         self.held, self.given = [so_far[place] for place in hold], []
 
 
-@pytest.mark.parametrize("slots", [1, CALLS_EACH, 40 * CALLS_EACH])
+@pytest.mark.parametrize("slots", [1, CALLS_PER_RETAINED, 40 * CALLS_PER_RETAINED])
 def test_the_judge_knows_what_the_worker_holds(slots: int) -> None:
     retained, worker, rng = RetainedOutputs(slots, SIZES), Obedient(), random.Random(slots)
-    assert LEAST <= retained.most <= MOST
+    assert MIN_RETAINED <= retained.capacity <= MAX_RETAINED
     exchanged = 0
     for block in range(400):
         before, number = retained.held, block % 100
         if number == 0:
             retained.expire()
         worker.prepare(retained.choose(read))
-        assert [tuple(retained_output.pointers) for retained_output in retained.held] == worker.held
-        assert len(worker.held) == (retained.most if number else 0)
-        gone = [retained_output for retained_output in before if retained_output not in retained.held]
-        assert retained.parting == gone, "whatever is let go of is looked at"
+        assert [tuple(output.pointers) for output in retained.held] == worker.held
+        assert len(worker.held) == (retained.capacity if number else 0)
+        gone = [output for output in before if output not in retained.held]
+        assert retained.dropped == gone, "dropped outputs are compared once more"
         if number > 1:
-            assert retained.held[0] is before[0], "a ring of any length comes round to it"
+            assert retained.held[0] is before[0], "a ring of any length reuses it eventually"
             exchanged += len(gone)
-        for calls in [1] * retained.most if rng.random() < 0.5 else [retained.most + rng.randrange(9)]:
+        for calls in [1] * retained.capacity if rng.random() < 0.5 else [retained.capacity + rng.randrange(9)]:
             retained.note(worker.run(calls))
-    assert exchanged, "others are of later blocks"
+    assert exchanged, "the others come from later blocks"
     retained.end()
     retained.note(worker.run(5))
     assert retained.choose(read) == [] and not retained.spans
@@ -65,7 +65,7 @@ def test_nothing_is_held_where_nothing_is_returned() -> None:
     for sizes in ((), (0,)):
         retained = RetainedOutputs(100, sizes)
         retained.note([0] * len(sizes))
-        assert retained.choose(read) == [] and retained.room == 0
+        assert retained.choose(read) == [] and retained.extra_bytes == 0
 
 
 def test_memory_that_is_held_is_found_among_spans() -> None:
@@ -81,7 +81,7 @@ def test_memory_that_is_held_is_found_among_spans() -> None:
         overlaps = any(
             max(low, start) < min(high, end) for low, high in retained.spans if low < high for start, end in spans
         )
-        assert retained.lie_in(spans) == overlaps
+        assert retained.overlaps(spans) == overlaps
         found += overlaps
     assert 20 < found < 380
-    assert not retained.lie_in([])
+    assert not retained.overlaps([])

@@ -185,7 +185,11 @@ class Bench:
     def open(self, function: str, style: Any = "returns", slots: int = 2, op: str = "axpy", offset: int = 0) -> Session:
         if self.worker is None or self.worker.process.poll() is not None:
             self.worker = WorkerProcess(
-                "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
+                label="candidate",
+                scratch=self.folder / "scratch",
+                threads=1,
+                processor=max(os.sched_getaffinity(0)),
+                reads=[self.folder],
             )
             self.worker.wait_ready()
         side = SideOrders(
@@ -236,7 +240,7 @@ def test_returned_outputs_are_read_out_of_the_stopped_worker(bench: Bench, funct
     assert torch.equal(session.check_call(1, 30.0)["y"], right(1))
     block = session.worker.run_block([1, 0], 1, 30.0)
     first, second = session.snapshot([1, 0], block.pointers)
-    session.look_for_damage([1, 0])
+    session.refuse_damage([1, 0])
     assert torch.equal(first["y"], right(1))
     assert torch.equal(second["y"], right(0))
 
@@ -300,22 +304,22 @@ def run_blocks(session: Session) -> None:
             session.fill(slot, Bench.content("axpy", slot))
         _, left = session.run([1, 0])
         assert torch.allclose(left[1]["y"], right(0)), "right as long as a block lasts"
-    session.let_go()
+    session.end_retention()
 
 
-@pytest.mark.parametrize(("function", "said"), [("ring", "handed out again"), ("scribbles", "overwritten")])
+@pytest.mark.parametrize(("function", "said"), [("ring", "returned"), ("scribbles", "overwrote")])
 def test_an_output_stays_as_long_as_its_caller_holds_it(bench: Bench, function: str, said: str) -> None:
-    with pytest.raises(WrongBehaviour, match=f"an output that its caller still holds was {said}"):
+    with pytest.raises(WrongBehaviour, match=f"{said} .*still holds"):
         run_blocks(bench.open(function))
 
 
 def test_what_a_trusted_side_holds_is_not_copied_but_still_its_callers(bench: Bench) -> None:
     session = bench.open("scribbles")
-    session.watches_held = False
+    session.compares_retained = False
     run_blocks(session)
     session = bench.open("ring")
-    session.watches_held = False
-    with pytest.raises(WrongBehaviour, match="handed out again"):
+    session.compares_retained = False
+    with pytest.raises(WrongBehaviour, match="still holds"):
         run_blocks(session)
 
 
@@ -353,7 +357,7 @@ def test_a_write_outside_the_output_breaks_a_canary(bench: Bench, function: str)
 
 def test_an_output_that_nobody_asked_for_is_tampering(bench: Bench) -> None:
     session = bench.open("early", "writes")
-    with pytest.raises(WorkerCheated, match="no call had asked for"):
+    with pytest.raises(WorkerCheated, match="wrote the output"):
         session.check_call(0, 30.0)
 
 

@@ -93,7 +93,12 @@ class Desk:
         loop = build_block_loop(folder / "loop") if native else None
         assert (loop is not None) == native
         self.worker = WorkerProcess(
-            "candidate", folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[folder], block_loop=loop
+            label="candidate",
+            scratch=folder / "scratch",
+            threads=1,
+            processor=max(os.sched_getaffinity(0)),
+            reads=[folder],
+            block_loop=loop,
         )
         self.worker.wait_ready()
 
@@ -156,7 +161,7 @@ def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkey
     monkeypatch.setattr(session, "run", lambda order, **way: (ways.append(way["with_python"]), run(order, **way))[1])
     for metric in ("wall", "stream", "device"):
         session.begin(metric)  # type: ignore[arg-type]
-        session.run_nothing(1)
+        session.run_empty_blocks(1)
     assert ways == [True, True, False]
 
 

@@ -45,7 +45,7 @@ class Overhead:
         """
         if metric == "wall" or not session.tells_events:
             repeats = EMPTY_EXCHANGES if metric == "wall" and session.protocol_drifts else EMPTY_BLOCKS
-            return cls(statistics.median(block.elapsed_ns for block in session.run_nothing(repeats)))
+            return cls(statistics.median(block.elapsed_ns for block in session.run_empty_blocks(repeats)))
         found: list[tuple[int, int]] = []
         empties: list[int] = []
         for _ in range(FULL_BLOCKS):
@@ -53,7 +53,7 @@ class Overhead:
                 empties.clear()
             else:
                 found.append(full)
-            empties += [block.elapsed_ns for block in session.run_nothing(EMPTY_BESIDE)]
+            empties += [block.elapsed_ns for block in session.run_empty_blocks(EMPTY_BESIDE)]
         empty = statistics.median(empties)
         if not found:
             return cls(empty)

@@ -1,4 +1,4 @@
-"""Arena: device memory that the judge allocates and a worker sees, with canaries between its tensors."""
+"""Arena: memory for the slots of a row, allocated by the judge and shared with a worker, with canaries in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernwright.judge.system.procfs import available_memory
 
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4
 CANARY = 0xA5
-POISON = 0xFB  # a huge negative number in every float dtype: never a plausible output
+POISON = 0xFB  # this byte, repeated, is a huge negative number in every float dtype and never a plausible output
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Arena:
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Arena:
-        """In the host's memory."""
+        """Allocate an arena in host memory."""
         free = available_memory()
-        if layout.size > free:  # the kernel would promise the memory and then kill somebody for it
+        if layout.size > free:  # Linux would grant the memory and kill a process when it is used
             raise EnvironmentProblem(
                 f"a row needs {layout.size / 2**20:.0f} MiB of shared memory, {free / 2**20:.0f} MiB are free",
                 "choose smaller rows with --rows, or free some memory",
@@ -45,9 +45,9 @@ class Arena:
         descriptor = os.memfd_create("kernwright-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(descriptor, layout.size)
-            # Touch every page now: a machine without the memory says so here, not as a SIGBUS in a timed block.
+            # Allocate every page now, so that a lack of memory is an error here and not a SIGBUS in a timed block.
             os.posix_fallocate(descriptor, 0, layout.size)
-            # A worker holds this descriptor too: sealed, it cannot pull the memory out from under the judge.
+            # The worker holds this descriptor too. The seals keep it from shrinking the file under the judge's mapping.
             fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
             memory = mmap.mmap(descriptor, layout.size)
         except OSError as error:
@@ -56,7 +56,7 @@ class Arena:
                 f"no {layout.size / 2**20:.0f} MiB of shared memory for a row: {error}",
                 "choose smaller rows with --rows, or free some memory",
             ) from None
-        # The mapping goes when the last tensor view of it does.
+        # The memory is unmapped when the last tensor that views it is freed.
         return cls(layout, descriptor, torch.frombuffer(memory, dtype=torch.uint8), lambda: os.close(descriptor))
 
     def tensor(self, slot: int, name: str) -> Tensor:
@@ -66,7 +66,10 @@ class Arena:
         return span.as_strided(spec.shape, spec.strides)
 
     def stacked(self, name: str, slots: Tensor | None = None) -> Tensor:
-        """The tensor in all slots, as one view with the slots in front; or in a copy of them."""
+        """Return one view of the tensor in all slots, with the slots as the first axis.
+
+        `slots` is a copy of the arena's bytes to view instead of the arena.
+        """
         memory = self.bytes if slots is None else slots
         placed = self.layout.plan[name]
         spec = placed.tensor
@@ -76,7 +79,7 @@ class Arena:
         )  # fmt: skip
 
     def stacked_bytes(self, name: str) -> Tensor:
-        """The same tensor's whole span in all slots, byte by byte."""
+        """Return the bytes of the tensor in all slots, including gaps between its rows."""
         placed = self.layout.plan[name]
         shape = (self.layout.count, placed.tensor.span_bytes)
         return self.bytes.as_strided(shape, (self.layout.pitch, 1), placed.offset)
@@ -91,14 +94,14 @@ class Arena:
         return bool((self.stacked_bytes(name)[slot] == POISON).all())
 
     def _guards(self) -> Iterator[Tensor]:
-        """Every guard zone: one view per gap of the plan for all slots, then the one at the end."""
+        """Yield a view of each guard zone in all slots, then the guard after the last slot."""
         for offset, length in self.layout.gaps:
             yield self.bytes.as_strided((self.layout.count, length), (self.layout.pitch, 1), offset)
         start, end = self.layout.tail
         yield self.bytes[start:end]
 
     def broken_guard(self) -> int | None:
-        """Offset of a canary that is gone, or None."""
+        """Return the offset of the first overwritten canary byte, or None."""
         for zone in self._guards():
             if not bool((zone == CANARY).all()):
                 first = (zone != CANARY).nonzero()[0].tolist()

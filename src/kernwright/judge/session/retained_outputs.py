@@ -1,9 +1,9 @@
-"""RetainedOutputs: outputs of earlier calls that a worker keeps alive, as any caller may, while the judge watches them.
+"""RetainedOutputs: outputs of earlier calls that a worker keeps alive, as any caller may, and that the judge checks.
 
-Within a block no two calls may share memory. Between blocks a worker lets go of what it was given; from a ring of more
-buffers than a block has calls a side could then hand out the same ones again, whoever still holds them, and be spared
-the allocation that all others pay for. So some outputs are not let go of, and nobody can foresee which: no later call
-may return their memory, and their bytes stay. Memory that nobody holds any more is anyone's to hand out.
+Within a block no two calls may return the same memory. Between blocks the worker frees its outputs. A side could
+therefore return buffers from a ring that is longer than a block, even while a caller still uses them, and save the
+allocations that other sides pay for. So the worker retains a few outputs, which are chosen at random. Later calls must
+neither return their memory nor change their bytes. Memory that is no longer referenced may be reused.
 """
 
 from __future__ import annotations
@@ -15,41 +15,39 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-LEAST, MOST = 2, 4  # few: what is held is missing when the next block allocates
-CALLS_EACH = 16  # of a block, for each beyond the least: where outputs are large, calls are few
-_secret = random.SystemRandom()
+MIN_RETAINED, MAX_RETAINED = 2, 4  # few, because retained memory is not available to the next block
+CALLS_PER_RETAINED = 16  # calls per block for each output beyond the minimum; large outputs mean few calls
+_rng = random.SystemRandom()
 
 
 @dataclass(frozen=True, eq=False)
 class RetainedOutput:
-    """One call's outputs: where they lie in the worker's memory, and what they were, if they are watched."""
+    """The outputs of one call: their addresses in the worker, and copies of their values if they are to be compared."""
 
     pointers: Sequence[int]
     values: Mapping[str, Tensor]
 
 
 class RetainedOutputs:
-    """What one session has its worker hold. `sizes`: the bytes of a call's outputs."""
+    """The outputs that the worker of one session retains. `sizes` are the bytes of each output of a call."""
 
     def __init__(self, slots: int, sizes: Sequence[int]) -> None:
         self.sizes = sizes
-        self.most = min(MOST, LEAST + slots // CALLS_EACH) if any(sizes) else 0
+        self.capacity = min(MAX_RETAINED, MIN_RETAINED + slots // CALLS_PER_RETAINED) if any(sizes) else 0
         self.held: list[RetainedOutput] = []
-        self.parting: list[
-            RetainedOutput
-        ] = []  # let go of by the last choice: to be looked at before the worker does so
-        self._given: list[Sequence[int]] = []  # since the last choice, in the order of the calls
+        self.dropped: list[RetainedOutput] = []  # no longer retained since the last choice; to be compared once more
+        self._returned: list[Sequence[int]] = []  # outputs since the last choice, in the order of the calls
         self._choices = 0
         self._expired = False
 
     @property
-    def room(self) -> int:
-        """Bytes that a block's outputs may lie further up in memory than if nothing were held."""
-        return (self.most + 1) * sum(self.sizes) if self.most else 0
+    def extra_bytes(self) -> int:
+        """The distance by which retained outputs may shift the outputs of a block in memory."""
+        return (self.capacity + 1) * sum(self.sizes) if self.capacity else 0
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The memory that is held."""
+        """The address ranges of the retained outputs."""
         return [
             (start, start + size)
             for retained_output in self.held
@@ -57,50 +55,50 @@ class RetainedOutputs:
         ]
 
     def note(self, pointers: Sequence[int]) -> None:
-        """Where calls left their outputs: the worker has these from now on, until the next choice."""
-        if self.most:
+        """Add the outputs of calls, which the worker holds until the next choice."""
+        if self.capacity:
             outputs = len(self.sizes)
-            self._given += [pointers[first : first + outputs] for first in range(0, len(pointers), outputs)]
+            self._returned += [pointers[first : first + outputs] for first in range(0, len(pointers), outputs)]
 
     def choose(self, read: Callable[[Sequence[int]], Mapping[str, Tensor]]) -> list[int]:
-        """What the worker is to go on holding, as places in all that it has: what it holds, then what it was given.
-        `read` takes copies of a call's outputs.
+        """Choose the outputs to retain. Return their indices in the worker's list of retained and new outputs.
 
-        As many at any time, from the first choice on. The first stays to the end: a ring of any length comes round to
-        it. Any other is as likely to be of one block so far as of another, for sides that are careful at first.
+        `read` returns copies of the outputs of one call. From the first choice on, the number of retained outputs is
+        constant. The first one is retained to the end, because a ring of any length reuses it eventually. The others
+        come from all previous blocks with equal probability, which reveals sides that reuse memory only later on.
         """
-        given, self._given = self._given, []
+        returned, self._returned = self._returned, []
         before = self.held
         if self._expired:
             self._expired, self._choices = False, 0
-            self.held, self.parting = [], before
+            self.held, self.dropped = [], before
             return []
-        stay = list(range(len(self.held)))
-        fresh: list[int] = []
-        if given:
+        kept = list(range(len(self.held)))
+        new: list[int] = []
+        if returned:
             self._choices += 1
-            if len(stay) < self.most:
-                fresh = _secret.sample(range(len(given)), min(len(given), self.most - len(stay)))
-            elif _secret.random() * self._choices < self.most - 1:
-                del stay[_secret.randrange(1, self.most)]
-                fresh = [_secret.randrange(len(given))]
-        self.parting = [retained_output for place, retained_output in enumerate(before) if place not in stay]
-        self.held = [before[place] for place in stay]
-        self.held += [RetainedOutput(given[number], read(given[number])) for number in fresh]
-        return [*stay, *(len(before) + number for number in fresh)]
+            if len(kept) < self.capacity:
+                new = _rng.sample(range(len(returned)), min(len(returned), self.capacity - len(kept)))
+            elif _rng.random() * self._choices < self.capacity - 1:
+                del kept[_rng.randrange(1, self.capacity)]
+                new = [_rng.randrange(len(returned))]
+        self.dropped = [output for index, output in enumerate(before) if index not in kept]
+        self.held = [before[index] for index in kept]
+        self.held += [RetainedOutput(returned[index], read(returned[index])) for index in new]
+        return [*kept, *(len(before) + index for index in new)]
 
     def expire(self) -> None:
-        """At the next choice all are let go of, and none is taken of the calls before it."""
+        """Drop all outputs at the next choice, including those of the calls before it."""
         self._expired = True
 
     def end(self) -> None:
-        """All are let go of, and from here on nothing is held."""
-        self.most, self.held, self.parting, self._given = 0, [], self.held, []
+        """Drop all outputs and retain none from now on."""
+        self.capacity, self.held, self.dropped, self._returned = 0, [], self.held, []
 
-    def lie_in(self, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether one of these spans, sorted and apart from each other, is in part memory that is held."""
+    def overlaps(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Return whether retained memory overlaps one of these spans, which must be sorted and disjoint."""
         for start, end in self.spans:
-            before = bisect_left(spans, (end, 0))  # so many start before its end
+            before = bisect_left(spans, (end, 0))  # the number of spans that start before `end`
             if start < end and before and spans[before - 1][1] > start:
                 return True
         return False

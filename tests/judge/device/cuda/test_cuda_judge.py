@@ -103,7 +103,7 @@ def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp:
             block, _ = session.run(range(calls), with_python=False)
             found.append(session.event_ns())
             assert 0 < found[-1] < block.running_ns
-        assert len(session.run_nothing(3)) == 3, "a graph of no calls is launched too"
+        assert len(session.run_empty_blocks(3)) == 3, "a graph of no calls is launched too"
         session.close()
         return statistics.median(found) / calls
 

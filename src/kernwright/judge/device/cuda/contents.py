@@ -120,7 +120,9 @@ class CudaContentPool:
             if op.contract == "exact"
             else _Together(op, row, block_oracle_precision(op, row))
         )
-        return StackedContents(op, row, inputs, _expected(oracle, inputs, count, chunk), eager)
+        return StackedContents(
+            op=op, row=row, inputs=inputs, expected=_expected(oracle, inputs, count, chunk), eager=eager
+        )
 
     def _eager(self, op: Op, row: Workload, inputs: dict[str, Tensor]) -> Oracle:
         """The chain itself. A number without an axis has one more among many calls, and may then promote what it meets:

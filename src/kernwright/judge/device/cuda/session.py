@@ -91,7 +91,7 @@ class CudaSession(Session):
             self.arena.stacked(name).copy_(content)
         self._contents = dict.fromkeys(range(self.slots), contents)
 
-    def arm(self) -> None:
+    def save_image(self) -> None:
         """Nothing to keep: after the block the slots are held against their contents."""
 
     def open_loop(self) -> str | None:
@@ -153,11 +153,11 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        is_late = not self.keeper.reaches(self._left_span, self.region, self._retained.room)
+        is_late = not self.keeper.reaches(self._left_span, self.region, self._retained.extra_bytes)
         if is_late:  # the window lies elsewhere now: the next block's outputs are copied in time
             self.keeper.secure(self.region)
         if order:  # blocks of no calls are the baseline's twin's alone
-            self.look_for_damage(order)
+            self.refuse_damage(order)
             self._forget_changed(order)
             self.held_slots.let_go()
         left = BlockOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
@@ -216,13 +216,13 @@ class CudaSession(Session):
         with switches between contexts and a stop in it is measured once, like a block."""
         return self._has_lane
 
-    def run_alone(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
+    def run_single_calls(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
         """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
         worker waits awake: its processor and the GPU are as they are in a program that calls again and again. Before
         the clock stops, pieces of its outputs are looked at, at places that nobody can foresee; they must be final by
         then."""
         if not self._has_lane:
-            yield from super().run_alone(contents, slots)
+            yield from super().run_single_calls(contents, slots)
             return
         contents.place(self, slots)
         inputs = [self._slot_bytes(slot) for slot in slots]
@@ -234,16 +234,16 @@ class CudaSession(Session):
                 awake.call(slot, image, place)
         whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
-        self.keeper.reaches(self._left_span, self.region, self._retained.room)
+        self.keeper.reaches(self._left_span, self.region, self._retained.extra_bytes)
         self.keeper.secure(self.region)
         places = self.keeper.places(offsets)
         awake.refuse_late_work(slots, places)
-        self.look_for_damage(slots)
+        self.refuse_damage(slots)
         self.held_slots.let_go()
         changed = self._secure_changed(slots)
         yield 0, whole, BlockOutputs(self.keeper, self.output_specs, places, changed, slots)
 
-    def run_nothing(self, repeats: int) -> list[Block]:
+    def run_empty_blocks(self, repeats: int) -> list[Block]:
         """Each does all that a block with calls does, but for the calls."""
         if self.keeper.metric != "wall" or not self._has_lane:
             self.prepare()
@@ -305,10 +305,10 @@ class CudaSession(Session):
         ]
         return not differ or not bool(torch.stack(differ).any())
 
-    def look_for_damage(self, order: Sequence[int]) -> None:
+    def refuse_damage(self, order: Sequence[int]) -> None:
         """All guards and all inputs in one go: the judge waits for the GPU once."""
         if self.style == "writes":
-            super().look_for_damage(order)
+            super().refuse_damage(order)
             return
         self.held_slots.look(order, self._contents)
 
