@@ -46,7 +46,7 @@ def benchmark(task: str, *contenders: str) -> None:
         found_device, loaded = find_device(device), find_task(task)
         loaded.select(wanted)
         legs = list(legs_of([loaded], "eager", contender or contenders))
-        work = Sweep(legs, wanted, device, ledger, minutes, wait_s=600.0)
+        work = Sweep(legs=legs, rows=wanted, device=device, ledger=ledger, minutes=minutes, wait_s=600.0)
         for leg in legs:
             leg.refuse_missing_packages(work.outstanding(leg), found_device.capability)
         with ProgressBar() as bar:

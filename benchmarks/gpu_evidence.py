@@ -288,7 +288,9 @@ def collect(options: argparse.Namespace) -> int:
         (options.out / stale).unlink(missing_ok=True)
     rows = options.rows or ("smoke" if options.device == "cpu" else "production")
     baselines = tuple(options.baseline or CURRENT)
-    window = Window(options.out, options.work, options.device, rows, baselines, options.rounds)
+    window = Window(
+        out=options.out, work=options.work, device=options.device, rows=rows, baselines=baselines, rounds=options.rounds
+    )
     outcomes: list[Outcome] = []
     problems: list[str] = []
     for number, step in enumerate(options.steps):

@@ -344,7 +344,7 @@ def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[...
         task = load_task(folder)
         legs = [leg for name in ("eager", "slow") for leg in legs_of([task], name, ["kernwright"], "cpu")]
         legs.pop(-2)  # of the reference against the slow one there is nothing to learn
-        list(Sweep(legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
+        list(Sweep(legs=legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
     return root
 
 

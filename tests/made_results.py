@@ -42,7 +42,7 @@ class MadeResults:
 
     @property
     def results(self) -> Results:
-        return Results(self.tasks, "cuda", "production", dict(self.standings))
+        return Results(tasks=self.tasks, device="cuda", rows="production", standings=dict(self.standings))
 
     @staticmethod
     @lru_cache

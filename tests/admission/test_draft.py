@@ -55,7 +55,15 @@ def draft(
 ) -> Draft:
     capture = Capture(header=CaptureHeader(program="x.py", targets=("m:f",)), calls=calls)
     chosen = shipped_ops()[op] if isinstance(op, str) else op
-    request = DraftRequest("t", Path("c.jsonl"), "m:f", chosen, mapping, models=("some",), settings=settings or {})
+    request = DraftRequest(
+        name="t",
+        source=Path("c.jsonl"),
+        call="m:f",
+        op=chosen,
+        mapping=mapping,
+        models=("some",),
+        settings=settings or {},
+    )
     return draft_task(capture, request)
 
 

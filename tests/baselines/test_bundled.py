@@ -23,9 +23,14 @@ def request_of(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     noise = os.urandom(4500).hex()  # 4500 bytes, however well it is compressed
     tree = shelf.tree("pkg", {"pkg/__init__.py": "", "pkg/noise.txt": noise}, keep=("pkg/*",))
     return BundleRequest(
-        tmp_path / "bundle", make_target("3.12", []), core=(), baselines=(tree,), package=False, part_bytes=PART,
+        folder=tmp_path / "bundle",
+        target=make_target("3.12", []),
+        core=(),
+        baselines=(tree,),
+        package=False,
+        part_bytes=PART,
         source=shelf.source,
-    )  # fmt: skip
+    )
 
 
 def test_a_tree_larger_than_a_part_is_cut_and_made_whole_again(

@@ -9,7 +9,7 @@ import pytest
 
 from kernwright.baselines import shipped
 from kernwright.baselines.shipped import Shipped
-from kernwright.runtime.tuning import Entry, Place, TuningTable
+from kernwright.runtime.triton.tuning import Entry, Place, TuningTable
 
 
 @pytest.fixture

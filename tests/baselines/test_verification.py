@@ -194,7 +194,10 @@ def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
 
 
 def test_every_finding_can_be_shown() -> None:
-    findings = [RowFinding("b", "t", f"row_{word}", "op", word, "because") for word in get_args(FindingKind)]
+    findings = [
+        RowFinding(baseline="b", task="t", row=f"row_{word}", op="op", finding=word, reason="because")
+        for word in get_args(FindingKind)
+    ]
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(findings_table(findings, counted=True))
     shown = console.export_text()

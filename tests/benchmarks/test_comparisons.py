@@ -235,5 +235,5 @@ def test_rows_of_older_sources_are_not_judged_and_one_bad_row_settles_what_is_as
 def test_the_page_has_the_bars_and_names_the_figures_that_the_judge_does_not_measure() -> None:
     made = Compared("fuse_scale_shift")
     made.fill(PEER)
-    text = page_of(made.results, Field(made.tasks, "eager", "cuda", "production"), "made up")
+    text = page_of(made.results, Field(tasks=made.tasks, baseline="eager", device="cuda", rows="production"), "made up")
     assert "| rows incorrect or failed on our side | 0 |" in text and "`python benchmarks/bench_ops.py`" in text

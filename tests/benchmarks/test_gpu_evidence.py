@@ -116,7 +116,7 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
 
     from kernwright.cli.main import app
 
-    window = script.Window(tmp_path, tmp_path, "cuda", "production", script.CURRENT)
+    window = script.Window(out=tmp_path, work=tmp_path, device="cuda", rows="production", baselines=script.CURRENT)
     commands = {
         name: [command for group in made(window, script.Step(name, 2.5)) for command in group]
         for name, made in script.COMMANDS.items()
@@ -148,7 +148,9 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
     assert peers["norm_infer"] == others["norm_infer"] and "group_norm_silu" in others.keys() - peers.keys()
     assert not list(script.peers(window, script.Step("peers", 1.0, ("ltx2_rms_adaln",))))
     assert field[field.index("--rounds") + 1] == "2"
-    longer = script.Window(tmp_path, tmp_path, "cuda", "production", script.CURRENT, rounds=10)
+    longer = script.Window(
+        out=tmp_path, work=tmp_path, device="cuda", rows="production", baselines=script.CURRENT, rounds=10
+    )
     ((command,),) = script.field(longer, script.Step("field", 1.0))
     assert command[command.index("--rounds") + 1] == "10"
     swept = json.dumps(commands["ops"])

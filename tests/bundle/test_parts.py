@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kernwright.bundle.parts import Load, pack, parse_size
+from kernwright.bundle.parts import PackageGroup, pack, parse_size
 from kernwright.core.errors import KernwrightError
 
 
-def load(name: str, size: int, *regular: str) -> Load:
-    return Load([name], [], size, set(regular))
+def load(name: str, size: int, *regular: str) -> PackageGroup:
+    return PackageGroup([name], [], size, set(regular))
 
 
 def test_parts_hold_everything_once_and_none_is_too_large() -> None:

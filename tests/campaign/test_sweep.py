@@ -55,7 +55,7 @@ def sweep(task: Task, tmp_path: Path, private_tmp: Path) -> Callable[..., Sweep]
     def make(*contenders: str, **more: Any) -> Sweep:
         legs = list(legs_of([task], "eager", contenders))
         fields = {"rows": "smoke", "device": "cpu", "ledger": tmp_path / "ledger", "wait_s": 60.0} | more
-        return Sweep(legs, **fields)
+        return Sweep(legs=legs, **fields)
 
     return make
 
@@ -88,7 +88,7 @@ def test_of_the_ops_that_ship_a_slice_of_one_op_counts(quiet: Any, tmp_path: Pat
     assert isinstance(leg.contender, Shipped) and {*ops.values()} == {*leg.contender.ops}
 
     def over(rows: str) -> Sweep:
-        return Sweep([leg], rows, "cpu", tmp_path / "ledger", rounds=2, wait_s=60.0)
+        return Sweep(legs=[leg], rows=rows, device="cpu", ledger=tmp_path / "ledger", rounds=2, wait_s=60.0)
 
     (verdict,) = over(plain).run(quiet)
     assert verdict.candidate_digest == Shipped((ops[plain],)).digest != leg.contender.digest

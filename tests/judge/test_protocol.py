@@ -40,7 +40,7 @@ def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
 
 def _state(make_row: Callable[..., dict[str, Any]], name: str) -> RowState:
     row = make_row(name, "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
-    return RowState(Workload.model_validate(row))
+    return RowState(row=Workload.model_validate(row))
 
 
 def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = False) -> list[Sample]:
@@ -135,7 +135,7 @@ def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
     """Five quads, however good, leave the interval open: noise must not be minted as a gain."""
     row = {"id": "r", "op": "axpy", "set": "smoke", "inputs": {"x": {"shape": [64], "dtype": "fp32"}},
            "outputs": {"y": {"shape": [64], "dtype": "fp32"}}, "bytes_min": 512}  # fmt: skip
-    state = RowState(Workload.model_validate(row))
+    state = RowState(row=Workload.model_validate(row))
     state.samples = [
         Sample(
             metric="stream",
@@ -349,7 +349,7 @@ class BusyMachine:
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, None]:
         self.blocks += 1
         elapsed = self.empty_ns + len(order) * self.call_ns + (0 if self.blocks % 3 == 0 else self.held_up_ns)
-        return Block(elapsed, elapsed, elapsed, 0, ()), None
+        return Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=elapsed, ready_ns=0, pointers=()), None
 
 
 class NoPool:
@@ -373,6 +373,8 @@ def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
     times = CoarseTimes(NoPool())  # type: ignore[arg-type]
     baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    dawdler.run_empty_blocks = lambda repeats: [Block(1_000_000, 1_000_000, 0, 0, ())] * repeats  # type: ignore[method-assign]
+    dawdler.run_empty_blocks = lambda repeats: (
+        [Block(elapsed_ns=1_000_000, running_ns=1_000_000, processor_ns=0, ready_ns=0, pointers=())] * repeats
+    )  # type: ignore[method-assign]
     assert times.of_call(baseline) == pytest.approx(1e-3)  # type: ignore[arg-type]
     assert times.of_call(dawdler) == pytest.approx(1e-3)  # type: ignore[arg-type]

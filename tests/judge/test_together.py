@@ -80,11 +80,17 @@ def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkey
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [
             JudgeRequest(
-                str(folder), None, baseline=baseline, contender=None if contender == baseline else contender,
-                against_itself=contender == baseline, rows=rows, ledger=tmp_path, **more,
+                task=str(folder),
+                candidate=None,
+                baseline=baseline,
+                contender=None if contender == baseline else contender,
+                against_itself=contender == baseline,
+                rows=rows,
+                ledger=tmp_path,
+                **more,
             )
             for baseline, contender in matches
-        ]  # fmt: skip
+        ]
         return judge_together(requests, quiet)
 
     return judge
@@ -225,7 +231,7 @@ def judged(together: Any, folder: Path, write_candidate: Any, tmp_path: Path, qu
     def judge() -> Verdict:
         source = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
         candidate = write_candidate(tmp_path / "candidate", source)
-        request = JudgeRequest(str(folder), candidate, rows="axpy_small", ledger=tmp_path / "ledger")
+        request = JudgeRequest(task=str(folder), candidate=candidate, rows="axpy_small", ledger=tmp_path / "ledger")
         (verdict,) = judge_together([request], quiet)
         assert verdict is not None
         return verdict
@@ -293,7 +299,8 @@ def test_strangers_are_no_company(
     with pytest.raises(KernwrightError, match="requested twice"):
         together([("eager", "copied"), ("eager", "copied")])
     one, other = (
-        JudgeRequest(str(folder), None, contender="copied", rows=rows) for rows in ("axpy_small", "axpy_wide")
+        JudgeRequest(task=str(folder), candidate=None, contender="copied", rows=rows)
+        for rows in ("axpy_small", "axpy_wide")
     )
     with pytest.raises(KernwrightError, match="cannot share a judgement"):
         judge_together([one, other], quiet)

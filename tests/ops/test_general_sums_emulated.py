@@ -169,7 +169,16 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Emulated) -> None:
     x = x.view(1, 2, *[1] * 14, 2, 64)
     assert summed(emulated, x)[0] == "none"
     assert emulated[BF16].run(x.float(), *[None] * 5, "rms", 1e-6, x.float(), x.float(), True) == "none"
-    assert emulated[BF16].add_norm(y, *[None] * 5, "rms", 1e-6, y, y) is False  # on no GPU
+
+
+def test_the_library_answers_no_for_a_tensor_that_is_not_its_own(emulated: Emulated) -> None:
+    x = torch.full((4, 64), 7.0, dtype=BF16)
+    outs = torch.full_like(x, 3.0), torch.full_like(x, 3.0)
+    for residual in (x, None):
+        assert emulated[BF16].add_norm(x, residual, *[None] * 4, "rms", 1e-6, *outs) is False
+    for residual in (x.clone(), x.float()):
+        assert emulated[BF16].fused_add_rms_norm_(x, residual, None, 1e-6) is False
+    assert (x == 7).all() and all((out == 3).all() for out in outs)
 
 
 @pytest.mark.parametrize(

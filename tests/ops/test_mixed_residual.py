@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from importlib import import_module
 
 import pytest
 import torch
+from compiled_kernels import ptx_of
 from interpreted_cases import interpreted_families
 from mixed_residual_cases import CASES, FP16, FP32, verify
 from token_cases import BF16, arguments
@@ -56,3 +59,23 @@ def test_a_call_like_the_last_with_another_residual_is_as_right() -> None:
         assert total.dtype == BF16 and torch.equal(total, (residual + x).to(BF16))
         wanted, _ = ops.residual_norm_scale_shift(x, residual, row, row, backend="torch")
         torch.testing.assert_close(y, wanted, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("module", "kernel", "op", "dtype", "before"),
+    [
+        ("norm_modulation.triton", "norm_modulate", "residual_norm_scale_shift", FP16, BF16),
+        ("norm_modulation.exact_triton", "norm_modulated_exactly", "residual_norm_scale_shift", FP16, BF16),
+        ("residual_norm.triton", "add_norm_rows", "add_norm", BF16, FP16),
+    ],
+)
+def test_a_sum_of_both_half_widths_is_computed_in_float32(
+    module: str, kernel: str, op: str, dtype: torch.dtype, before: torch.dtype
+) -> None:
+    """LLVM would compute it in float16, where a bfloat16 may be infinite or zero, if the result is float16."""
+    pytest.importorskip("triton")
+    own = import_module(f"kernwright.ops.{module}")
+    x, residual = torch.zeros(1, 8, 512, dtype=dtype), torch.zeros(1, 8, 512, dtype=before)
+    rows = () if op == "add_norm" else (torch.zeros(512), torch.zeros(512, dtype=BF16))
+    ptx = ptx_of(own, kernel, lambda: getattr(own, op)(x, residual, *rows))
+    assert not re.search(r"\b(add|mul|fma)\.(rn\.)?f16", ptx)

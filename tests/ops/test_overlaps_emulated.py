@@ -9,7 +9,7 @@ import torch
 from emulation import built
 from overlap_cases import cut, drawn
 
-from kernwright.ops._shared.native_sources import CPU_HEADERS
+from kernwright.ops._shared.implementations import CPU_HEADERS
 from kernwright.runtime.overlaps import overlaps_itself, share_bytes
 from kernwright.runtime.target import compiler
 

@@ -15,9 +15,9 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Dispatcher, reference_function
-from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.fast_path import fast_path
+from kernwright.runtime.public_call.slow_path import SlowPath
 
 
 @define(outputs=["y"], activations=["x"])
@@ -25,7 +25,9 @@ def product(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
 
 
-_product = fast_path(SlowPath(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)])))
+_product = fast_path(
+    SlowPath(Dispatcher(product, [Implementation(backend="triton", contract="close", load=lambda: product.reference)]))
+)
 
 
 @pytest.mark.parametrize("trains", [False, True])

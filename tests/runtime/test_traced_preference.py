@@ -16,10 +16,10 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.runtime import preference
 from kernwright.runtime.dispatch import CannotRun, Dispatcher
-from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.preference import preferred
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.fast_path import fast_path
+from kernwright.runtime.public_call.slow_path import SlowPath
 
 
 @define(outputs=["y"], activations=["x"])
@@ -46,8 +46,8 @@ def at_most_four(call: Any) -> str | None:
 _dispatcher = Dispatcher(
     traced_twice,
     [
-        Implementation("cpu", "close", lambda: marked("cpu"), (at_most_four,)),
-        Implementation("triton", "close", lambda: marked("triton"), (at_most_four,)),
+        Implementation(backend="cpu", contract="close", load=lambda: marked("cpu"), requires=(at_most_four,)),
+        Implementation(backend="triton", contract="close", load=lambda: marked("triton"), requires=(at_most_four,)),
     ],
 )
 _twice = fast_path(SlowPath(_dispatcher))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
 from kernwright.bundle.own_files import own_files
-from kernwright.bundle.parts import Load, pack
+from kernwright.bundle.parts import PackageGroup, pack
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
 from kernwright.packages.archive import cut
@@ -246,12 +246,12 @@ def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Ma
     return manifest
 
 
-def _loads(package: Package, folder: Path) -> list[Load]:
+def _loads(package: Package, folder: Path) -> list[PackageGroup]:
     """Return the units of a package that may go to different parts: the pieces of a baseline, else the package."""
     if package.group == "baselines":
-        return [Load([package.name], [piece], folder_bytes(piece)) for piece in sorted(folder.iterdir())]
+        return [PackageGroup([package.name], [piece], folder_bytes(piece)) for piece in sorted(folder.iterdir())]
     regular = {entry for entry in package.entries if (folder / entry / "__init__.py").is_file()}
-    return [Load([package.name], [folder], package.bytes, regular)]
+    return [PackageGroup([package.name], [folder], package.bytes, regular)]
 
 
 def _merge(source: Path, place: Path) -> None:

@@ -12,7 +12,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass
-class Load:
+class PackageGroup:
     """Packages that travel together, and the folders that they were unpacked to."""
 
     names: list[str]
@@ -28,11 +28,11 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def pack(loads: list[Load], limit: int | None) -> list[list[Load]]:
+def pack(loads: list[PackageGroup], limit: int | None) -> list[list[PackageGroup]]:
     """Whole packages into as few parts as the largest-first rule finds; all into one without a limit."""
     if limit is None:
         return [loads]
-    parts: list[list[Load]] = []
+    parts: list[list[PackageGroup]] = []
     for load in sorted(_inseparable(loads), key=lambda load: (-load.bytes, load.names)):
         if load.bytes > limit:
             least = -(-load.bytes // (1 << 20))
@@ -49,15 +49,15 @@ def pack(loads: list[Load], limit: int | None) -> list[list[Load]]:
     return parts
 
 
-def _inseparable(loads: list[Load]) -> list[Load]:
+def _inseparable(loads: list[PackageGroup]) -> list[PackageGroup]:
     """Python looks for a package that has an __init__.py in one folder only: those who share one stay together."""
-    joined: list[Load] = []
+    joined: list[PackageGroup] = []
     for load in loads:
         kin = [other for other in joined if other.regular & load.regular]
         joined = [other for other in joined if other not in kin]
-        merged = Load([], [], 0)
+        merged = PackageGroup([], [], 0)
         for each in (*kin, load):
-            merged = Load(
+            merged = PackageGroup(
                 merged.names + each.names, merged.folders + each.folders,
                 merged.bytes + each.bytes, merged.regular | each.regular,
             )  # fmt: skip

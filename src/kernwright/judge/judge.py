@@ -11,20 +11,20 @@ from pathlib import Path
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.checks.correctness_check import CorrectnessCheck
 from kernwright.judge.contest.contestant import Contestant
-from kernwright.judge.contest.pair import SideName, contenders_of, sides_of
+from kernwright.judge.contest.pair import contenders_of, sides_of
 from kernwright.judge.contest.worker_group import NotLoaded, WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.secret_rng import SecretRng
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerCheated, WorkerFault
 from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.census import refuse_other_kernels, take_census
 from kernwright.judge.rounds.context import JudgementContext
 from kernwright.judge.rounds.pair_state import PairState, record_round
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.rounds.row_round import RowRound, UnattributedFault
-from kernwright.judge.session.session import WrongBehaviour
 from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
@@ -55,7 +55,12 @@ class Judgement:
         self._round = 0
         self._turns: list[Workload] = []  # rows completed in this round
         self.context = JudgementContext(
-            self.task, self.contestants, self.device, self.policy, SecretRng(self.seed), self.interrupt
+            task=self.task,
+            contestants=self.contestants,
+            device=self.device,
+            policy=self.policy,
+            rng=SecretRng(self.seed),
+            interrupt=self.interrupt,
         )
 
     @property
@@ -197,7 +202,7 @@ class Judgement:
             try:
                 for op in timed[:1]:
                     group.worker(pair.pair.baseline, op)
-            except (WorkerFailed, WorkerCheated) as failed:
+            except WorkerFault as failed:
                 pair.abandon(
                     EnvironmentProblem(f"baseline {pair.baseline.name} cannot be loaded: {failed}", "choose another")
                 )
@@ -205,9 +210,13 @@ class Judgement:
     def _check_contender(self, group: WorkerGroup, contender: SideName, pairs: Sequence[PairState]) -> None:
         """Check a contender once for all of its pairs."""
         check = CorrectnessCheck(
-            self.context.checked(contender), self.contestants[contender], self.specs[contender].style, self.device,
-            pairs[0].provenance, self.quick,
-        )  # fmt: skip
+            task=self.context.checked(contender),
+            candidate=self.contestants[contender],
+            style=self.specs[contender].style,
+            device=self.device,
+            provenance=pairs[0].provenance,
+            quick=self.quick,
+        )
         for row in self.rows:
             waiting = [pair.on(row) for pair in pairs if pair.waits_for(row)]
             if not waiting:
@@ -219,7 +228,7 @@ class Judgement:
                 waiting[0].decided = row.set == "grid"  # grid rows are never timed
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])
-            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            except WorkerFault as cause:
                 for state in waiting:
                     state.condemn(cause)
                 if isinstance(cause, NotLoaded):  # it applies to every row
@@ -248,12 +257,14 @@ class Judgement:
         self, group: WorkerGroup, row: Workload, pairs: Sequence[PairState], suspects: Sequence[SideName], number: int
     ) -> None:
         try:
-            RowRound(self.context, group, row, pairs, suspects, number).run()
+            RowRound(context=self.context, group=group, row=row, pairs=pairs, suspects=suspects, number=number).run()
         except UnattributedFault:
             for contender in contenders_of(pair.pair for pair in pairs):
                 own = [pair for pair in pairs if pair.pair.candidate == contender and pair.waits_for(row)]
                 if own:
-                    RowRound(self.context, group, row, own, [contender], number).run()
+                    RowRound(
+                        context=self.context, group=group, row=row, pairs=own, suspects=[contender], number=number
+                    ).run()
                     group.respawn(contender)  # the next contender starts without traces of this one
 
     def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:

@@ -79,7 +79,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     matches = [_match(own, task, candidate) for own in requests]
     op = candidate.file.op if candidate else None
     chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
-    lineup = Lineup(task, matches, candidate, chosen, device)
+    lineup = Lineup(task=task, matches=matches, candidate=candidate, chosen=chosen, device=device)
     policy = task.policy.quick() if request.quick else task.policy
     rounds = rounds_given(request.rounds, policy)
     seed = secrets.randbits(63) if request.seed is None else request.seed
@@ -106,29 +106,37 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
         ledger = Ledger(request.ledger)
         pairs = [
             PairState(
-                pair, task, *match, lineup.rows, device, policy, provenance,
+                pair=pair,
+                task=task,
+                baseline=match[0],
+                candidate=match[1],
+                rows=lineup.rows,
+                device=device,
+                policy=policy,
+                provenance=provenance,
                 writer=runs.enter_context(ledger.open_run(_opening(task, match, provenance))),
-                quick=request.quick, seeded=request.seed is not None,
+                quick=request.quick,
+                seeded=request.seed is not None,
             )
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
-        ]  # fmt: skip
+        ]
         # The kernels that a published baseline launched prove that it ran.
         census = request.census and (
             not request.quick or any(contestant.published for contestant in lineup.contestants.values())
         )
         return Judgement(
-            task,
-            pairs,
-            specs,
-            lineup.contestants,
-            lineup.rows,
-            device,
-            policy,
-            seed,
-            progress,
-            request.quick,
-            census,
-            rounds,
+            task=task,
+            pairs=pairs,
+            specs=specs,
+            contestants=lineup.contestants,
+            rows=lineup.rows,
+            device=device,
+            policy=policy,
+            seed=seed,
+            progress=progress,
+            quick=request.quick,
+            census=census,
+            rounds=rounds,
         ).run()
 
 

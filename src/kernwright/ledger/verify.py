@@ -209,7 +209,7 @@ class _Examiner:
 
     def read_heads(self) -> None:
         label = self.snapshot.heads_name
-        chain = _Chain(HEADS, label, self.result.problems)
+        chain = _Chain(name=HEADS, label=label, problems=self.result.problems)
         chain.read(self.snapshot.head_lines())
         chain.check_links(gaps_allowed=label == HEADS_EXCERPT)
         self._note_torn_end(label, self.snapshot.heads_size)
@@ -230,7 +230,7 @@ class _Examiner:
         if not is_run_id(run):
             problems.append(Problem(label, run, None, Damage.FOREIGN, "this file's name is no run id"))
             return
-        chain = _Chain(run, label, problems)
+        chain = _Chain(name=run, label=label, problems=problems)
         chain.read(self.snapshot.run_lines(run))
         chain.check_links(gaps_allowed=False)
         self._note_torn_end(label, self.snapshot.run_sizes[run])

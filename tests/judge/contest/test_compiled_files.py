@@ -96,7 +96,7 @@ def side(folder: Path, store: CompiledStore, **files: str) -> CompiledFiles:
         place = folder / name.replace("__", "/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    return CompiledFiles(folder, {"side": "compile"}, store)
+    return CompiledFiles(scratch=folder, facts={"side": "compile"}, store=store)
 
 
 def test_a_list_of_paths_names_the_folder_it_lies_in(tmp_path: Path, store: CompiledStore) -> None:

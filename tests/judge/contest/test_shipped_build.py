@@ -21,6 +21,7 @@ from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.contest.worker_spec import shipped_spec
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.process.worker_process import accept_answer
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
@@ -69,10 +70,10 @@ def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_o
     assert [[row.id for row in leg.rows("smoke")] for leg in legs] == [[], ["scaled"], ["normed"]], "one a family"
     left_out = {row.id: why for leg in legs for row in task.rows if (why := leg.skipped(row))}
     assert left_out == {"copied": "kernwright has no implementation of copy_contiguous yet"}
-    sweep = Sweep(legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
+    sweep = Sweep(legs=legs, rows="smoke", device="cpu", ledger=swept_ops / "ledger")
     assert [sweep.outstanding(leg) for leg in legs] == [[], [], []]
     with pytest.raises(KernwrightError, match="no implementation of copy_contiguous"):
-        judge(JudgeRequest(str(task.folder), None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
+        judge(JudgeRequest(task=str(task.folder), candidate=None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
 
 
 def test_ops_of_a_tasks_own_are_nobodys(tiny_folder: Path) -> None:
@@ -108,7 +109,9 @@ def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
 )
 def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) -> None:
     session = Session.__new__(Session)
-    session.worker = SimpleNamespace(request=lambda *_: answer)  # type: ignore[assignment]
+    session.worker = SimpleNamespace(  # type: ignore[assignment]
+        request=lambda message, kind, *_: accept_answer(kind, answer)
+    )
     with pytest.raises(WorkerCheated):
         session.implementation()
     answer |= {"backend": "cuda", "contract": "close", "refused": ["\x1b[31m" + "x" * 999]}

@@ -338,10 +338,10 @@ class Bench:
     def fresh(self, *off: str, native: bool = True) -> WorkerProcess:
         self.end()
         self.worker = WorkerProcess(
-            "candidate",
-            self.folder / ("scratch" if "user" not in off else "shared_scratch"),
-            1,
-            max(os.sched_getaffinity(0)),
+            label="candidate",
+            scratch=self.folder / ("scratch" if "user" not in off else "shared_scratch"),
+            threads=1,
+            processor=max(os.sched_getaffinity(0)),
             reads=[self.folder],
             disabled_walls=dict.fromkeys(off, "a test"),
             block_loop=build_block_loop(self.folder / "loop") if native else None,
@@ -520,7 +520,10 @@ def test_a_request_with_descriptors_reaches_a_worker_that_waits_awake(bench: Ben
 
 
 def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:
-    blocks = [Block(elapsed, elapsed, 7, 1, (number,)) for number, elapsed in enumerate((900, 100, 110, 120, 5000))]
+    blocks = [
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=7, ready_ns=1, pointers=(number,))
+        for number, elapsed in enumerate((900, 100, 110, 120, 5000))
+    ]
     typical = Block.typical(blocks)
     assert typical.elapsed_ns == 5 * 120
     assert (typical.processor_ns, typical.exchanges, typical.pointers) == (35, 5, (0, 1, 2, 3, 4))
@@ -718,15 +721,21 @@ def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: fl
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
-    bench.worker.refuse_helpers(Block(elapsed, elapsed, elapsed, 0, ()))
+    bench.worker.refuse_helpers(
+        Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=elapsed, ready_ns=0, pointers=())
+    )
     with pytest.raises(WorkerCheated):
-        bench.worker.refuse_helpers(Block(elapsed, elapsed, 2 * elapsed, 0, ()))
+        bench.worker.refuse_helpers(
+            Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=2 * elapsed, ready_ns=0, pointers=())
+        )
 
 
 def test_waiting_is_time_without_a_processor() -> None:
-    assert Block(2000, 1000, 400, 900, ()).waiting_ns == 600
-    assert Block(2000, 1000, 400, 100, ()).waiting_ns == 100  # it slept: not the machine's doing
-    assert Block(2000, 1000, 1400, 900, ()).waiting_ns == 0
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=900, pointers=()).waiting_ns == 600
+    assert (
+        Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=100, pointers=()).waiting_ns == 100
+    )  # it slept: not the machine's doing
+    assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=1400, ready_ns=900, pointers=()).waiting_ns == 0
 
 
 def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:
@@ -761,7 +770,7 @@ def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
     """A side could otherwise leave a module that the next worker imports in place of its own."""
     (tmp_path / "struct.py").write_text("raise SystemExit('shadowed')")
     (tmp_path / "torch.py").write_text("raise SystemExit('shadowed')")
-    worker = WorkerProcess("candidate", tmp_path, 1, None)
+    worker = WorkerProcess(label="candidate", scratch=tmp_path, threads=1, processor=None)
     try:
         worker.wait_ready()
         assert worker.isolation.dies_with_judge is True
@@ -855,7 +864,9 @@ def test_what_a_dead_worker_left_behind_ends_with_it(spent: Bench, off: tuple[st
 
 
 def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
-    workers = [WorkerProcess(name, tmp_path / name, 1, None) for name in ("baseline", "again")]
+    workers = [
+        WorkerProcess(label=name, scratch=tmp_path / name, threads=1, processor=None) for name in ("baseline", "again")
+    ]
     try:
         for worker in workers:
             worker.wait_ready()
@@ -869,7 +880,7 @@ def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
 
 def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
     """Started after the worker, ended after it: another user's process is not taken for the worker's."""
-    worker = WorkerProcess("candidate", tmp_path / "scratch", 1, None)
+    worker = WorkerProcess(label="candidate", scratch=tmp_path / "scratch", threads=1, processor=None)
     if worker.sandbox.user is None:
         worker.kill()
         pytest.skip(worker.sandbox.why_same_user)

@@ -10,15 +10,14 @@ import pytest
 from kernwright.judge.protocol.channel import ChannelGarbled
 from kernwright.judge.protocol.isolation import Isolation
 from kernwright.judge.protocol.messages import (
-    Answer,
     Attach,
     Census,
     Check,
+    ChosenImplementation,
     Done,
     Events,
     EventTime,
     Explain,
-    Explanation,
     Fork,
     LaunchedKernel,
     LaunchedKernels,
@@ -32,6 +31,7 @@ from kernwright.judge.protocol.messages import (
     RegionAddress,
     Rehearse,
     Request,
+    WorkerAnswer,
     decode_answer,
     decode_request,
 )
@@ -57,7 +57,7 @@ REQUESTS: list[Request] = [
     Explain(slot=0),
     Events(),
 ]
-ANSWERS: list[Answer] = [
+ANSWERS: list[WorkerAnswer] = [
     Done(),
     Ready(isolation=Isolation(missing=["seccomp: a test"])),
     RegionAddress(region=2**40),
@@ -65,12 +65,12 @@ ANSWERS: list[Answer] = [
     LoopAnswer(unavailable="python code"),
     OutputPointers(pointers=(0, 2**64 - 1)),
     LaunchedKernels(kernels=(LaunchedKernel(name="add", stream=7, count=2),)),
-    Explanation(backend="triton", contract="exact", refused=("cuda: too old",)),
+    ChosenImplementation(backend="triton", contract="exact", refused=("cuda: too old",)),
     EventTime(ns=0),
 ]
 
 
-def travelled(message: Request | Answer | Fork) -> bytes:
+def travelled(message: Request | WorkerAnswer | Fork) -> bytes:
     return json.dumps(message.model_dump()).encode()
 
 
@@ -80,7 +80,7 @@ def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
-def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
+def test_an_answer_arrives_as_it_was_sent(answer: WorkerAnswer) -> None:
     assert decode_answer(type(answer), json.loads(travelled(answer))) == answer
 
 
@@ -104,13 +104,13 @@ def test_the_orders_of_a_worker_travel_to_the_zygote() -> None:
         (LaunchedKernels, {"kernels": [None]}),
         (LaunchedKernels, {"kernels": [{"name": "k", "stream": 7}]}),
         (LaunchedKernels, {"kernels": [{"name": "k", "stream": "7", "count": 1}]}),
-        (Explanation, {"backend": "cuda", "contract": "exact"}),
-        (Explanation, {"backend": "cuda", "contract": "exact", "refused": [[]]}),
+        (ChosenImplementation, {"backend": "cuda", "contract": "exact"}),
+        (ChosenImplementation, {"backend": "cuda", "contract": "exact", "refused": [[]]}),
         (EventTime, {"ns": "5"}),
         (RegionAddress, {"region": None}),
     ],
 )
-def test_what_no_honest_worker_sends_is_garbled(kind: type[Answer], message: dict[str, Any]) -> None:
+def test_what_no_honest_worker_sends_is_garbled(kind: type[WorkerAnswer], message: dict[str, Any]) -> None:
     with pytest.raises(ChannelGarbled, match=kind.__name__):
         decode_answer(kind, message)
 

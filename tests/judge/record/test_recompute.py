@@ -59,7 +59,7 @@ def judged(make_row: Callable[..., dict[str, Any]]) -> tuple[dict[str, Any], lis
     states = []
     for name, gain in (("a", 2.0), ("b", 1.1)):
         row = make_row(name, "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
-        state = RowState(Workload.model_validate(row))
+        state = RowState(row=Workload.model_validate(row))
         state.samples = [quad.of(SIDES) for number in (0, 1) for quad in quads(number, gain)]  # type: ignore[arg-type]
         state.unavailable["device"] = "no graph"
         states.append(state)
@@ -110,6 +110,7 @@ def test_an_untouched_verdict_is_derived_to_the_last_figure(judged: Any, tmp_pat
         (("rows", 0, "metrics", "stream", "candidate_us"), 40.0),
         (("rows", 0, "metrics", "stream", "quads"), 99),
         (("rows", 1, "verdict"), "same"),
+        (("rows", 1, "verdict"), "inconclusive"),
         (("headline", "stream", "geomean"), 3.0),
         (("headline", "stream", "worst_row"), "a"),
         (("verdict",), "same"),
@@ -136,6 +137,11 @@ def test_an_altered_sample_is_reported(judged: Any, tmp_path: Path) -> None:
     assert not any(place.startswith("b.") for place in places)
 
 
+def test_a_row_below_the_least_possible_time_is_reported(judged: Any, tmp_path: Path) -> None:
+    found = recompute(write(tmp_path, judged, lambda body, quads: body["rows"][0].update(least_us=70.0)))
+    assert ("a.verdict", "faster", "tampered") in [(own.place, own.recorded, own.derived) for own in found.differences]
+
+
 def test_a_sample_of_another_pair_changes_nothing(judged: Any, tmp_path: Path) -> None:
     def alter(_: Any, rounds: Any) -> None:
         rounds[0]["a"][0]["ns_per_call"]["candidate"] = [1.0, 1.0]
@@ -147,7 +153,7 @@ def test_a_verdict_without_samples_is_not_derivable(judged: Any, tmp_path: Path)
     with Ledger(tmp_path).open_run({}) as writer:
         writer.append("verdict", judged[0])
     found = recompute(Ledger(tmp_path))
-    assert list(found.underivable) == [writer.run] and found.differences == []
+    assert list(found.underivable) == [f"run {writer.run}, record 1"] and found.differences == []
 
 
 def test_a_verdict_of_the_first_schema_is_derived_from_its_own_blob(judged: Any, tmp_path: Path) -> None:
@@ -171,7 +177,7 @@ def test_the_command_says_what_differs(judged: Any, tmp_path: Path) -> None:
     assert done.exit_code == 0 and "1 of 1 verdict(s)" in done.output
     ledger = write(altered, judged, lambda body, quads: body["rows"][0]["metrics"]["stream"].update(ratio=9.0))
     done = CliRunner().invoke(app, ["ledger", "recompute", "--ledger", str(altered)])
-    assert done.exit_code == 1 and f"{ledger.runs()[0]}: a.stream.ratio: recorded 9.0" in done.output
+    assert done.exit_code == 1 and f"{ledger.runs()[0]}, record 3: a.stream.ratio: recorded 9.0" in done.output
 
 
 def test_few_quads_are_unavailable_and_others_are_given() -> None:

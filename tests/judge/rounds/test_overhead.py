@@ -25,7 +25,7 @@ EMPTY_NS, CALL_NS, CALLS = 400_000, 20_000, 100
 
 
 def block_of(ns: int) -> Block:
-    return Block(ns, ns, 0, 0, ())
+    return Block(elapsed_ns=ns, running_ns=ns, processor_ns=0, ready_ns=0, pointers=())
 
 
 @dataclass

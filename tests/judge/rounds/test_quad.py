@@ -13,9 +13,12 @@ from kernwright.tasks.policy import Metric
 
 
 def half(elapsed_ns: int, calls: int, exchanges: int) -> HalfQuad:
-    block = Block(elapsed_ns, elapsed_ns - 30_000, 0, 0, ())
+    block = Block(elapsed_ns=elapsed_ns, running_ns=elapsed_ns - 30_000, processor_ns=0, ready_ns=0, pointers=())
     return HalfQuad(
-        Overhead(100_000), {"candidate": block}, calls={"candidate": calls}, exchanges={"candidate": exchanges}
+        overhead=Overhead(100_000),
+        blocks={"candidate": block},
+        calls={"candidate": calls},
+        exchanges={"candidate": exchanges},
     )
 
 
@@ -46,10 +49,10 @@ TRUSTED = ("baseline", "again", "candidate-2")
 def of_all(drift_ns: int = 0, base_ns: int = EMPTY_NS, **noise_ns: int) -> HalfQuad:
     """Calls of 200 us, and 110 us the contenders'; beside them what the protocol takes, more for some."""
     call_ns = {"baseline": 200_000, "again": 200_000, "candidate": 110_000, "candidate-2": 110_000}
-    found = HalfQuad(Overhead(base_ns), released_ns={"baseline": 5.0}, redone=1)
+    found = HalfQuad(overhead=Overhead(base_ns), released_ns={"baseline": 5.0}, redone=1)
     for side, ns in call_ns.items():
         elapsed = CALLS * ns + base_ns + drift_ns + noise_ns.get(side.replace("-", "_"), 0)
-        found.blocks[side] = Block(elapsed, elapsed, 0, 0, ())
+        found.blocks[side] = Block(elapsed_ns=elapsed, running_ns=elapsed, processor_ns=0, ready_ns=0, pointers=())
         found.calls[side], found.exchanges[side] = CALLS, 1
         if side in TRUSTED:
             found.event_ns[side] = CALLS * ns

@@ -31,7 +31,7 @@ POLICY = TimingPolicy(quads_per_round=8, first_look=1, max_rounds=1)
 @pytest.fixture
 def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
     row = make_row("r", "axpy", {"x": [64, 64], "w": [64]}, {"y": [64, 64]})
-    return RowState(Workload.model_validate(row))
+    return RowState(row=Workload.model_validate(row))
 
 
 def quads(
@@ -243,7 +243,7 @@ def test_few_rows_that_all_rounds_would_decide_are_given_up(
                     ns_per_call=times,
                 )
             )
-        early, late = RowState(row, samples=samples[:seen]), RowState(row, samples=samples)
+        early, late = RowState(row=row, samples=samples[:seen]), RowState(row=row, samples=samples)
         early.look(FIVE_ROUNDS)
         late.look(FIVE_ROUNDS)
         decided += late.decided

@@ -58,7 +58,9 @@ def test_an_audit_looks_like_a_timed_block_from_inside(tiny_folder: Path) -> Non
     session: Any = Watched(row)
     eager = {"y": ErrorFigures(0.0, 0.0, 1e-6, 1e-6)}
     pool = ContentPool.for_row(row, torch.Generator().manual_seed(1))
-    timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), eager, {})
+    timing = RowTiming(
+        op=op, row=row, sessions={"candidate": session}, pool=pool, rng=random.Random(1), eager=eager, tolerances={}
+    )
     with pytest.raises(SideFault, match="seen enough"):
         timing.audit(task, "stream", "candidate")
     assert len(session.called) > len(DISTRIBUTIONS)
@@ -80,7 +82,9 @@ def test_each_kind_of_inputs_comes_once_in_an_audit(
     drawn: list[str] = []
     monkeypatch.setattr(pool, "draw", lambda op, row, kind: drawn.append(kind) or {})
     monkeypatch.setattr(pool, "contents", lambda *_: MagicMock())
-    timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), {}, {})
+    timing = RowTiming(
+        op=op, row=row, sessions={"candidate": session}, pool=pool, rng=random.Random(1), eager={}, tolerances={}
+    )
     for _ in range(8):  # by lot they would come twice somewhere
         with pytest.raises(SideFault, match="seen enough"):
             timing.audit(task, "stream", "candidate")
@@ -97,7 +101,7 @@ class ByItself(Watched):
     def run_single_calls(self, contents: Any, slots: Sequence[int]) -> Any:
         for number, slot in enumerate(slots):
             contents.place(self, [slot], number)
-            yield number, Block(1, 1, 0, 0, ()), [self.held[slot]]
+            yield number, Block(elapsed_ns=1, running_ns=1, processor_ns=0, ready_ns=0, pointers=()), [self.held[slot]]
 
     def outputs_of(self, left: Any, call: int) -> Any:
         return left[call]
@@ -124,7 +128,16 @@ def test_a_call_by_itself_is_audited_with_every_kind_of_inputs(
     monkeypatch.setattr("kernwright.judge.rounds.audit_contents.case_problems", problems)
     session: Any = ByItself(row)
     own: Any = frozenset({"candidate"} if trusted else ())
-    timing = RowTiming(op, row, {"candidate": session}, pool, random.Random(1), {}, {}, trusted=own)
+    timing = RowTiming(
+        op=op,
+        row=row,
+        sessions={"candidate": session},
+        pool=pool,
+        rng=random.Random(1),
+        eager={},
+        tolerances={},
+        trusted=own,
+    )
     wrong = False
     for _ in range(12):
         timing.audit_alone(task, "candidate")
@@ -153,14 +166,17 @@ class Mover:
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
         ns = 1000 * len(order) * (self.took_us.pop(0) if self.took_us else 100)
         is_right = self.right_elsewhere or not self.moves
-        block, left = Block(ns, ns, 0, 0, ()), SimpleNamespace(calls=len(order), right=is_right)
+        block, left = (
+            Block(elapsed_ns=ns, running_ns=ns, processor_ns=0, ready_ns=0, pointers=()),
+            SimpleNamespace(calls=len(order), right=is_right),
+        )
         if self.moves:
             self.moves -= 1
             raise OutputsMoved(block, left)
         return block, left
 
     def run_empty_blocks(self, repeats: int) -> list[Block]:
-        return [Block(0, 0, 0, 0, ())] * repeats
+        return [Block(elapsed_ns=0, running_ns=0, processor_ns=0, ready_ns=0, pointers=())] * repeats
 
     def __getattr__(self, name: str) -> Any:
         return MagicMock()
@@ -180,7 +196,14 @@ def timing_of(tiny_folder: Path, **sessions: Any) -> RowTiming:
     (row,) = task.select("axpy_small")
     pool: Any = SimpleNamespace(contents=lambda *_: Checked())
     timing = RowTiming(
-        task.op_of(row), row, sessions, pool, random.Random(1), {}, {}, trusted=frozenset({"baseline", "again"})
+        op=task.op_of(row),
+        row=row,
+        sessions=sessions,
+        pool=pool,
+        rng=random.Random(1),
+        eager={},
+        tolerances={},
+        trusted=frozenset({"baseline", "again"}),
     )
     timing.begin("stream", list(sessions))
     return timing
@@ -244,10 +267,14 @@ class Drifting(Mover):
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
         self.calls = len(order)
         ns = 1000 * self.calls * self.call_us + self.around_ns
-        return Block(ns, ns, 0, 0, ()), SimpleNamespace(calls=self.calls, right=True)
+        return Block(elapsed_ns=ns, running_ns=ns, processor_ns=0, ready_ns=0, pointers=()), SimpleNamespace(
+            calls=self.calls, right=True
+        )
 
     def run_empty_blocks(self, repeats: int) -> list[Block]:
-        return [Block(self.around_ns, self.around_ns, 0, 0, ())] * repeats
+        return [
+            Block(elapsed_ns=self.around_ns, running_ns=self.around_ns, processor_ns=0, ready_ns=0, pointers=())
+        ] * repeats
 
     def event_ns(self) -> int:
         self.asked += 1

@@ -54,7 +54,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, write_doubling: Callable[...
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNWRIGHT_LOCKS", str(root))
         legs = list(legs_of([load_task(folder)], "eager", ["eager", "slow", "never"]))
-        list(Sweep(legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
+        list(Sweep(legs=legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
     return root
 
 
@@ -306,7 +306,7 @@ def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:
     about = {"device": "cuda", "finished": "today", "policy": {"max_rounds": 2}, "libraries": {}, "started": "today"}
     about["hardware"] = {"kind": "cuda", "model": "a GPU"}
     run = Verdict.model_construct(task=task.name, baseline="eager", candidate="fast", provenance=about)
-    field = Field([task], "eager", "cuda", "production")
+    field = Field(tasks=[task], baseline="eager", device="cuda", rows="production")
     for row in field.wanted(task):
         times = {name: metric(20.0, ratios(row)) for name in METRICS}
         verdict = RowVerdict(

@@ -19,6 +19,7 @@ from kernwright.baselines.shipped import Shipped
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError, LedgerError
 from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.transfer import import_runs
 from kernwright.report.field.field import Field
 from kernwright.report.results.page import files_of
 from kernwright.report.results.results import Results, tokens_of
@@ -43,6 +44,25 @@ def swept(swept_ops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def call(swept_ops: Path, *words: str) -> Result:
     return CliRunner().invoke(app, ["results", "--ledger", str(swept_ops / "ledger"), "--device", "cpu", *words])
+
+
+def test_packed_runs_make_the_same_pages_and_superseded_ones_are_left_out(swept_ops: Path, swept: Path) -> None:
+    import_runs(swept / "ledger", swept_ops / "ledger")
+    book = Ledger(swept / "ledger")
+    older = next(run for run in book.runs() if book.records(run)[-1].kind == "verdict")
+    with book.open_run({}) as again:
+        again.append("verdict", book.records(older)[-1].body)
+    assert call(swept).exit_code == 0
+    pages = {path: path.read_text().replace("--ledger ledger", "") for path in swept.rglob("*.md")}
+    done = call(swept, "--pack", "packed")
+    assert done.exit_code == 0, done.output
+    (left_out,) = (line for line in done.output.splitlines() if line.startswith("left out"))
+    assert left_out.startswith(f"left out of ops.tar.xz: {older}: superseded: ")
+    assert set(Ledger(swept / "packed").runs()) == set(book.runs()) - {older}
+    words = ["results", "--ledger", "packed", "--device", "cpu", "--prune"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert {path: path.read_text().replace("--ledger packed", "") for path in pages} == pages
+    assert CliRunner().invoke(app, [*words[:-1], "--check"]).exit_code == 0
 
 
 def test_pages_are_written_and_one_that_says_something_else_is_found_out(swept_ops: Path, swept: Path) -> None:

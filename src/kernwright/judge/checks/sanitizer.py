@@ -175,7 +175,14 @@ def watch(
             reason = f"{_first_error(report)} [{began[-1] if began else 'before the first call'}]"
         elif outcome == "failed" and len(began) > len(ended):
             reason = f"{reason} [{began[-1]}]"
-        return SanitizerFinding(tool, outcome, reason, tuple(ended), time.monotonic() - start, tuple(missing))
+        return SanitizerFinding(
+            tool=tool,
+            outcome=outcome,
+            reason=reason,
+            calls=tuple(ended),
+            seconds=time.monotonic() - start,
+            missing=tuple(missing),
+        )
 
 
 def _run(

@@ -64,7 +64,7 @@ class CompiledFiles:
             "hardware": {name: str(hardware.get(name)) for name in HARDWARE},
             "libraries": dict(libraries),
         }
-        return cls(scratch, facts, store)
+        return cls(scratch=scratch, facts=facts, store=store)
 
     @property
     def key(self) -> str:

@@ -28,12 +28,12 @@ class Block:
     def joined(cls, blocks: Sequence[Block]) -> Block:
         """Several as one."""
         return cls(
-            sum(block.elapsed_ns for block in blocks),
-            sum(block.running_ns for block in blocks),
-            sum(block.processor_ns for block in blocks),
-            sum(block.ready_ns for block in blocks),
-            tuple(pointer for block in blocks for pointer in block.pointers),
-            sum(block.exchanges for block in blocks),
+            elapsed_ns=sum(block.elapsed_ns for block in blocks),
+            running_ns=sum(block.running_ns for block in blocks),
+            processor_ns=sum(block.processor_ns for block in blocks),
+            ready_ns=sum(block.ready_ns for block in blocks),
+            pointers=tuple(pointer for block in blocks for pointer in block.pointers),
+            exchanges=sum(block.exchanges for block in blocks),
         )
 
     @classmethod

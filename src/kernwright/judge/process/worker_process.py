@@ -196,9 +196,11 @@ class WorkerProcess:
         waited = max(0, ready_now - ready - by_itself)
         self._block_s = elapsed / 1e9
         if stays_awake:
-            return Block(elapsed, elapsed, 0, waited, pointers)  # of a process that runs, the kernel's count is stale
+            return Block(
+                elapsed_ns=elapsed, running_ns=elapsed, processor_ns=0, ready_ns=waited, pointers=pointers
+            )  # of a process that runs, the kernel's count is stale
         self._note_standstill()
-        return Block(elapsed, running, used, waited, pointers)
+        return Block(elapsed_ns=elapsed, running_ns=running, processor_ns=used, ready_ns=waited, pointers=pointers)
 
     def stand_still(self) -> tuple[int, int]:
         """After blocks that it stayed awake for: how long that was, and the processor time that it used meanwhile."""

@@ -123,50 +123,50 @@ def decode_request(payload: bytes) -> Request:
 # Answers
 
 
-class Answer(BaseModel):
+class WorkerAnswer(BaseModel):
     """Base of all answers. Values come from an untrusted process."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Done(Answer):
+class Done(WorkerAnswer):
     """The request was carried out; there is nothing to report."""
 
     ok: bool = True
 
 
-class Ready(Answer):
+class Ready(WorkerAnswer):
     """The first message of a worker, sent before any foreign code runs in it."""
 
     isolation: Isolation
 
 
-class Failure(Answer):
+class Failure(WorkerAnswer):
     """The side does not work. Both texts may be anything."""
 
     error: Any
     kind: Any = ""
 
 
-class RegionAddress(Answer):
+class RegionAddress(WorkerAnswer):
     """The address of the lent memory in the worker's address space."""
 
     region: StrictInt
 
 
-class LoopAnswer(Answer):
+class LoopAnswer(WorkerAnswer):
     """Whether the loop without Python exists; if not, the reason."""
 
     unavailable: Text | None = None
 
 
-class OutputPointers(Answer):
+class OutputPointers(WorkerAnswer):
     """The addresses of one call's outputs in the worker's memory."""
 
     pointers: tuple[Address, ...]
 
 
-class LaunchedKernel(Answer):
+class LaunchedKernel(WorkerAnswer):
     """One kernel of a census."""
 
     name: Text
@@ -174,13 +174,13 @@ class LaunchedKernel(Answer):
     count: StrictInt
 
 
-class LaunchedKernels(Answer):
+class LaunchedKernels(WorkerAnswer):
     """The answer to a census."""
 
     kernels: tuple[LaunchedKernel, ...]
 
 
-class Explanation(Answer):
+class ChosenImplementation(WorkerAnswer):
     """The implementation that a call runs, and why better ones were refused."""
 
     backend: Text
@@ -188,14 +188,14 @@ class Explanation(Answer):
     refused: tuple[Text, ...]
 
 
-class EventTime(Answer):
+class EventTime(WorkerAnswer):
     """The time of the last block by the device's events; zero if it has none."""
 
     ns: StrictInt
 
 
 CALLED = {"called": True}  # interim answer to a check: the call returned, and only the device may still be busy
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=WorkerAnswer)
 
 
 def decode_answer(kind: type[AnswerT], message: dict[str, Any]) -> AnswerT:
@@ -217,13 +217,13 @@ class Fork(Orders):
     orders: WorkerOrders
 
 
-class ZygoteStarted(Answer):
+class ZygoteStarted(WorkerAnswer):
     """The zygote is ready to fork, or a module that it imported has started the GPU's driver."""
 
     spoilt_by: Text | None = None
 
 
-class Forked(Answer):
+class Forked(WorkerAnswer):
     """The process id of the new worker."""
 
     pid: StrictInt

@@ -33,13 +33,13 @@ TOLERANCE = 1e-9  # relative; logarithms may differ in the last digits between m
 class Difference:
     """One figure whose recorded value differs from the one derived from the samples."""
 
-    run: str
+    record: str  # its run and number
     place: str
     recorded: object
     derived: object
 
     def __str__(self) -> str:
-        return f"{self.run}: {self.place}: recorded {self.recorded}, derived {self.derived}"
+        return f"{self.record}: {self.place}: recorded {self.recorded}, derived {self.derived}"
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Recomputed:
     verdicts: int = 0
     rows: int = 0
     differences: list[Difference] = field(default_factory=list)
-    underivable: dict[str, str] = field(default_factory=dict)  # by run: the reason why a verdict cannot be derived
+    underivable: dict[str, str] = field(default_factory=dict)  # by record: the reason why it cannot be derived
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class _Row:
         metrics = {metric: self.timed.result(metric, policy, quick) for metric in METRICS}
         outcome = self.recorded.verdict
         if outcome not in WORST_FIRST:
-            # The least possible time is not recorded. A row below it is recorded as tampered.
-            outcome, _ = row_outcome(self.timed, metrics, policy, lambda: 0.0)
+            # Verdicts of schema 1 do not record the least possible time, only that a row was below it.
+            outcome, _ = row_outcome(self.timed, metrics, policy, self.recorded.least_us or 0.0)
         return self.recorded.model_copy(update={"metrics": metrics, "verdict": outcome})
 
 
@@ -101,16 +101,17 @@ def recompute(ledger: Ledger) -> Recomputed:
 
 def _recompute_verdict(ledger: Ledger, records: Sequence[Record], record: Record, found: Recomputed) -> None:
     found.verdicts += 1
+    name = f"run {record.run}, record {record.seq}"
     try:
         verdict = Verdict.model_validate(record.body)
         policy = TimingPolicy.model_validate(verdict.provenance["policy"])
         samples = recorded_samples(ledger, records, verdict)
     except (ValidationError, KeyError, TypeError, ValueError, LedgerError) as error:
-        found.underivable[record.run] = f"{type(error).__name__}: {error}"
+        found.underivable[name] = f"{type(error).__name__}: {error}"
         return
     rows = [_Row(row, RowSamples(samples.get(row.id, []), _not_measured(row))) for row in verdict.rows]
     if lacking := [row.recorded.id for row in rows if not row.timed.samples and _has_times(row.recorded)]:
-        found.underivable[record.run] = f"{len(lacking)} timed rows have no samples, {lacking[0]} first"
+        found.underivable[name] = f"{len(lacking)} timed rows have no samples, {lacking[0]} first"
         return
     found.rows += sum(bool(row.timed.samples) for row in rows)
     derived = [row.derived(policy, verdict.quick) for row in rows]
@@ -118,7 +119,7 @@ def _recompute_verdict(ledger: Ledger, records: Sequence[Record], record: Record
     whole = verdict.model_copy(
         update={"rows": tuple(derived), "headline": headline, "verdict": overall([r.verdict for r in derived], outcome)}
     )
-    found.differences += _differences(record.run, verdict, whole)
+    found.differences += _differences(name, verdict, whole)
 
 
 def _not_measured(row: RowVerdict) -> dict[Metric, str]:
@@ -133,27 +134,27 @@ def _has_times(row: RowVerdict) -> bool:
     return any(isinstance(result, MetricResult) for result in row.metrics.values())
 
 
-def _differences(run: str, recorded: Verdict, derived: Verdict) -> Iterator[Difference]:
-    yield from _compared(run, "verdict", recorded.verdict, derived.verdict)
+def _differences(name: str, recorded: Verdict, derived: Verdict) -> Iterator[Difference]:
+    yield from _compared(name, "verdict", recorded.verdict, derived.verdict)
     for metric in METRICS:
-        yield from _compared(run, f"headline.{metric}", recorded.headline.get(metric), derived.headline.get(metric))
+        yield from _compared(name, f"headline.{metric}", recorded.headline.get(metric), derived.headline.get(metric))
     for before, after in zip(recorded.rows, derived.rows, strict=True):
-        yield from _compared(run, f"{before.id}.verdict", before.verdict, after.verdict)
+        yield from _compared(name, f"{before.id}.verdict", before.verdict, after.verdict)
         for metric in METRICS:
-            yield from _compared(run, f"{before.id}.{metric}", before.metrics.get(metric), after.metrics.get(metric))
+            yield from _compared(name, f"{before.id}.{metric}", before.metrics.get(metric), after.metrics.get(metric))
 
 
-def _compared(run: str, place: str, recorded: Any, derived: Any) -> Iterator[Difference]:
+def _compared(name: str, place: str, recorded: Any, derived: Any) -> Iterator[Difference]:
     if isinstance(recorded, Unavailable) and isinstance(derived, Unavailable):
         return  # The wording of the reason is not a figure.
     if isinstance(recorded, BaseModel) and type(recorded) is type(derived):
-        for name in type(recorded).model_fields:
-            yield from _compared(run, f"{place}.{name}", getattr(recorded, name), getattr(derived, name))
+        for own in type(recorded).model_fields:
+            yield from _compared(name, f"{place}.{own}", getattr(recorded, own), getattr(derived, own))
     elif isinstance(recorded, tuple) and isinstance(derived, tuple) and len(recorded) == len(derived):
         for number, (before, after) in enumerate(zip(recorded, derived, strict=True)):
-            yield from _compared(run, f"{place}[{number}]", before, after)
+            yield from _compared(name, f"{place}[{number}]", before, after)
     elif not _equal(recorded, derived):
-        yield Difference(run, place, recorded, derived)
+        yield Difference(name, place, recorded, derived)
 
 
 def _equal(recorded: object, derived: object) -> bool:

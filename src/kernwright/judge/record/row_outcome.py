@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean, median
 
 from kernwright.judge.record.sample import RowSamples, Sample
@@ -17,19 +17,17 @@ RELEASE_US = 3.0  # microseconds per call that freeing outputs may cost in any c
 MIN_RELEASES = 3  # quads with release times that are needed to reject a gain
 
 
-def row_outcome(
-    row: RowSamples, metrics: Metrics, policy: TimingPolicy, fastest_us: Callable[[], float]
-) -> tuple[Outcome, list[str]]:
+def row_outcome(row: RowSamples, metrics: Metrics, policy: TimingPolicy, least_us: float) -> tuple[Outcome, list[str]]:
     """Return the outcome of a timed row without a fault, and the reasons for it.
 
-    ``fastest_us`` returns the least time that the row's bytes can take. It is asked for timed rows only.
+    ``least_us`` is the least time that the row's bytes can take.
     """
     deciding = metrics[policy.decides]
     if isinstance(deciding, Unavailable):
         return "inconclusive", [deciding.unavailable]
-    if deciding.candidate_us < (fastest := fastest_us()):
+    if deciding.candidate_us < least_us:
         return "tampered", [
-            f"{deciding.candidate_us:.3g} us per call is impossible: moving its bytes takes at least {fastest:.3g} us"
+            f"{deciding.candidate_us:.3g} us per call is impossible: moving its bytes takes at least {least_us:.3g} us"
         ]
     outcome = deciding.outcome
     counting = row.counting(policy.decides, policy.level)

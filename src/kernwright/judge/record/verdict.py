@@ -92,6 +92,7 @@ class RowVerdict(BaseModel):
     fastest_copy_us: float | None = Field(
         default=None, description="time of the fastest plain copy that moves `bytes_min`, measured in the same run"
     )
+    least_us: float | None = Field(default=None, description="the least time that the row's bytes can take")
     samples: str | None = Field(default=None, description="schema 1 only: reference of the blob with all block times")
 
 

@@ -46,7 +46,7 @@ class PairState:
     _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
     def __post_init__(self) -> None:
-        self._states = {row.id: RowState(row) for row in self.rows}
+        self._states = {row.id: RowState(row=row) for row in self.rows}
         for state in self.states:
             for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):
                 if side == "baseline" and state.row.set == "grid":

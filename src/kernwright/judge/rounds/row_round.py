@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.contest.faults import SideFault
-from kernwright.judge.contest.pair import CALLED, SideName, contenders_of, sides_of
+from kernwright.judge.contest.faults import AttributedTo, SideFault
+from kernwright.judge.contest.pair import CALLED, contenders_of, sides_of
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.numerics.cases import secret_case
 from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import expected_outputs
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.rounds.context import JudgementContext
 from kernwright.judge.rounds.pair_state import PairState
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import BlockSizes, block_sizes, first_call
 from kernwright.judge.rounds.timing import RowTiming, warm_up
-from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session, WrongBehaviour
+from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
@@ -265,29 +266,29 @@ class RowRound:
 
     def _warm(self, side: SideName, calls: int) -> None:
         session = self.sessions[side]
-        try:
+        with AttributedTo(side):
             if side in self.context.published:
                 first_call(session, self.pool)
             session.begin("stream")
             warm_up(session, self.pool, "stream", calls)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
-            raise SideFault(side, cause) from cause
 
     def _timing(self) -> RowTiming:
         task, device = self.context.task, self.context.device
         return RowTiming(
-            self.op,
-            self.row,
-            self.sessions,
-            self.pool,
-            self.context.rng,
-            self._eager_errors(),
-            {name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()},
-            self.context.trusted,
-            [pair.pair.again for pair in self._left],
-            device.open_session,
-            device.shares_contents,
-            {side: size.stream_calls for side, size in self._sizes.items()},
+            op=self.op,
+            row=self.row,
+            sessions=self.sessions,
+            pool=self.pool,
+            rng=self.context.rng,
+            eager=self._eager_errors(),
+            tolerances={
+                name: task.tolerance_for(spec.dtype) for name, spec in self.row.results(self.op.inplace).items()
+            },
+            trusted=self.context.trusted,
+            twins=[pair.pair.again for pair in self._left],
+            open_session=device.open_session,
+            shares_contents=device.shares_contents,
+            stream_calls={side: size.stream_calls for side, size in self._sizes.items()},
         )
 
     def _eager_errors(self) -> dict[str, ErrorFigures]:

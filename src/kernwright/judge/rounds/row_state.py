@@ -153,7 +153,8 @@ class RowState:
 
     def verdict(self, policy: TimingPolicy, device: Device, quick: bool) -> RowVerdict:
         metrics = {metric: self.result(metric, policy, quick) for metric in METRICS} if self.samples else {}
-        outcome, reasons = self._outcome(metrics, policy, device)
+        least_us = self._least_us(policy, device) if self.samples else None
+        outcome, reasons = self._outcome(metrics, policy, least_us)
         if self.ran and self.ran.fallback_note:  # last, because the first reason is read as the cause of the verdict
             reasons.append(self.ran.fallback_note)
         return RowVerdict(
@@ -169,6 +170,7 @@ class RowState:
             ran=self.ran,
             bytes_min=self.row.bytes_min,
             fastest_copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
+            least_us=least_us,
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
@@ -181,16 +183,16 @@ class RowState:
         return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
 
     def _outcome(
-        self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, device: Device
+        self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, least_us: float | None
     ) -> tuple[Outcome, list[str]]:
         if self.fault is not None:
             return self.fault, list(self.reasons)
         if policy.decides not in metrics:
             return "inconclusive", [*self.reasons, self._why_untimed()]
-        outcome, reasons = row_outcome(self.timed, metrics, policy, lambda: self._fastest_us(policy, device))
+        outcome, reasons = row_outcome(self.timed, metrics, policy, least_us or 0.0)
         return outcome, [*self.reasons, *reasons]
 
-    def _fastest_us(self, policy: TimingPolicy, device: Device) -> float:
+    def _least_us(self, policy: TimingPolicy, device: Device) -> float:
         """Return the least time that the row's bytes can take on this device."""
         working_set = self.row.bytes_min * self._calls_of_block(policy.decides)
         return device.fastest_seconds(self.row.bytes_min, policy.threads, working_set) * 1e6

@@ -16,18 +16,18 @@ from kernwright.core.op import Op
 from kernwright.judge.numerics.contents import PlaceableContents
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.process.faults import WorkerCheated, WorkerFault
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.judge.protocol.layout import SlotLayout, lay_out, slot_bytes
 from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Census,
     Check,
+    ChosenImplementation,
     Done,
     Events,
     EventTime,
     Explain,
-    Explanation,
     LaunchedKernels,
     LoopAnswer,
     OpenLoop,
@@ -49,7 +49,7 @@ _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
-class WrongBehaviour(Exception):
+class WrongBehaviour(WorkerFault):
     """A call broke a rule of the op: it wrote outside its outputs, or returned memory that was still in use."""
 
 
@@ -229,7 +229,7 @@ class Session:
 
     def implementation(self, slot: int = 0) -> RanImplementation:
         """Return the implementation that a shipped op runs on a slot, as reported by the worker."""
-        answer = self.worker.request(Explain(slot=slot), Explanation, BUILD_DEADLINE_S)
+        answer = self.worker.request(Explain(slot=slot), ChosenImplementation, BUILD_DEADLINE_S)
         refused = tuple(reason[:MAX_REFUSAL_LENGTH] for reason in answer.refused)
         try:
             return RanImplementation(backend=answer.backend, contract=answer.contract, refused=refused)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kernwright.core.op import Op
 from kernwright.core.registry import SHIPPED, ops_from_file, shipped_ops
-from kernwright.judge.protocol.messages import Explanation
+from kernwright.judge.protocol.messages import ChosenImplementation
 from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.tasks.tensor import ConcreteTensor
 
@@ -57,7 +57,7 @@ def load(side: SideOrders) -> Callable[..., Any]:
     return _python_function(Path(side.folder) / side.file, side.function)
 
 
-def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str, Any]) -> Explanation:
+def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str, Any]) -> ChosenImplementation:
     """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
     dispatcher = importlib.import_module(f"{SHIPPED}.catalog").dispatcher
     if side.kind != "shipped":
@@ -66,7 +66,7 @@ def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str,
     for answer in dispatcher(side.op).answers(*arguments, **scalars):
         if answer.fits:
             own = answer.implementation
-            return Explanation(backend=own.backend, contract=own.contract, refused=tuple(refused))
+            return ChosenImplementation(backend=own.backend, contract=own.contract, refused=tuple(refused))
         refused.append(str(answer))
     raise SideProblem(f"nothing runs {side.op}: {'; '.join(refused)}")
 

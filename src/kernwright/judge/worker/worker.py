@@ -20,15 +20,14 @@ from kernwright.judge.protocol.channel import Channel, ChannelClosed
 from kernwright.judge.protocol.frames import DONE, IS_AWAKE, RUN, STAYS_AWAKE, WITH_PYTHON, decode_block
 from kernwright.judge.protocol.messages import (
     CALLED,
-    Answer,
     Attach,
     Census,
     Check,
+    ChosenImplementation,
     Done,
     Events,
     EventTime,
     Explain,
-    Explanation,
     Failure,
     LaunchedKernels,
     Load,
@@ -39,6 +38,7 @@ from kernwright.judge.protocol.messages import (
     Prepare,
     Ready,
     Rehearse,
+    WorkerAnswer,
     decode_request,
 )
 from kernwright.judge.protocol.orders import RowSignature, SideOrders, TensorPlacement, WorkerOrders
@@ -101,7 +101,7 @@ class Worker:
             else:
                 self.channel.send_json(answer.model_dump())
 
-    def answer(self, payload: bytes, descriptors: list[int]) -> Answer:
+    def answer(self, payload: bytes, descriptors: list[int]) -> WorkerAnswer:
         """Carry out a request other than a block and return the answer to it."""
         match decode_request(payload):
             case Attach() as attach:
@@ -239,7 +239,7 @@ class Worker:
     def census(self, message: Census) -> LaunchedKernels:
         return self.device.census(self.call, self.slot_of(message.slot), self.side.op, message.profiled)
 
-    def explain(self, message: Explain) -> Explanation:
+    def explain(self, message: Explain) -> ChosenImplementation:
         from kernwright.judge.worker.entry import implementation_of
 
         return implementation_of(self.side, self.slot_of(message.slot), self.row_call.scalars)

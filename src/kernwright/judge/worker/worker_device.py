@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from kernwright.judge.protocol.messages import Answer, Attach, Done, LaunchedKernels
+from kernwright.judge.protocol.messages import Attach, Done, LaunchedKernels, WorkerAnswer
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker.entry import RowCall
 from kernwright.judge.worker.loops import Loop, loop_without_python
@@ -24,7 +24,7 @@ class WorkerDevice(Protocol):
 
     name: str
 
-    def attach(self, message: Attach, descriptors: list[int]) -> Answer:
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
         """Takes over what the judge lends for the worker's whole life."""
         ...
 
@@ -64,7 +64,7 @@ class CpuWorkerDevice:
 
     name = "cpu"
 
-    def attach(self, message: Attach, descriptors: list[int]) -> Answer:
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
         return Done()
 
     def open(self, descriptor: int, size: int) -> Tensor:

@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops._shared.modulation_layout import layout
-from kernwright.runtime.configurations import HELD as HELD
-from kernwright.runtime.tuning import chosen
+from kernwright.runtime.triton.configurations import HELD as HELD
+from kernwright.runtime.triton.tuning import chosen
 
 Tokens = tuple[Tensor, int, int] | None
 Rows = tuple[Tensor, int, int, int, int] | None
@@ -87,14 +87,28 @@ def row_start(own, batch, token):
 
 
 @triton.jit
-def read(row, column, mask):
-    start, channel_step = row
-    return tl.load(start + column * channel_step, mask, 0.0).to(tl.float32)
+def widened(values, result=None):
+    """Return values in float32. `result` are the tokens to whose dtype a sum with them is rounded.
+
+    LLVM takes any bfloat16 for a float16, since it compares mantissas and no exponents: it would compute a sum of both
+    that is rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
+    """
+    wide = values.to(tl.float32)
+    if result is not None:  # noqa: SIM102 - Triton may look at every operand of "and"
+        if values.dtype == tl.bfloat16 and result.dtype.element_ty == tl.float16:
+            wide = (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
+    return wide
 
 
 @triton.jit
-def wide(tokens, column, mask):
-    return tl.load(tokens + column, mask, 0.0).to(tl.float32)
+def read(row, column, mask, result=None):
+    start, channel_step = row
+    return widened(tl.load(start + column * channel_step, mask, 0.0), result)
+
+
+@triton.jit
+def wide(tokens, column, mask, result=None):
+    return widened(tl.load(tokens + column, mask, 0.0), result)
 
 
 @triton.jit

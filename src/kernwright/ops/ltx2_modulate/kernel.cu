@@ -1,17 +1,17 @@
-// rms_modulate and dual_modulate, and both from table and timestep, for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM picks
+// rms_modulate and dual_modulate, and both from table and timestep, for NVIDIA GPUs, for one dtype of x. KERNWRIGHT_FORM selects
 // one of the four; without it all are compiled.
 //
 // Contract: exact where the device shows that torch sums as these kernels do (exactness.py), close everywhere. A token of
-// whole groups is summed in torch's own order: 128 threads take groups of four channels in turn and fuse each square into their
-// sum, then lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. Behind the sum every step rounds where the chain rounds (problem.h),
-// and products and sums are the instructions that a compiler does not fuse.
-// Bytes a token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
-// D elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose width or start asks
-// for single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time out of
+// whole groups is summed in torch's order: 128 threads take groups of four channels in turn and fuse each square into their
+// sum, then lanes 16, 8, 4, 2, 1 apart, then warps 2 and 1 apart. After the sum every step rounds where the chain rounds
+// (policy.h), and products and sums are instructions that a compiler does not fuse.
+// Bytes per token of D elements of s bytes: D (s + 4) with one result, D (s + 8) with two; modulations per token add their own
+// D elements each, all others are read by each block from the cache. Tokens over 8192 wide, those whose width or start requires
+// single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time from
 // the cache.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_modulate 98 to 101 %, dual_modulate 91 to 95 %,
-// rms_modulate_from_table 93 to 100 %, dual_modulate_from_table 89 to 98 %. Row by row: RESULTS.md in tasks/ltx2_rms_adaln,
-// tasks/ltx2_rms_adaln_table and tasks/ltx2_dual_modulate.
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: rms_modulate 98 to 101 %, dual_modulate 91 to 95 %,
+// rms_modulate_from_table 93 to 100 %, dual_modulate_from_table 89 to 98 %. RESULTS.md in tasks/ltx2_rms_adaln,
+// tasks/ltx2_rms_adaln_table and tasks/ltx2_dual_modulate has every row.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.
 
@@ -52,7 +52,7 @@ __device__ __forceinline__ float with_squares(float sum, const float (&values)[k
   return sum;
 }
 
-// Over a block's four warps, the same in each thread.
+// Sums over the four warps of a block. Every thread gets the same bits.
 __device__ __forceinline__ float block_sum(float value, float* parts) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) value = __fadd_rn(value, __shfl_xor_sync(~0u, value, step));
@@ -73,12 +73,12 @@ __device__ __forceinline__ void add(float (&values)[kCount], const float (&other
   for (int i = 0; i < kCount; ++i) values[i] = __fadd_rn(values[i], others[i]);
 }
 
-// What normed values are multiplied with, and what is added then.
+// The factors and offsets of normed values.
 template <int kCount>
 struct Affine {
   float gain[kCount], offset[kCount];
 
-  // Rows of any dtype, read here.
+  // Reads rows of any dtype.
   template <Form kForm>
   __device__ __forceinline__ void load(const Problem& p, const Pair& pair, int64_t batch, int64_t token, int column) {
     load_modulation(pair.scale, row_start(pair.scale, batch, token), column, gain);
@@ -104,7 +104,7 @@ struct Affine {
   }
 };
 
-// Two pieces' numbers, added pair by pair and rounded to their dtype.
+// Adds two pieces element by element. Sums are rounded to their dtype.
 __device__ __forceinline__ Piece sum_of(const Piece& one, const Piece& other) {
   Piece sum;
 #pragma unroll
@@ -118,8 +118,8 @@ __device__ __forceinline__ Piece sum_of(const Piece& one, const Piece& other) {
   return sum;
 }
 
-// Rows of x's dtype for one group of channels: scale and shift, and a table's for them. They are asked for from where `load`
-// stands, and not where a compiler would rather have them.
+// Rows of x's dtype for one group of channels: scale and shift, and those of a table. `load` issues the loads where it stands; a
+// compiler may not move them.
 template <Form kForm>
 struct OwnRows {
   Piece scale, shift, table_scale, table_shift;
@@ -138,7 +138,7 @@ struct OwnRows {
     }
   }
 
-  // Sums of a table's rows are formed here and not where they are loaded: no load waits for another.
+  // Sums with a table's rows are formed here and not in `load`, so that no load waits for another.
   __device__ __forceinline__ Affine<kGroup> affine() const {
     Affine<kGroup> by;
     if constexpr (kIsOfTable<kForm>) {
@@ -172,8 +172,8 @@ __device__ __forceinline__ void store_group(float* to, const float (&values)[kGr
   store_raw(to, narrow_to<Type::kFloat32, kGroup>(values));
 }
 
-// One token a block, in registers from the load to the store. Rows of kAhead groups are asked for together with it, those of
-// another group whenever one is done.
+// One token per block, in registers from load to store. Rows of kAhead groups are loaded together with it, and those of another
+// group whenever a group is done.
 template <Form kForm, int kGroups, int kAhead>
 __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem p) {
   constexpr int kResults = kResultsOf<kForm>;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
   const int groups = p.width / kGroup;
   auto group = [&](int i) { return i * kThreads + static_cast<int>(threadIdx.x); };
 
-  // All of this is under way before any of it is looked at.
+  // All of these loads are issued before any result is used.
   Piece x[kGroups];
   OwnRows<kForm> rows[kResults][kAhead];
   auto ask_for_rows = [&](int i) {
@@ -225,10 +225,10 @@ __global__ void __launch_bounds__(kThreads) held(const __grid_constant__ Problem
   }
 }
 
-// Tokens too wide to hold, whose elements come one by one, or whose rows are of any dtypes: the sum, and then all of it again.
-// Behind the sum the order is free, and single elements that lie beside each other go to threads beside each other.
-// Torch sums a width that is no multiple of a group in another order, which is not followed: there a thread keeps what its sum
-// lost to rounding, since a wide token is hundreds of squares a thread.
+// Tokens that are too wide to hold, that are read by single elements, or whose rows have any dtype. They are read twice: for the
+// sum and for the result. The order is free after the sum, so that neighbouring threads take neighbouring elements.
+// Torch sums a width that is not a multiple of a group in another order, which this kernel does not follow. There a thread
+// compensates its sum for rounding, since it adds hundreds of squares of a wide token.
 template <Form kForm, int kVector>
 __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ Problem p) {
   __shared__ float parts[2][kThreads / 32];
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) read_twice(const __grid_constant__ P
   if (batch >= p.batches) return;
   const int thread = static_cast<int>(threadIdx.x);
   wait_for_turn();
-  int turn = 0;  // who writes one half of the parts again has met all who read it, at the other half
+  int turn = 0;  // the halves of `parts` alternate: the barrier of one half separates reads and writes of the other
   for (int64_t token = blockIdx.x; token < p.tokens; token += gridDim.x, turn ^= 1) {
     const char* from = token_of(p, batch, token);
     const bool is_in_order = kVector == kGroup || p.width % kGroup == 0;
@@ -314,7 +314,7 @@ cudaError_t launch_here(const Problem& p, const Variant& v, cudaStream_t stream)
 
 }  // namespace
 
-// 0, or CUDA's number for what went wrong.
+// Returns 0, or CUDA's number of the error.
 int launch(const Problem& p, const Variant& v, int device, void* stream) {
   return on_device(device, [&] { return launch_here(p, v, static_cast<cudaStream_t>(stream)); });
 }

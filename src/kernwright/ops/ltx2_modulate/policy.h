@@ -24,33 +24,33 @@ constexpr int results_of(Form form) { return form == Form::kOne || form == Form:
 
 struct Pair {
   Modulation scale, shift;
-  Modulation table_scale, table_shift;  // of a table alone: what is added to them
+  Modulation table_scale, table_shift;  // only from a table: the rows that are added to them
 };
 
 struct Problem : Extent {  // its type is x's
   Form form = Form::kOne;
   float eps = 0.f;
-  Type sum = Type::kFloat32;  // of a table alone: the dtype of its sums
+  Type sum = Type::kFloat32;  // only from a table: the dtype of the sums
   Tokens x, y[2];
   Pair pairs[2];
 };
 
-// Torch sums a token with so many threads, each of which takes groups of so many channels in turn. So do these kernels,
-// whatever they hold: the order of the sum, and with it every bit, is the same in all of them.
+// Torch sums a token with kThreads threads, each of which takes groups of kGroup channels in turn. All kernels here do the same,
+// so that the order of the sum, and with it every bit, is the same in all of them.
 constexpr int kThreads = 128;
 constexpr int kGroup = 4;
 
 struct Variant {
-  int groups = 0;             // a thread holds at most, with rows of x's own dtype; 0: the token is read twice
+  int groups = 0;             // most groups that a thread holds, with rows of x's dtype; 0: the token is read twice
   bool is_vector = false;     // groups are loaded and stored whole
 };
 
-// Rows of modulation are asked for together with the token, and so are there when its sum is: a grid of few blocks waits for
-// them, and nothing else is under way meanwhile. But they take registers, and from a table there are twice as many: of a token with
-// many groups a thread those of some are asked for, and of another group whenever one is done. On an H200, two results from a table,
-// 4096 wide, in us: 1,536 tokens of two batches 36.1 with 32 registers, 38.1 with 64, 45.0 with 96, and 48.0 with all rows behind
-// the sum; 8,160 tokens 88.3, 90.5, 109.1, 94.2. At 126 tokens 2048 wide, 4 groups: 3.64, 3.29, 3.29, 3.38. Without a table 32
-// registers are 2 to 4 % slower than 64, beside torch.compile in the same run.
+// Returns the number of groups whose rows are loaded together with the token. They have arrived when the sum is done, which matters
+// for grids of few blocks. They take registers, twice as many from a table: with many groups per thread only some are loaded ahead,
+// and those of another group whenever a group is done. On an H200, two results from a table, 4096 wide: 1,536 tokens of two batches
+// take 36.1 us with 32 registers, 38.1 with 64, 45.0 with 96, and 48.0 with all rows loaded after the sum; 8,160 tokens 88.3, 90.5,
+// 109.1 and 94.2; 126 tokens, 2048 wide, 4 groups: 3.64, 3.29, 3.29 and 3.38. Without a table 32 registers are 2 to 4 % slower than
+// 64, next to torch.compile in the same run.
 constexpr int groups_ahead(Form form, Type type, int groups) {
   const int rows = results_of(form) * (is_of_table(form) ? 4 : 2);
   const int registers = is_of_table(form) && groups > 4 ? 32 : 64;

@@ -1,12 +1,12 @@
-"""LTX-2's RMS norm with one or two modulations in Triton, from tensors or from table and timestep: what runs on a GPU
+"""LTX-2's RMS norm with one or two modulations in Triton, from tensors or from table and timestep. It runs on a GPU
 where there is no nvcc.
 
 Contract: close. Statistics in float32, and a float32 result. It rounds where the chain does: `1 + scale`, and before
-that the sum of table and timestep, in the modulation's own dtype. What keeps it from the chain's bits is the order of
-the sum over a token, and a product that may be fused into a sum. A second kernel sums as torch does on a GPU and fuses
+that the sum of table and timestep, in the modulation's dtype. It differs from the chain in the order of the sum over a
+token, and in products that may be fused into sums. A second kernel sums as torch does on a GPU and fuses
 nothing: it is exact where the device shows that it is (`exactness.py`).
-Bytes a token: x (and a modulation per token) read once, float32 results written once, up to a width of HELD; a wider
-token, or one of the second kernel, is read twice, the second time out of the cache. What tokens share stays there.
+Bytes per token: x (and a modulation per token) read once, float32 results written once, up to a width of HELD; a wider
+token, or one of the second kernel, is read twice, the second time from the cache, where rows that tokens share stay.
 Share of a copy's bandwidth: not measured yet.
 """
 
@@ -43,7 +43,7 @@ SUMS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl
 
 @triton.jit
 def _summed(own, row, batch, token, column, mask, SUM: tl.constexpr):
-    """Scale or shift; where they come from a table, their sum with its row."""
+    """Return a scale or shift, or its sum with a row of the table."""
     value = read(row_start(own, batch, token), column, mask)
     if row is not None:
         value = (read(row_start(row, batch, token), column, mask) + value).to(SUM).to(tl.float32)
@@ -63,10 +63,10 @@ def rms_modulated(
     x, first, second, y0, y1, rows, tokens, width, eps,
     SUM: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK.
+    """Norm ROWS tokens per program. With HELD_WHOLE a token fits BLOCK; otherwise it is processed in pieces of BLOCK.
 
-    A modulation is scale, shift and the table's rows for them, in the dtype SUM of whose sums they are. `second` and
-    `y1` come together.
+    A modulation is a scale, a shift and the table's rows for both; SUM is the dtype of their sums. `second` and `y1`
+    are given together.
     """
     batch, token, there = places(rows, tokens, ROWS)
     x, y0, y1 = (
@@ -95,7 +95,7 @@ def rms_modulated(
 
 @triton.jit
 def _squares_in_torchs_order(x, width):
-    """128 threads take groups of four channels in turn; then lanes 16, 8, 4, 2, 1 apart, and warps 2 and 1 apart."""
+    """Sum by 128 threads with groups of four channels in turn; then lanes 16, 8, 4, 2, 1 and warps 2, 1 apart."""
     sums = tl.zeros([128], tl.float32)
     for start in range(0, width, 512):
         column = start + tl.arange(0, 128)[:, None] * 4 + tl.arange(0, 4)[None, :]
@@ -106,7 +106,7 @@ def _squares_in_torchs_order(x, width):
         sums = tl.fma(second, second, sums)
         sums = tl.fma(third, third, sums)
         sums = tl.fma(fourth, fourth, sums)
-    # Each of these has two terms, so it has one order.
+    # Each of these sums has two terms, so that its order does not matter.
     lanes = tl.sum(tl.reshape(sums, [4, 2, 16]), 1)
     lanes = tl.sum(tl.reshape(lanes, [4, 2, 8]), 1)
     lanes = tl.sum(tl.reshape(lanes, [4, 2, 4]), 1)
@@ -119,7 +119,7 @@ def _squares_in_torchs_order(x, width):
 def rms_modulated_exactly(
     x, first, second, y0, y1, rows, tokens, width, eps, SUM: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """A token a program, of four warps as torch has them; compiled without fusion, but for the sum's own."""
+    """Norm a token per program of four warps, as torch does. Only the sum fuses products."""
     batch, token, there = places(rows, tokens, 1)
     x, y0, y1 = (
         token_start(x, batch, token),
@@ -148,7 +148,7 @@ def _launch(
     sums: torch.dtype,
     exact: bool,
 ) -> None:
-    """`modulations` are pairs of scale and shift, or of what the table's rows are added to."""
+    """Launch for pairs of scale and shift, or for pairs of embeddings that are added to the table's rows."""
     if x.numel() == 0:
         return
     is_one = len(outputs) == 1
@@ -187,7 +187,7 @@ def dual_modulate(
 
 
 def _of_table(temb: Tensor, table: Tensor) -> tuple[Pairs, Pairs]:
-    """The timestep's rows and the table's, two and two."""
+    """Return the rows of the timestep and of the table, each as pairs of scale and shift."""
     embedded = temb.view(*temb.shape[:2], *table.shape).unbind(2)
     timestep, rows = ([*zip(own[::2], own[1::2], strict=True)] for own in (embedded, table.unbind()))
     return timestep, rows

@@ -19,26 +19,12 @@ from torch import Tensor
 from kernwright.ops._shared.folding import folded
 from kernwright.ops._shared.modulation_layout import ModulationLayout, layout
 from kernwright.ops._shared.sums import folded_sum, sum_like
-from kernwright.ops._shared.triton_tokens import steps
-from kernwright.runtime.configurations import Configuration, power_of_two
+from kernwright.ops._shared.triton_tokens import steps, widened
 from kernwright.runtime.outputs import rows_like
-from kernwright.runtime.tuning import chosen
+from kernwright.runtime.triton.configurations import Configuration, power_of_two
+from kernwright.runtime.triton.tuning import chosen
 
 OPTIONS = {"enable_fp_fusion": False}
-
-
-@triton.jit
-def _widened(values, y):
-    """Return values in float32, for a sum that is rounded to the dtype of y.
-
-    LLVM takes any bfloat16 for a float16, since it compares mantissas and no exponents: it would compute a sum that is
-    rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
-    """
-    if values.dtype == tl.bfloat16 and y.dtype.element_ty == tl.float16:
-        wide = (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
-    else:
-        wide = values.to(tl.float32)
-    return wide
 
 
 @triton.jit
@@ -53,7 +39,7 @@ def _loaded(
     else:
         rows = start + token // tokens_per_row * token_step
         values = tl.load(rows + column * channel_step, there & inside, 0.0)
-    return _widened(values, y)
+    return widened(values, y)
 
 
 @triton.jit
@@ -85,7 +71,7 @@ def modulate(
             gain = gain.to(own.dtype).to(tl.float32)
         value = value * gain
         if ROUND_PRODUCT:
-            value = _widened(value.to(own.dtype), y)
+            value = widened(value.to(own.dtype), y)
     offset = _loaded(
         shift, shift_batch, shift_token, shift_per, shift_step, batch, token, there, column, inside, y, SHIFT_SHARED
     )

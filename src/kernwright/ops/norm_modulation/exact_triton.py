@@ -44,7 +44,7 @@ def _value(x, residual, gate, column, mask, ROUNDS_GATED: tl.constexpr, CASTS_GA
     if residual is not None:
         if gate is not None:
             value = _multiplied(value, read(gate, column, mask), x.dtype.element_ty, ROUNDS_GATED, CASTS_GATE)
-        value = (value + wide(residual, column, mask)).to(x.dtype.element_ty).to(tl.float32)
+        value = (value + wide(residual, column, mask, x)).to(x.dtype.element_ty).to(tl.float32)
     return value
 
 
@@ -126,7 +126,7 @@ def norm_modulated_exactly(
             write(total, column, value, mask)
         normed = (inverse * (value - mean)).to(x.dtype.element_ty).to(tl.float32)
         gain = (1.0 + read(by, column, mask)).to(scale[0].dtype.element_ty).to(tl.float32)
-        offset = read(to, column, mask)
+        offset = read(to, column, mask, x)
         if CASTS_SHIFT:
             offset = offset.to(x.dtype.element_ty).to(tl.float32)
         write(y, column, _multiplied(normed, gain, x.dtype.element_ty, ROUNDS, CASTS_SCALE) + offset, mask)

@@ -48,7 +48,7 @@ def _value(given, column, mask):
     if residual is not None:
         if gate is not None:
             value *= read(gate, column, mask)
-        value += wide(residual, column, mask)
+        value += wide(residual, column, mask, x)
         if ROUNDS:
             value = value.to(own.dtype).to(tl.float32)
     return value

@@ -1,12 +1,12 @@
 // rms_norm of narrow rows for NVIDIA GPUs, for one dtype: rows of 128, 256 or 512 bytes that start on vectors, with a weight
-// of x's dtype or none. All other rows are cuda_kernel.cu's.
+// of x's dtype or none. All other rows have the kernels of norm_modulation/kernel.cu.
 //
-// Contract: close. The mean of squares is summed in float32, and the result rounded once.
-// Bytes a row of D elements of s bytes: 2 D s.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: rms_norm 96 to 99 %. Row by row, and of small calls,
-// which are bound by latency: tasks/norm_infer/RESULTS.md.
+// Contract: close. The mean of squares is summed in float32, and the result is rounded once.
+// Bytes per row of D elements of s bytes: 2 D s.
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: 96 to 99 %. tasks/norm_infer/RESULTS.md has every row, and
+// small calls, which are bound by latency.
 //
-// A few threads have a row, which they load before they look at it, the weight with it, and meet in shuffles.
+// A few threads share a row. They issue all loads of the row and the weight before they use any, and reduce by shuffles.
 
 #include <cuda_runtime.h>
 
@@ -20,7 +20,7 @@ namespace narrow {
 namespace {
 
 constexpr Type kOf = Type::KERNWRIGHT_TYPE;
-constexpr int kElements = kOf == Type::kFloat32 ? 4 : 8;  // a vector
+constexpr int kElements = kOf == Type::kFloat32 ? 4 : 8;  // per vector of 16 bytes
 
 template <int kLanes, int kVectors, bool kHasWeight>
 __global__ void __launch_bounds__(kThreadsOfNarrow) rms(const __grid_constant__ NarrowRows r) {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreadsOfNarrow) rms(const __grid_constant__ 
       weight[i] = load_ahead<16>(static_cast<const char*>(r.weight) + (i * kLanes + lane) * 16);
   }
 
-  float two[2] = {0.f, 0.f};  // so that no addition waits for all before it
+  float two[2] = {0.f, 0.f};  // two chains of additions, which do not wait for each other
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     float values[kElements];
@@ -83,7 +83,7 @@ Kernel kernel_of(const NarrowVariant& v) {
 }  // namespace
 }  // namespace narrow
 
-// 0, or CUDA's number for what went wrong.
+// Returns 0, or CUDA's number of the error.
 int launch_narrow(const NarrowRows& rows, const NarrowVariant& v, int device, void* stream) {
   return on_device(device, [&] {
     const uint32_t rows_a_block = kThreadsOfNarrow / v.lanes;

@@ -1,6 +1,5 @@
-// NarrowRows: RMS norms of rows that eight or sixteen threads hold, as of the heads of queries and keys; and which kernel takes them.
-//
-// Policy apart from mechanism: this file decides and launches nothing, so it can be read, and tested, without a GPU.
+// NarrowRows: RMS norms of rows that eight or sixteen threads hold, such as heads of queries and keys; and the policy that chooses
+// their kernel. It launches nothing, so that it can be read and tested without a GPU.
 
 #pragma once
 
@@ -10,33 +9,33 @@
 
 namespace kernwright {
 
-// What a kernel gets. What calls of one batch read lies in the first 48 bytes: a GPU fetches its arguments a line at a time.
+// Arguments of the kernel. Calls with one batch read only the first 48 bytes: a GPU fetches arguments a cache line at a time.
 struct NarrowRows {
   const void* x;
   void* y;
   const void* weight;
   uint32_t x_step, y_step;  // from row to row, in vectors of 16 bytes
-  uint32_t rows;            // of a batch
+  uint32_t rows;            // per batch
   float eps;
-  int64_t x_batch, y_batch;  // in vectors
+  int64_t x_batch, y_batch;  // from batch to batch, in vectors
   uint32_t batches;
 };
 
-constexpr int kThreadsOfNarrow = 128, kFewLanes = 8, kManyLanes = 16;  // of a row
+constexpr int kThreadsOfNarrow = 128, kFewLanes = 8, kManyLanes = 16;  // lanes: threads per row
 
-// More threads a row, with less each, are better where more rows are than a GPU holds at once (648,720 rows of 128: 79.7 us,
-// eight threads each 80.3; 16,384 rows: 3.87 and 3.65). From so many bytes of output on; a test has less, so that small calls
-// come by every kernel.
+// Output bytes from which a row has sixteen threads. That is faster where there are more rows than a GPU holds at once (rows of
+// 128: 648,720 take 79.7 us, with eight threads 80.3; 16,384 take 3.87 us, with eight threads 3.65). Tests pass a smaller number,
+// so that small calls reach every kernel.
 constexpr int64_t kBytesToSpread = 32 << 20;
 
 struct NarrowVariant {
-  int vectors = 0;  // of 16 bytes a thread has: 1, 2 or 4; 0: these are no narrow rows
+  int vectors = 0;  // of 16 bytes per thread: 1, 2 or 4; 0: these are not narrow rows
   int lanes = kFewLanes;
   bool has_weight = false;
 };
 
 inline NarrowVariant choose_narrow(const Problem& p, int64_t bytes_to_spread = kBytesToSpread) {
-  constexpr int64_t kMostBatches = 65535;  // a grid's y
+  constexpr int64_t kMostBatches = 65535;  // limit of a grid's y dimension
   const int64_t bytes = p.width * bytes_of(p.type), most_bytes = int64_t{UINT32_MAX} * 16;
   const bool is_weight_own =
       p.weight.data == nullptr || (p.weight.type == p.type && is_aligned(p.weight.data, 0, 0, p.type, 16));

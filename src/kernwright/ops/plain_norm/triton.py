@@ -1,8 +1,8 @@
-"""LayerNorm and RMSNorm in Triton: what runs on a GPU where there is no nvcc.
+"""LayerNorm and RMSNorm in Triton. They run on a GPU where there is no nvcc.
 
 Contract: close. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding.
-Bytes a row: read once and written once up to a width of 16384; a wider row is read three times, the second and third
-time out of the cache. Small rows (512 and below) come several a program, in one pass.
+Bytes per row: read once and written once up to a width of 16384; a wider row is read three times, the second and third
+time from the cache. A program takes several small rows (512 and below) in one pass.
 Share of a copy's bandwidth: not measured yet.
 """
 
@@ -40,7 +40,7 @@ def norm_rows(
     x, weight, bias, y, rows, tokens, width, eps,
     RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows a program. `HELD_WHOLE`: a row fits BLOCK; otherwise it is walked through in pieces of BLOCK."""
+    """Norm ROWS rows per program. With HELD_WHOLE a row fits BLOCK; otherwise it is processed in pieces of BLOCK."""
     batch, token, there = places(rows, tokens, ROWS)
     own, to = token_start(x, batch, token), token_start(y, batch, token)
     if HELD_WHOLE:

@@ -1,16 +1,15 @@
-// add_norm and fused_add_rms_norm_ in every form for NVIDIA GPUs, for one dtype of x: with a residual in a dtype of its own, or
-// none, a second input and a row scale. What is a sum of x and a residual in one dtype has other kernels, see sum_host.cc.
+// add_norm and fused_add_rms_norm_ in every form for NVIDIA GPUs, for one dtype of x: with a residual in any dtype or none, a
+// second input and a row scale. A sum of x and a residual in one dtype has other kernels, see host.cc.
 //
-// Contract: close. The sum rounds where the eager chain rounds, and has its bits; what is normed is the sum as it is returned.
-// Statistics in float32, centred before they are squared; of a float32 sum what is left then is accounted for, too. After that
-// one multiply-add chain and one rounding, where the eager chain may round to the sum's dtype between.
-// Bytes a token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
+// Contract: close. The sum rounds where the eager chain rounds, and has its bits; the norm is that of the sum as it is returned.
+// Statistics in float32, centred before they are squared; for a float32 sum the error of the mean is corrected, too. After that
+// one multiply-add chain and one rounding, where the eager chain may round to the sum's dtype in between.
+// Bytes per token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
 // 2 D (s + t) with one; a second input adds its own D elements, a row scale one number. Weight and bias are read by each block,
-// out of the cache.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: add_norm 95 to 98 %. Row by row:
-// tasks/add_norm/RESULTS.md.
+// from the cache.
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: add_norm 95 to 98 %. tasks/add_norm/RESULTS.md has every row.
 //
-// In place y is x, and the sum the residual: a thread reads its vectors of both before it writes them, and nobody else does.
+// In place y is x, and the sum is the residual: a thread reads its vectors of both before it writes them, and no other thread does.
 
 #include "policy.h"
 #include "token_norm.cuh"
@@ -20,8 +19,8 @@ namespace {
 
 constexpr Type kOwnType = Type::KERNWRIGHT_TYPE;
 
-// One number's bits, asked for from where this stands: left to itself a compiler asks when the token is there, and whoever
-// looks at them at once waits with all other loads behind. Zeros where there is none.
+// Loads the bits of one number at this point of the program; zeros where there is none. A compiler would place the load after the
+// token has arrived, and a use right after it would hold back all later loads.
 __device__ __forceinline__ uint32_t bits_ahead(const Modulation& of, int64_t at) {
   const char* const data = static_cast<const char*>(of.data);
   uint32_t bits = 0;
@@ -29,7 +28,7 @@ __device__ __forceinline__ uint32_t bits_ahead(const Modulation& of, int64_t at)
 #ifdef __CUDACC__
   if (of.type == Type::kFloat32) asm volatile(KERNWRIGHT_LOAD ".u32 %0, [%1];" : "=r"(bits) : "l"(data + 4 * at));
   else asm volatile(KERNWRIGHT_LOAD ".u16 %0, [%1];" : "=r"(bits) : "l"(data + 2 * at));
-#else  // the tests run this file on a CPU, which has no such words
+#else  // the tests compile this file for a CPU, which has no such instructions
   bits = of.type == Type::kFloat32 ? load_raw<4>(data + 4 * at).words[0] : load_raw<2>(data + 2 * at).words[0];
 #endif
   return bits;
@@ -57,7 +56,7 @@ struct GeneralFamily {
     struct Loaded {
       RawOf<kOwnType, kVector> x;
       RawOf<kTotal, kVector> residual;
-      RowPiece<kOwnType, as_early_as_can_be(kRows), kVector> second;  // what is normed waits for it
+      RowPiece<kOwnType, as_early_as_can_be(kRows), kVector> second;  // the statistics wait for it
       RowPiece<kOwnType, kRows, kVector> weight;
     };
 
@@ -131,7 +130,7 @@ struct GeneralFamily {
   };
 };
 
-// Calls `body` with the family that a call's kernels are of.
+// Calls `body` with the family of kernels that takes the call.
 template <Type kTotal, typename Body>
 auto with_total(const GeneralSum& p, const Body& body) {
   if constexpr (kOwnType != kTotal && kTotal == Type::kFloat32)

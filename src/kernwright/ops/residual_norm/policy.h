@@ -1,9 +1,9 @@
-// GeneralSum: one call of add_norm or fused_add_rms_norm_ in any of their forms, and which kernel takes it:
+// GeneralSum: one call of add_norm or fused_add_rms_norm_ in any form; and the policy that chooses its kernel:
 //
-//   r = x * row_scale + second + residual, what is given of them; y = norm(r) * weight + bias
+//   r = x * row_scale + second + residual, of those that are given; y = norm(r) * weight + bias
 //
-// Each product and sum rounds as torch's rules of promotion have it, in the one dtype that both sides have, or in float32. The
-// last of them rounds to the dtype of r, which is narrower or the same: of the two roundings only that one can change a bit.
+// Each product and sum rounds by torch's rules of promotion: to the dtype that both sides share, or to float32. The last one rounds
+// to the dtype of r, which is narrower or the same, so that only this rounding can change a bit.
 
 #pragma once
 
@@ -17,13 +17,13 @@ struct GeneralSum : Extent {  // its type is that of x and y
   float eps = 0.f;
   bool is_rms = false;
   Type total = Type::kFloat32;  // of residual and sum
-  Type scaled = Type::kFloat32, joined = Type::kFloat32;  // in which x * row_scale rounds, and the sum with second
+  Type scaled = Type::kFloat32, joined = Type::kFloat32;  // dtypes to which x * row_scale rounds, and the sum with second
   Tokens x, residual, y, sum;
-  Modulation second, row_scale, weight, bias;  // second has a row for each token, in a dtype of its own; row_scale a number
+  Modulation second, row_scale, weight, bias;  // second: a row per token, in any dtype; row_scale: a number per token
 };
 
-// In an order of preference. What none of them takes is streamed: tokens that are wider. Rows of single elements may be
-// anything, as may those of pairs of dtypes that hardly anybody has.
+// In order of preference. Wider tokens, which none of them takes, are streamed. Kernels for single elements, and for rare pairs of
+// dtypes, take rows of any kind.
 constexpr TokenShape kGeneralHalfShapes[] = {
     {Rows::kEarly, true, true, 2, 5, 6},   // 2560 wide
     {Rows::kEarly, true, true, 2, 8, 4},   // 4096 wide
@@ -42,11 +42,11 @@ constexpr TokenShape kGeneralRareShapes[] = {
     {Rows::kAny, false, false, 8, 32, 1},
 };
 
-// Of what dtype 16 bytes are a vector: of x's. But a float32 sum is centred with the care that its dtype asks for, and that is
-// what kernels of float32 take: otherwise all that is left of a row of equal elements would be what its mean is off by.
+// Returns the dtype whose vectors of 16 bytes a kernel processes: that of x. A LayerNorm of a float32 sum has the kernels of
+// float32, which correct the mean: for a row of equal elements the norm would otherwise be the error of its mean.
 inline Type step_of(const GeneralSum& p) { return p.total == Type::kFloat32 && !p.is_rms ? p.total : p.type; }
 
-// Of half-width x the sum has its dtype or float32, of float32 its own; all else is rare.
+// The sum usually has the dtype of x or float32. Other pairs are rare.
 template <Type kStep, Type kTotal>
 constexpr const auto& general_shapes_of() {
   if constexpr (kStep != kTotal && kTotal != Type::kFloat32) return kGeneralRareShapes;
@@ -55,7 +55,7 @@ constexpr const auto& general_shapes_of() {
 }
 
 inline void part(GeneralSum* p) {
-  // What is not there has no steps, which any fold takes.
+  // Tensors that are not given have steps of 0, which any folding allows.
   fold_batches(p, {&p->x, &p->residual, &p->y, &p->sum}, {&p->second, &p->row_scale});
 }
 

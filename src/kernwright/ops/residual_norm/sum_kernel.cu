@@ -1,9 +1,9 @@
-// A sum of two and its norm for NVIDIA GPUs in the shapes of sum_variant.h, for one dtype of x: the kernel is lean.cuh's.
+// A sum of two and its norm for NVIDIA GPUs in the shapes of sum_policy.h, for one dtype of x, by the kernel of lean.cuh.
 //
-// Contract: close, as cuda_kernel.cu has it: the sum is rounded once, from the exact value, and has the eager chain's bits.
-// Bytes a token of D elements of s bytes: 4 D s (x and residual in, both results out).
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: fused_add_rms_norm_ 95 to 97 %. Row by row:
-// tasks/add_norm/RESULTS.md.
+// Contract: close, as in norm_modulation/kernel.cu: the sum is rounded once, from the exact value, and has the eager chain's bits.
+// Bytes per token of D elements of s bytes: 4 D s (x and residual in, both results out).
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: fused_add_rms_norm_ 95 to 97 %. tasks/add_norm/RESULTS.md has
+// every row.
 
 #include <iterator>
 
@@ -15,13 +15,13 @@ namespace kernwright {
 
 namespace {
 
-static_assert(kResidual, "the table that these are counted on from is that of sums");
-constexpr int kShapesBefore = std::size(kLeanResidualShapes);  // these are counted on from there
+static_assert(kResidual, "shapes are numbered after those of a residual");
+constexpr int kShapesBefore = std::size(kLeanResidualShapes);  // the shapes below are numbered from here
 template <>
 constexpr LeanShape kLean<kShapesBefore> = kSumShapes[0];
 template <>
 constexpr LeanShape kLean<kShapesBefore + 1> = kSumShapes[1];
-static_assert(std::size(kSumShapes) == 2, "each needs a line above");
+static_assert(std::size(kSumShapes) == 2, "each shape needs a specialization above");
 
 template <int kShape = 0>
 void (*sum_kernel_of(int shape))(Brief) {
@@ -32,7 +32,7 @@ void (*sum_kernel_of(int shape))(Brief) {
 
 }  // namespace
 
-// 0, or CUDA's number for what went wrong.
+// Returns 0, or CUDA's number of the error.
 int launch_sum(const Problem& p, int shape, int device, void* stream) {
   return on_device(device, [&] {
     const unsigned threads = 32 * kSumShapes[shape].warps;

@@ -7,13 +7,13 @@
 
 namespace kernwright {
 
-// Times are an H200's for bfloat16 in place, in graph replay out of a cold cache, with that of that policy's shape behind them.
+// Times are for bfloat16 in place on an H200, by graph replay with a cold cache; the second is that of the other policy's shape.
 constexpr LeanShape kSumShapes[] = {
     {2, 5, 8},  // 2560 wide, 512 tokens: 4.23 us, 4.27; 2048 wide, 8,192 tokens: 34.9, 35.2
     {2, 7, 5},  // 3584 wide, 1,024 tokens: 9.33 us, 9.43
 };
 
-// The first of these that takes no more threads than the variant does; -1 where the variant stays.
+// Returns the first of these shapes that takes no more threads than the variant, or -1 where the variant stays.
 inline int sum_shape_of(const Problem& p, const Variant& v) {
   if (v.kind != Kind::kLean) return -1;
   const int64_t vectors = p.width / v.vector;

@@ -1,13 +1,13 @@
-"""Norms behind a residual in Triton: every form of them, and what runs on a GPU where there is no nvcc.
+"""Norms behind a residual in Triton, in every form. They run on a GPU where there is no nvcc.
 
-Contract: close. The sum is taken in float32 and rounded once, to the dtype in which it is returned: that is what is
-normed. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding.
-Bytes a row: every input read once and both results written once up to a width of 16384; a wider row is read three
-times, the second and third time out of the cache. Small rows (512 and below) come several a program, in one pass.
+Contract: close. The sum is taken in float32 and rounded once, to the dtype in which it is returned; its norm is that of
+the rounded sum. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding.
+Bytes per row: every input read once and both results written once up to a width of 16384; a wider row is read three
+times, the second and third time from the cache. A program takes several small rows (512 and below) in one pass.
 Share of a copy's bandwidth: not measured yet.
 
-In place x and y are one tensor, and so are the residual and the sum. A piece of a row is read by its program before it
-is written, and by no other program; no thread reads again what was written.
+In place x and y are one tensor, and so are the residual and the sum. A piece of a row is read by one program, before
+that program writes it, and is not read again afterwards.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -37,15 +37,15 @@ from kernwright.runtime.outputs import rows_like
 
 @triton.jit
 def _value(given, column, mask):
-    """The sum as it is returned, widened again."""
+    """Return the sum, rounded as it is returned and widened again."""
     x, scale, second, residual, total = given
-    value = wide(x, column, mask)
+    value = wide(x, column, mask, total)
     if scale is not None:
         value *= scale
     if second is not None:
-        value += wide(second, column, mask)
+        value += wide(second, column, mask, total)
     if residual is not None:
-        value += wide(residual, column, mask)
+        value += wide(residual, column, mask, total)
     return value.to(total.dtype.element_ty).to(tl.float32)
 
 
@@ -62,7 +62,7 @@ def add_norm_rows(
     x, row_scale, second, residual, weight, bias, y, total, rows, tokens, width, eps,
     RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows a program. `HELD_WHOLE`: a row fits BLOCK; otherwise it is walked through in pieces of BLOCK."""
+    """Process ROWS rows per program. With HELD_WHOLE a row fits BLOCK; otherwise it is processed in pieces of BLOCK."""
     batch, token, there = places(rows, tokens, ROWS)
     to, sums = token_start(y, batch, token), token_start(total, batch, token)
     given = (
@@ -90,7 +90,7 @@ def launch(
     x: Tensor, row_scale: Tensor | None, second: Tensor | None, residual: Tensor | None, weight: Tensor | None,
     bias: Tensor | None, rms: bool, eps: float, y: Tensor, total: Tensor,
 ) -> None:  # fmt: skip
-    """`y` and `total` may be x and residual themselves."""
+    """Write the norm to `y` and the sum to `total`, which may be x and residual."""
     width = x.shape[-1]
     shape = shape_of("add_norm", x)
     numbers = None if row_scale is None else row_scale[..., None]

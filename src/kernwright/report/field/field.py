@@ -80,7 +80,7 @@ class Field:
         cls, ledger: Ledger, tasks: Sequence[Task], baseline: str, device: str, rows: str, model: str | None = None
     ) -> Field:
         """`model`: records of this one only; without it there may be no other."""
-        found = cls(tasks, baseline, device, rows)
+        found = cls(tasks=tasks, baseline=baseline, device=device, rows=rows)
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
         today = CurrentBaselines(tasks)
         outdated: list[tuple[str, str, set[Key]]] = []

@@ -52,7 +52,7 @@ class Results:
         cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str, model: str | None = None
     ) -> Results:
         """`model`: records of this one only; without it there may be no other."""
-        found = cls(tasks, device, rows)
+        found = cls(tasks=tasks, device=device, rows=rows)
         by_name = {task.name: task for task in tasks}
         outdated: dict[Key, tuple[str, str]] = {}
         sanitized: list[RecordedBody] = []

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
-    Answer,
     Attach,
     LaunchedKernel,
     LaunchedKernels,
     RegionAddress,
+    WorkerAnswer,
 )
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.system.cuda_driver import LentMemory, wait_awake
@@ -50,7 +50,7 @@ class CudaWorkerDevice:
         self._no_graphs: dict[str, str] = {}
         self._captured: set[str] = set()  # ops
 
-    def attach(self, message: Attach, descriptors: list[int]) -> Answer:
+    def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
         """From here on calls allocate in the region: what they return, the judge reads by itself."""
         region = LentMemory.open(descriptors[0], message.bytes, self.index)
         library = ctypes.CDLL(message.pool)

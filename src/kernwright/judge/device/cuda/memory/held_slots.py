@@ -40,7 +40,7 @@ class HeldSlots:
         self._placed = (contents, list(slots))
 
     def refuse_damage(self, order: Sequence[int], filled: Mapping[int, Inputs]) -> None:
-        """Raise if a block of these calls changed guards or inputs. `filled` has contents that were not placed stacked."""
+        """Raise if a block of these calls changed guards or inputs. `filled` has contents by slot."""
         expected = [(name, slots, content) for name, slots, content in self._expected(set(order), filled) if slots]
         flags = torch.zeros(1 + len(expected), dtype=torch.int32, device=self._arena.bytes.device)
         canaries, zones = self._guards
