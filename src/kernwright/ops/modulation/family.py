@@ -23,7 +23,7 @@ from kernwright.runtime.outputs import Promise, taken
 from kernwright.runtime.triton.tuning import Work, measured_by
 
 MODULATIONS = ("scale", "shift", "gate")
-SOURCES = (*sources(__file__, "host.cc", "kernel.cu", "flat.cuh", "flat.h", "policy.h"), *CUDA_HEADERS)
+SOURCES = (*sources(__file__, "host.cc", "kernel.cu", "flat.cuh", "policy.h"), *CUDA_HEADERS)
 
 
 def check(call: Call) -> None:
