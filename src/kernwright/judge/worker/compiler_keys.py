@@ -1,7 +1,7 @@
-"""Compiler keys: hashes that compilers compute once per process, equal in all of them.
+"""Compiler keys: hashes that compilers compute once per process, equal in all processes.
 
-Triton and Inductor name what they have compiled by a hash over all of their own files, hundreds of megabytes. A zygote
-that has worked it out hands it on to each worker that it forks.
+Triton and Inductor name compiled code by a hash over all of their files, hundreds of megabytes. Workers inherit the
+hash from the zygote that has computed it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Triton's interpreter, with a GPU's rounding.
+"""Triton's interpreter, with the rounding of a GPU.
 
-It cuts off what does not fit into bfloat16, where every GPU rounds to the nearest: half of all numbers are one last
-place off, and an honest kernel would be called incorrect on a CPU.
+The interpreter truncates to bfloat16, but every GPU rounds to nearest. Half of all numbers would differ in the last
+place, and an honest kernel would be incorrect on a CPU.
 """
 
 from __future__ import annotations

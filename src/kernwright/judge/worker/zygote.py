@@ -1,8 +1,8 @@
-"""The zygote program: a process that has imported torch and does nothing but fork workers.
+"""The zygote program: a process that has imported torch and only forks workers.
 
-Importing torch takes seconds, a fork milliseconds. No foreign code ever runs here: each child shuts itself in before it
-loads a side. A child is handed over to the judge (its parent exits, the judge adopts it): the judge waits for it and
-stops it like a process that it had started itself.
+The import of torch takes seconds, a fork milliseconds. No foreign code runs here: each child confines itself before it
+loads a side. The judge adopts each child, because its parent exits, and so can wait for it and stop it like a process
+that it started itself.
 """
 
 from __future__ import annotations

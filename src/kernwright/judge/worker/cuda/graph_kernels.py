@@ -1,7 +1,7 @@
-"""Graph kernels: what a captured call launches, by the driver's own account of its graph.
+"""Graph kernels: the kernels that a captured call launches, read from its graph by the driver.
 
-A profiler takes seconds to start in every process. A graph is there as soon as the call is captured. It has no streams,
-but what was launched on one stream waits for what was launched there before: such a chain is numbered as one.
+A profiler takes seconds to start in every process, a graph exists as soon as the call is captured. It has no streams,
+but launches on one stream wait for each other. Such a chain is numbered like a stream.
 """
 
 from __future__ import annotations
