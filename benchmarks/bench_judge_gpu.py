@@ -199,8 +199,8 @@ def _true_speedup(row: dict[str, Any]) -> float:
 @contextlib.contextmanager
 def two_of(task: Task, row: Workload) -> Iterator[WorkerGroup]:
     """The same baseline twice, without a judgement around it."""
-    from kernwright.judge.contest.pair import SideName
     from kernwright.judge.process.scratch import scratch_folder
+    from kernwright.judge.record.sample import SideName
 
     device = find_device("cuda")
     names: tuple[SideName, ...] = ("baseline", "again")

@@ -130,13 +130,33 @@ def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
     assert len(names) <= 8 and not any(" " in name for name in names)
 
 
-def test_a_failed_test_fails_the_check_but_not_the_archive(tmp_path: Path) -> None:
-    done = run(tmp_path, BAD_TESTS)
+def test_a_failed_step_fails_the_check_but_not_the_archive(tmp_path: Path) -> None:
+    done = run(tmp_path, BAD_TESTS, BENCHMARK + "\nsys.exit(3)\n")
     assert done.returncode == 1
     assert "assert 1 == 2" in done.stdout, "the end of the log is shown"
-    (summary,) = (record["body"] for record in imported(tmp_path) if record["kind"] == "gpu_check")
+    records = imported(tmp_path)
+    (summary,) = (record["body"] for record in records if record["kind"] == "gpu_check")
     assert summary["tests"]["failed"] == 1 and "test_wrong" in summary["tests"]["failures"][0]
-    assert [step["status"] for step in summary["steps"]] == ["failed", "passed", "absent"]
+    assert [step["status"] for step in summary["steps"]] == ["failed", "passed", "failed"]
+    assert len([record for record in records if record["kind"] == "sample"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("statuses", "problems", "expected"),
+    [
+        (["passed", "absent"], [], 0),
+        (["failed", "passed"], [], 1),
+        (["passed", "failed"], [], 1),
+        (["passed", "overran"], [], 1),
+        (["passed", "passed"], ["a damaged ledger"], 1),
+    ],
+)
+def test_the_exit_status_is_0_only_where_all_went_well(
+    tmp_path: Path, statuses: list[str], problems: list[str], expected: int
+) -> None:
+    outcomes = [script("steps").Outcome(str(number), status) for number, status in enumerate(statuses)]
+    summary = {"device": None, "seconds": 1.0, "tests": {}, "figures": {}}
+    assert script("check").report(tmp_path, summary, outcomes, problems) == expected
 
 
 def test_libraries_that_are_missing_are_built_before_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,12 +185,6 @@ def test_no_test_is_no_pass(tmp_path: Path, tests: str) -> None:
     (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
     assert (outcome.status, outcome.detail, counts["passed"]) == ("failed", "no test ran", 0)
     assert not outcome.good
-
-
-def test_a_failed_benchmark_fails_the_check(tmp_path: Path) -> None:
-    done = run(tmp_path, GOOD_TESTS, BENCHMARK + "\nsys.exit(3)\n")
-    assert done.returncode == 1
-    assert len([record for record in imported(tmp_path) if record["kind"] == "sample"]) == 2
 
 
 def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(tmp_path: Path) -> None:

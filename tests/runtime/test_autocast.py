@@ -25,7 +25,9 @@ def product(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
 
 
-_product = fast_path(SlowPath(Dispatcher(product, [Implementation("triton", "close", lambda: product.reference)])))
+_product = fast_path(
+    SlowPath(Dispatcher(product, [Implementation(backend="triton", contract="close", load=lambda: product.reference)]))
+)
 
 
 @pytest.mark.parametrize("trains", [False, True])

@@ -50,8 +50,15 @@ class Trace:
         self.dispatch = Dispatcher(
             OP,
             [
-                Implementation("cpu", "close", lambda: self.marked("cpu"), (at_most(cpu_rows),)),
-                Implementation("triton", "close", lambda: self.marked("triton"), (at_most(triton_rows),)),
+                Implementation(
+                    backend="cpu", contract="close", load=lambda: self.marked("cpu"), requires=(at_most(cpu_rows),)
+                ),
+                Implementation(
+                    backend="triton",
+                    contract="close",
+                    load=lambda: self.marked("triton"),
+                    requires=(at_most(triton_rows),),
+                ),
             ],
         )
 
@@ -155,7 +162,7 @@ def test_a_chosen_implementations_error_is_the_callers() -> None:
     def broken(*_: Any, **__: Any) -> Tensor:
         raise RuntimeError("launch failed")
 
-    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: broken)])
+    dispatch = Dispatcher(OP, [Implementation(backend="cpu", contract="close", load=lambda: broken)])
     with pytest.raises(RuntimeError, match="launch failed"):
         dispatch(torch.ones(2))
 
@@ -165,7 +172,9 @@ class Unbuildable:
 
     def __init__(self, knows: bool = True) -> None:
         self.tried = 0
-        self.implementation = Implementation("cpu", "close", lambda: self.run, (self.there,) if knows else ())
+        self.implementation = Implementation(
+            backend="cpu", contract="close", load=lambda: self.run, requires=(self.there,) if knows else ()
+        )
 
     def there(self, call: Call) -> None:
         if self.tried:
@@ -226,7 +235,9 @@ def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
     def loaded(*arguments: Any, **named: Any) -> Any:
         return OP.reference(*arguments, **named)
 
-    dispatch = Dispatcher(OP, [Implementation("cpu", "close", lambda: loaded, launch=lambda device, dtype: launch)])
+    dispatch = Dispatcher(
+        OP, [Implementation(backend="cpu", contract="close", load=lambda: loaded, launch=lambda device, dtype: launch)]
+    )
     assert dispatch.latest(None, None) is None
     dispatch(torch.ones(2), backend="torch")
     assert dispatch.latest(None, None) is None
@@ -243,7 +254,8 @@ def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
 def test_an_exact_way_of_an_op_that_is_close_by_itself_is_for_those_who_ask_for_it() -> None:
     def ways(*contracts: Any) -> list[Implementation]:
         return [
-            Implementation("cpu", own, lambda: OP.reference, launch=lambda *_: lambda *_: True) for own in contracts
+            Implementation(backend="cpu", contract=own, load=lambda: OP.reference, launch=lambda *_: lambda *_: True)
+            for own in contracts
         ]
 
     both = Dispatcher(OP, ways("close", "exact"))
@@ -257,7 +269,7 @@ def test_an_exact_way_of_an_op_that_is_close_by_itself_is_for_those_who_ask_for_
 
 
 def test_a_launch_that_could_be_mistaken_for_anothers_is_not_at_hand() -> None:
-    own = Implementation("cpu", "close", lambda: OP.reference, launch=lambda device, dtype: None)
+    own = Implementation(backend="cpu", contract="close", load=lambda: OP.reference, launch=lambda device, dtype: None)
     dispatch = Dispatcher(OP, [own])
     dispatch(torch.ones(2))
     assert dispatch.latest(None, None) is None

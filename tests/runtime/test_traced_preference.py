@@ -46,8 +46,8 @@ def at_most_four(call: Any) -> str | None:
 _dispatcher = Dispatcher(
     traced_twice,
     [
-        Implementation("cpu", "close", lambda: marked("cpu"), (at_most_four,)),
-        Implementation("triton", "close", lambda: marked("triton"), (at_most_four,)),
+        Implementation(backend="cpu", contract="close", load=lambda: marked("cpu"), requires=(at_most_four,)),
+        Implementation(backend="triton", contract="close", load=lambda: marked("triton"), requires=(at_most_four,)),
     ],
 )
 _twice = fast_path(SlowPath(_dispatcher))

@@ -11,20 +11,20 @@ from pathlib import Path
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.checks.correctness_check import CorrectnessCheck
 from kernwright.judge.contest.contestant import Contestant
-from kernwright.judge.contest.pair import SideName, contenders_of, sides_of
+from kernwright.judge.contest.pair import contenders_of, sides_of
 from kernwright.judge.contest.worker_group import NotLoaded, WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.secret_rng import SecretRng
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerCheated, WorkerFault
 from kernwright.judge.record.file_snapshot import PACKAGE, FileSnapshot
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.census import refuse_other_kernels, take_census
 from kernwright.judge.rounds.context import JudgementContext
 from kernwright.judge.rounds.pair_state import PairState, record_round
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.rounds.row_round import RowRound, UnattributedFault
-from kernwright.judge.session.session import WrongBehaviour
 from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
@@ -202,7 +202,7 @@ class Judgement:
             try:
                 for op in timed[:1]:
                     group.worker(pair.pair.baseline, op)
-            except (WorkerFailed, WorkerCheated) as failed:
+            except WorkerFault as failed:
                 pair.abandon(
                     EnvironmentProblem(f"baseline {pair.baseline.name} cannot be loaded: {failed}", "choose another")
                 )
@@ -228,7 +228,7 @@ class Judgement:
                 waiting[0].decided = row.set == "grid"  # grid rows are never timed
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])
-            except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+            except WorkerFault as cause:
                 for state in waiting:
                     state.condemn(cause)
                 if isinstance(cause, NotLoaded):  # it applies to every row

@@ -137,7 +137,10 @@ class Dispatcher:
         option: Option | None = None,
     ) -> None:
         self.op = op
-        self.implementations = (*implementations, Implementation("torch", "exact", lambda: reference_function(op)))
+        self.implementations = (
+            *implementations,
+            Implementation(backend="torch", contract="exact", load=lambda: reference_function(op)),
+        )
         self._check, self._option = check, option
         self.__name__, self.__doc__ = op.name, op.reference.__doc__  # as a function of `kernwright.ops`
         self._told: set[str] = set()

@@ -21,6 +21,7 @@ from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.contest.worker_spec import shipped_spec
 from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.process.worker_process import accept_answer
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
@@ -108,7 +109,9 @@ def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
 )
 def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) -> None:
     session = Session.__new__(Session)
-    session.worker = SimpleNamespace(request=lambda *_: answer)  # type: ignore[assignment]
+    session.worker = SimpleNamespace(  # type: ignore[assignment]
+        request=lambda message, kind, *_: accept_answer(kind, answer)
+    )
     with pytest.raises(WorkerCheated):
         session.implementation()
     answer |= {"backend": "cuda", "contract": "close", "refused": ["\x1b[31m" + "x" * 999]}

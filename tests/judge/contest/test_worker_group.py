@@ -13,7 +13,6 @@ import pytest
 from kernwright.baselines.lookup import find_baseline
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.compiled_store import VARIABLE, CompiledStore
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec
 from kernwright.judge.device.cpu import CpuDevice
@@ -21,6 +20,7 @@ from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProc
 from kernwright.judge.protocol.isolation import Isolation
 from kernwright.judge.protocol.messages import Done, Load
 from kernwright.judge.protocol.orders import SideOrders
+from kernwright.judge.record.sample import SideName
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import load_task
 
@@ -36,7 +36,9 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
     baseline = Baseline(name="sglang@0.5.23", kind=kind, package="p", version="1")  # type: ignore[arg-type]
     side = baseline_spec(baseline, load_task(tiny_folder), tmp_path / "side")
     orders = SideOrders(kind="adapter", file=str(sources / "adapters.py"), function="axpy", op="axpy")
-    worker = WorkerProcess("baseline", side.scratch, 1, None, side.environment, [sources])
+    worker = WorkerProcess(
+        label="baseline", scratch=side.scratch, threads=1, processor=None, environment=side.environment, reads=[sources]
+    )
     try:
         worker.wait_ready()
         worker.request(Load(side=orders), Done, BUILD_DEADLINE_S)
@@ -92,8 +94,8 @@ def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
     given: dict[str, str | None] = {}
 
     class Worker:
-        def __init__(self, name: str, *words: Any, **named: Any) -> None:
-            given[name] = words[3].get("TRITON_CACHE_AUTOTUNING")
+        def __init__(self, label: str, environment: dict[str, str], **_: Any) -> None:
+            given[label] = environment.get("TRITON_CACHE_AUTOTUNING")
 
         wait_ready = kill = lambda self: None
         isolation: ClassVar[Isolation] = Isolation()

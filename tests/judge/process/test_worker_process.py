@@ -338,10 +338,10 @@ class Bench:
     def fresh(self, *off: str, native: bool = True) -> WorkerProcess:
         self.end()
         self.worker = WorkerProcess(
-            "candidate",
-            self.folder / ("scratch" if "user" not in off else "shared_scratch"),
-            1,
-            max(os.sched_getaffinity(0)),
+            label="candidate",
+            scratch=self.folder / ("scratch" if "user" not in off else "shared_scratch"),
+            threads=1,
+            processor=max(os.sched_getaffinity(0)),
             reads=[self.folder],
             disabled_walls=dict.fromkeys(off, "a test"),
             block_loop=build_block_loop(self.folder / "loop") if native else None,
@@ -770,7 +770,7 @@ def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
     """A side could otherwise leave a module that the next worker imports in place of its own."""
     (tmp_path / "struct.py").write_text("raise SystemExit('shadowed')")
     (tmp_path / "torch.py").write_text("raise SystemExit('shadowed')")
-    worker = WorkerProcess("candidate", tmp_path, 1, None)
+    worker = WorkerProcess(label="candidate", scratch=tmp_path, threads=1, processor=None)
     try:
         worker.wait_ready()
         assert worker.isolation.dies_with_judge is True
@@ -864,7 +864,9 @@ def test_what_a_dead_worker_left_behind_ends_with_it(spent: Bench, off: tuple[st
 
 
 def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
-    workers = [WorkerProcess(name, tmp_path / name, 1, None) for name in ("baseline", "again")]
+    workers = [
+        WorkerProcess(label=name, scratch=tmp_path / name, threads=1, processor=None) for name in ("baseline", "again")
+    ]
     try:
         for worker in workers:
             worker.wait_ready()
@@ -878,7 +880,7 @@ def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
 
 def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
     """Started after the worker, ended after it: another user's process is not taken for the worker's."""
-    worker = WorkerProcess("candidate", tmp_path / "scratch", 1, None)
+    worker = WorkerProcess(label="candidate", scratch=tmp_path / "scratch", threads=1, processor=None)
     if worker.sandbox.user is None:
         worker.kill()
         pytest.skip(worker.sandbox.why_same_user)

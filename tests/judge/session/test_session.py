@@ -185,7 +185,11 @@ class Bench:
     def open(self, function: str, style: Any = "returns", slots: int = 2, op: str = "axpy", offset: int = 0) -> Session:
         if self.worker is None or self.worker.process.poll() is not None:
             self.worker = WorkerProcess(
-                "candidate", self.folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[self.folder]
+                label="candidate",
+                scratch=self.folder / "scratch",
+                threads=1,
+                processor=max(os.sched_getaffinity(0)),
+                reads=[self.folder],
             )
             self.worker.wait_ready()
         side = SideOrders(

@@ -93,7 +93,12 @@ class Desk:
         loop = build_block_loop(folder / "loop") if native else None
         assert (loop is not None) == native
         self.worker = WorkerProcess(
-            "candidate", folder / "scratch", 1, max(os.sched_getaffinity(0)), reads=[folder], block_loop=loop
+            label="candidate",
+            scratch=folder / "scratch",
+            threads=1,
+            processor=max(os.sched_getaffinity(0)),
+            reads=[folder],
+            block_loop=loop,
         )
         self.worker.wait_ready()
 

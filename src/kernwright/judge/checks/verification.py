@@ -23,11 +23,10 @@ from kernwright.judge.device.selection import find_device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.correctness import check_row
 from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerFailed, WorkerFault
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.record.provenance import library_versions
 from kernwright.judge.rounds.progress import Progress
-from kernwright.judge.session.session import WrongBehaviour
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -94,7 +93,7 @@ class Verification:
         try:
             problem = self._problem(group, row)
             kernels = self._kernels(group, row)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
+        except WorkerFault as cause:
             group.respawn("baseline")
             wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
             return self._finding(row, "differs" if wrong else "failed", str(cause))

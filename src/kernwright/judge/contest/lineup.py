@@ -11,11 +11,12 @@ from pathlib import Path
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.contestant import Contestant
-from kernwright.judge.contest.pair import Pair, SideName, pairs_of
+from kernwright.judge.contest.pair import Pair, pairs_of
 from kernwright.judge.contest.shipped_build import ShippedBuild, find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.record.provenance import Provenance, command_line, judge_digest, library_versions, source_hashes
+from kernwright.judge.record.sample import SideName
 from kernwright.tasks.candidate import Candidate
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task

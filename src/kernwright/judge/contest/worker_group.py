@@ -9,15 +9,16 @@ from typing import Any
 
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
-from kernwright.judge.contest.faults import SideFault
-from kernwright.judge.contest.pair import Pair, SideName
+from kernwright.judge.contest.faults import AttributedTo, SideFault
+from kernwright.judge.contest.pair import Pair
 from kernwright.judge.contest.worker_spec import WorkerSpec
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerFailed, WorkerFault
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.judge.protocol.isolation import SHARED_FILES
 from kernwright.judge.protocol.messages import Done, Load, Rehearse, Request
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.session.session import Session
 from kernwright.judge.system.processors import SPARE_PROCESSORS
 from kernwright.tasks.workload import Workload
@@ -54,7 +55,7 @@ class WorkerGroup:
             self._spawn(names)
         except BaseException as failed:
             self.dismiss()
-            if isinstance(failed, (WorkerFailed, WorkerCheated)):  # no code of a side has run in it yet
+            if isinstance(failed, WorkerFault):  # no code of a side has run in it yet
                 raise EnvironmentProblem(
                     f"a worker cannot start: {failed}", "check that this Python can import torch"
                 ) from None
@@ -67,12 +68,12 @@ class WorkerGroup:
             spec = self.specs[name]
             environment = self.device.environment() | spec.environment | self._writing_choices_down()
             self.workers[name] = WorkerProcess(
-                name,
-                spec.scratch,
-                self.threads,
-                self.device.worker_processor() if self.pinned else None,
-                environment,
-                (*spec.reads, *self.device.reads()),
+                label=name,
+                scratch=spec.scratch,
+                threads=self.threads,
+                processor=self.device.worker_processor() if self.pinned else None,
+                environment=environment,
+                reads=(*spec.reads, *self.device.reads()),
                 device=self.device.name,
                 keepalive=self.device.keepalive,
                 preloads=self._preloads,
@@ -139,10 +140,8 @@ class WorkerGroup:
 
     def open(self, name: SideName, op: Op, row: Workload, slots: int) -> Session:
         """Open a session of a side on a row."""
-        try:
+        with AttributedTo(name):
             return self.device.open_session(self.worker(name, op.name), op, row, "returns", slots)
-        except (WorkerFailed, WorkerCheated) as cause:
-            raise SideFault(name, cause) from cause
 
     def rehearse(self, op: Op, row: Workload, pool: Pool, settled: bool, among: Collection[SideName]) -> None:
         """Load baselines and make their compiling first calls concurrently, if there are enough processors.
@@ -163,28 +162,26 @@ class WorkerGroup:
             for name in names:
                 session = self.open(name, op, row, 1)
                 opened.callback(session.close)
-                try:
+                with AttributedTo(name):
                     session.prepare()
-                except (WorkerFailed, WorkerCheated) as cause:
-                    raise SideFault(name, cause) from cause
                 session.fill(0, pool.draw(op, row))
             faults = self._together(dict.fromkeys(names, Rehearse(slot=0)))
         for name, fault in faults.items():
             if not (isinstance(fault, WorkerFailed) and fault.kind):  # the worker itself failed, not the call
                 raise SideFault(name, fault) from fault
 
-    def _together(self, requests: Mapping[SideName, Request]) -> dict[SideName, WorkerFailed | WorkerCheated]:
+    def _together(self, requests: Mapping[SideName, Request]) -> dict[SideName, WorkerFault]:
         """Send untimed requests to all workers at once and wait for every answer."""
-        faults: dict[SideName, WorkerFailed | WorkerCheated] = {}
+        faults: dict[SideName, WorkerFault] = {}
         for name, message in requests.items():
             try:
                 self.workers[name].ask(message)
-            except (WorkerFailed, WorkerCheated) as cause:
+            except WorkerFault as cause:
                 faults[name] = cause
         for name in requests.keys() - faults.keys():
             try:
                 self.workers[name].answer(Done, BUILD_DEADLINE_S)
-            except (WorkerFailed, WorkerCheated) as cause:
+            except WorkerFault as cause:
                 faults[name] = cause
         return faults
 

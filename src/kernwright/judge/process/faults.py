@@ -1,19 +1,23 @@
-"""What a worker can do wrong: fall over, or break a rule."""
+"""Faults of a worker or of the code that it runs."""
 
 from __future__ import annotations
 
 
-class WorkerFailed(Exception):
-    """The worker crashed, hung, or said that the side does not work. `kind` is its word for what went wrong."""
+class WorkerFault(Exception):
+    """Base of everything that a worker or the code in it can do wrong."""
+
+
+class WorkerFailed(WorkerFault):
+    """The worker crashed, hung, or reported an error of its side. `kind` is the type of that error."""
 
     def __init__(self, message: str, kind: str = "") -> None:
         self.kind = kind
         super().__init__(message)
 
 
-class WorkerCheated(Exception):
-    """The worker did what no honest side does."""
+class WorkerCheated(WorkerFault):
+    """The worker did something that no honest side does."""
 
 
 class StrayProcess(WorkerCheated):
-    """A process without a parent runs beside the workers: only a candidate brings code that could have left it."""
+    """A process without a parent runs next to the workers. Only a candidate's code can have started it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from kernwright.judge.contest.faults import SideFault
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerFault
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.record.verdict import Kernel
 from kernwright.judge.rounds.pair_state import PairState
 from kernwright.tasks.task import Task
@@ -35,7 +35,7 @@ def take_census(
                 continue
             try:
                 kernels = _kernels(group, side, task, row, pool_for(row), side not in trusted)
-            except (SideFault, WorkerFailed, WorkerCheated) as fault:
+            except (SideFault, WorkerFault) as fault:
                 for pair in waiting:
                     pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
                 break  # this worker may be unusable; the next round starts new ones

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.secret_rng import SecretRng
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import SideName
+from kernwright.judge.record.sample import SideName
 
 
 @dataclass

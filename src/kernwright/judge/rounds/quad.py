@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernwright.judge.contest.pair import SideName
 from kernwright.judge.process.block import Block
-from kernwright.judge.record.sample import Quad
+from kernwright.judge.record.sample import Quad, SideName
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.tasks.policy import Metric
 

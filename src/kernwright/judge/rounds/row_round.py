@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.contest.faults import SideFault
-from kernwright.judge.contest.pair import CALLED, SideName, contenders_of, sides_of
+from kernwright.judge.contest.faults import AttributedTo, SideFault
+from kernwright.judge.contest.pair import CALLED, contenders_of, sides_of
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.numerics.cases import secret_case
 from kernwright.judge.numerics.contracts import ErrorFigures
 from kernwright.judge.numerics.correctness import expected_outputs
 from kernwright.judge.process.faults import StrayProcess, WorkerCheated, WorkerFailed
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.rounds.context import JudgementContext
 from kernwright.judge.rounds.pair_state import PairState
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.judge.rounds.sizing import BlockSizes, block_sizes, first_call
 from kernwright.judge.rounds.timing import RowTiming, warm_up
-from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session, WrongBehaviour
+from kernwright.judge.session.session import DeviceBusy, DeviceSlowed, Session
 from kernwright.tasks.policy import METRICS, Metric
 from kernwright.tasks.workload import Workload
 
@@ -265,13 +266,11 @@ class RowRound:
 
     def _warm(self, side: SideName, calls: int) -> None:
         session = self.sessions[side]
-        try:
+        with AttributedTo(side):
             if side in self.context.published:
                 first_call(session, self.pool)
             session.begin("stream")
             warm_up(session, self.pool, "stream", calls)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as cause:
-            raise SideFault(side, cause) from cause
 
     def _timing(self) -> RowTiming:
         task, device = self.context.task, self.context.device

@@ -8,16 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernwright.core.op import Op
-from kernwright.judge.contest.faults import SideFault, WrongOutput
-from kernwright.judge.contest.pair import Pair, SideName
+from kernwright.judge.contest.faults import AttributedTo
+from kernwright.judge.contest.pair import Pair
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import EagerErrors, Pool
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerFailed
 from kernwright.judge.process.worker_process import CALL_DEADLINE_S
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.record.statistics import spread
 from kernwright.judge.rounds.timing import WANDERING, verify, warm_up
-from kernwright.judge.session.session import OutputsMoved, Session, WrongBehaviour, bytes_of_outputs, bytes_per_slot
+from kernwright.judge.session.session import OutputsMoved, Session, bytes_of_outputs, bytes_per_slot
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
@@ -81,15 +82,14 @@ def block_sizes(
         for other in group.workers.keys() - trusted:  # no other worker may run during a measurement
             _refuse_company(group, other)
         try:
-            if side in published:
-                first_call(session, pool)
-            seconds["stream"][side] = times.of_call(session, "stream", contract)
-            if jitter_s is None:  # a baseline's: they come first, so no candidate influences the length of blocks
-                jitter_s = spread([block.elapsed_ns for block in session.run_empty_blocks(JITTER_BLOCKS)]) / 1e9
-            if session.loop_takes_all_slots and session.open_loop() is None:
-                seconds["device"][side] = times.of_call(session, "device", contract)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as cause:
-            raise SideFault(side, cause) from cause
+            with AttributedTo(side):
+                if side in published:
+                    first_call(session, pool)
+                seconds["stream"][side] = times.of_call(session, "stream", contract)
+                if jitter_s is None:  # a baseline's: they come first, so no candidate influences the length of blocks
+                    jitter_s = spread([block.elapsed_ns for block in session.run_empty_blocks(JITTER_BLOCKS)]) / 1e9
+                if session.loop_takes_all_slots and session.open_loop() is None:
+                    seconds["device"][side] = times.of_call(session, "device", contract)
         finally:
             session.close()
     block_ms = device.block_ms(policy)
@@ -105,10 +105,8 @@ def block_sizes(
 
 
 def _refuse_company(group: WorkerGroup, side: SideName) -> None:
-    try:
+    with AttributedTo(side):
         group.workers[side].refuse_company()
-    except (WorkerFailed, WorkerCheated) as cause:
-        raise SideFault(side, cause) from cause
 
 
 def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:

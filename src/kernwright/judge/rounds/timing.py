@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernwright.core.op import Op
-from kernwright.judge.contest.faults import SideFault, WrongOutput
-from kernwright.judge.contest.pair import SideName
+from kernwright.judge.contest.faults import AttributedTo, SideFault, WrongOutput
 from kernwright.judge.numerics.cases import Case, distributions_of
 from kernwright.judge.numerics.contents import Contents, EagerErrors, Pool
 from kernwright.judge.numerics.contracts import Standard
@@ -19,14 +18,14 @@ from kernwright.judge.numerics.correctness import case_problems
 from kernwright.judge.numerics.expectations import Tolerances
 from kernwright.judge.numerics.inputs import HARSH
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
+from kernwright.judge.process.faults import WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
-from kernwright.judge.record.sample import Quad
+from kernwright.judge.record.sample import Quad, SideName
 from kernwright.judge.rounds.audit_contents import AuditContents
 from kernwright.judge.rounds.output_release import ReleaseTimes
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
-from kernwright.judge.session.session import OutputsMoved, Session, WrongBehaviour
+from kernwright.judge.session.session import OutputsMoved, Session
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
@@ -71,10 +70,8 @@ class RowTiming:
             self._refuse_company(side)
             session.begin(metric)
             if session.outputs_may_move and metric != "stream":  # sessions are warmed up for `stream` when they open
-                try:
+                with AttributedTo(side):
                     warm_up(session, self.pool, metric, self._most_calls(side, metric))  # shows where the outputs lie
-                except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
-                    raise SideFault(side, fault) from fault
         self._measure_overhead(metric)
 
     @property
@@ -84,17 +81,13 @@ class RowTiming:
     def _measure_overhead(self, metric: Metric) -> None:
         """Measure the overhead of the protocol. It is the same for all sides."""
         self._release_times.disturb(self._twin)
-        try:
+        with AttributedTo(self._twin):
             self.overhead = Overhead.of(self.sessions[self._twin], metric, self._most_calls(self._twin, metric))
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
-            raise SideFault(self._twin, fault) from fault
 
     def open_loop(self, side: SideName) -> str | None:
         """Prepare `device` on a side. Return the reason if it is unavailable."""
-        try:
+        with AttributedTo(side):
             return self.sessions[side].open_loop()
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
-            raise SideFault(side, fault) from fault
 
     def quad(self, metric: Metric, round_number: int) -> Quad:
         """Run one block of every side, then one of each in mirrored order. The halves have different contents."""
@@ -158,10 +151,8 @@ class RowTiming:
         return half
 
     def _event_ns(self, side: SideName) -> int:
-        try:
+        with AttributedTo(side):
             return self.sessions[side].event_ns()
-        except (WorkerFailed, WorkerCheated) as fault:
-            raise SideFault(side, fault) from fault
 
     def _draw(self, calls: int) -> Contents:
         return self.pool.contents(self.op, self.row, calls, self.eager)
@@ -193,7 +184,7 @@ class RowTiming:
         self._prepare(side)
         self._release_times.note(side, session.release_ns, calls)
         slots = self.rng.sample(range(session.slots), calls)
-        try:
+        with AttributedTo(side):
             if metric == "wall":
                 with self._right_wherever(side, contents):
                     return self._one_by_one(session, contents, slots, self._held_to(side))
@@ -203,8 +194,6 @@ class RowTiming:
             with self._right_wherever(side, contents):
                 block, left = session.run(slots, with_python=metric == "stream")
             verify(session, block, contents.problem(left, tolerances=self._held_to(side)))
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-            raise SideFault(side, fault) from fault
         return block
 
     @contextlib.contextmanager
@@ -235,10 +224,8 @@ class RowTiming:
     def finish(self) -> None:
         """Check, after the last quad, that outputs which workers still hold have not changed."""
         for side, session in self.sessions.items():
-            try:
+            with AttributedTo(side):
                 session.end_retention()
-            except (WorkerFailed, WrongBehaviour) as fault:
-                raise SideFault(side, fault) from fault
 
     def audit(self, task: Task, metric: Metric, side: SideName) -> None:
         """Run a block that looks like a timed one, with inputs of every distribution, under the full contract.
@@ -275,7 +262,7 @@ class RowTiming:
             problem = odd.problem_of(task, session, left, first, self._standard(side))
             verify(session, block, f"in a call by itself: {problem}" if problem else None)
 
-        try:
+        with AttributedTo(side):
             session.prepare()
             try:
                 for first, block, left in session.run_single_calls(odd, slots):
@@ -283,8 +270,6 @@ class RowTiming:
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
                 look(moved.first, moved.block, moved.outputs)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-            raise SideFault(side, fault) from fault
 
     def _kinds(self, side: SideName) -> list[str]:
         """Return the input distributions of a side's audits."""
@@ -295,10 +280,8 @@ class RowTiming:
 
     def audit_neighbour(self, task: Task, case: Case, side: SideName) -> None:
         """Run calls at another size on a worker that has seen all timed calls."""
-        try:
+        with AttributedTo(side):
             session = self.open_session(self.sessions[side].worker, self.op, case.row, "returns", 2)
-        except (WorkerFailed, WorkerCheated) as fault:
-            raise SideFault(side, fault) from fault
         try:
             session.begin("stream")
             self._audit(task, side, session, [1, 0], {0: case, 1: case})
@@ -313,7 +296,7 @@ class RowTiming:
         others = [slot for call, slot in enumerate(order) if call not in cases]
         contents = {call: self.pool.draw(self.op, case.row, case.distribution) for call, case in cases.items()}
         ordinary = self.pool.contents(self.op, session.row, len(others), self.eager) if others else None
-        try:
+        with AttributedTo(side):
             session.prepare()
             if ordinary is not None:
                 ordinary.place(session, others)
@@ -334,21 +317,15 @@ class RowTiming:
                 )
             ]
             verify(session, block, f"in a run of calls: {problems[0]}" if problems else None)
-        except (WorkerFailed, WorkerCheated, WrongBehaviour, WrongOutput) as fault:
-            raise SideFault(side, fault) from fault
 
     def _prepare(self, side: SideName) -> None:
-        try:
+        with AttributedTo(side):
             self.sessions[side].prepare()
-        except (WorkerFailed, WorkerCheated, WrongBehaviour) as fault:
-            raise SideFault(side, fault) from fault
         self._refuse_company(side)
 
     def _refuse_company(self, side: SideName) -> None:
-        try:
+        with AttributedTo(side):
             self.sessions[side].worker.refuse_company()
-        except (WorkerFailed, WorkerCheated) as fault:
-            raise SideFault(side, fault) from fault
 
 
 def verify(session: Session, block: Block, problem: str | None) -> None:

@@ -16,7 +16,7 @@ from kernwright.core.op import Op
 from kernwright.judge.numerics.contents import PlaceableContents
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerCheated
+from kernwright.judge.process.faults import WorkerCheated, WorkerFault
 from kernwright.judge.process.worker_process import BUILD_DEADLINE_S, WorkerProcess
 from kernwright.judge.protocol.layout import SlotLayout, lay_out, slot_bytes
 from kernwright.judge.protocol.messages import (
@@ -49,7 +49,7 @@ _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
-class WrongBehaviour(Exception):
+class WrongBehaviour(WorkerFault):
     """A call broke a rule of the op: it wrote outside its outputs, or returned memory that was still in use."""
 
 

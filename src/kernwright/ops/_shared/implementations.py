@@ -124,7 +124,12 @@ def triton(
 
     `module` is the name of any module of the family (`__name__`).
     """
-    return Implementation("triton", contract, triton_function(module, op, outputs), (triton_there, *requires))
+    return Implementation(
+        backend="triton",
+        contract=contract,
+        load=triton_function(module, op, outputs),
+        requires=(triton_there, *requires),
+    )
 
 
 def triton_function(

@@ -99,7 +99,7 @@ def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]
     longest = sorted(range(len(axes)), key=lambda number: -axes[number].size)[:2]
     *batch, token = (axes[number] for number in sorted(longest)) if axes else [Axis()]
     walked = [axis for number, axis in enumerate(axes) if number not in longest]
-    return Sum(x, shift, batch[0] if batch else Axis(), token, last, tuple(walked))
+    return Sum(x=x, shift=shift, batch=batch[0] if batch else Axis(), token=token, last=last, walked=tuple(walked))
 
 
 def _from(tensor: Tensor, start: int) -> Tensor:

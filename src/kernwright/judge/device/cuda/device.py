@@ -246,7 +246,15 @@ class CudaDevice:
             region.close()
 
     def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> CudaSession:
-        session = CudaSession(worker, op, row, style, slots, self._regions[worker.pid], self.keeper)
+        session = CudaSession(
+            worker=worker,
+            op=op,
+            row=row,
+            style=style,
+            slots=slots,
+            region=self._regions[worker.pid],
+            keeper=self.keeper,
+        )
         session.block_deadline_s = worker.device_deadline_s = self.deadline_s
         return session
 
