@@ -15,9 +15,9 @@ from kernwright.campaign.trial import Outcome, TuningTrial, Work
 from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.runtime import tuning
-from kernwright.runtime.configurations import Configuration, Situation
-from kernwright.runtime.tuning import Entry, Place, TuningTable
+from kernwright.runtime.triton import tuning
+from kernwright.runtime.triton.configurations import Configuration, Situation
+from kernwright.runtime.triton.tuning import Entry, Place, TuningTable
 from kernwright.tasks.catalog import find_task
 
 pytest.importorskip("triton")

@@ -16,8 +16,8 @@ from compiled_kernels import Recorded, ptx_of
 from kernwright.campaign.trial import blank_call, triton_of
 from kernwright.ops import FAMILIES
 from kernwright.ops.catalog import dispatcher
-from kernwright.runtime import tuning
-from kernwright.runtime.configurations import KERNELS, SHARED, Configuration, Situation, of_tiles
+from kernwright.runtime.triton import tuning
+from kernwright.runtime.triton.configurations import KERNELS, SHARED, Configuration, Situation, of_tiles
 from kernwright.tasks.catalog import find_task, list_tasks
 
 pytest.importorskip("triton")
@@ -77,9 +77,9 @@ UNUSUAL = """
 import torch
 from interpreted_cases import patch_once, round_to_bfloat16
 from kernwright.campaign.trial import TuningTrial, Work, blank_call
-from kernwright.runtime.configurations import Configuration
+from kernwright.runtime.triton.configurations import Configuration
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.tuning import situation_of
+from kernwright.runtime.triton.tuning import situation_of
 from kernwright.tasks.catalog import find_task
 
 patch_once()

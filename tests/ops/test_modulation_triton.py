@@ -30,7 +30,7 @@ def test_every_case_has_the_chains_bits(name: str, outcomes: dict[str, str | Non
 @pytest.mark.parametrize("tokens", [1, 19, 8424])
 @pytest.mark.parametrize("width", [1, 16, 17, 512, 3072, 3073, 4608, 65536, 70001])
 def test_a_tile_is_whole_where_it_can_be(width: int, tokens: int) -> None:
-    from kernwright.runtime.configurations import FEW, TILE, of_tiles
+    from kernwright.runtime.triton.configurations import FEW, TILE, of_tiles
 
     shape = of_tiles(width, tokens * width < FEW)
     assert shape.rows * shape.block <= TILE

@@ -15,9 +15,9 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.runtime.dispatch import Dispatcher, reference_function
-from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.fast_path import fast_path
+from kernwright.runtime.public_call.slow_path import SlowPath
 
 
 @define(outputs=["y"], activations=["x"])

@@ -16,10 +16,10 @@ import kernwright
 from kernwright.core.op import define
 from kernwright.runtime import preference
 from kernwright.runtime.dispatch import CannotRun, Dispatcher
-from kernwright.runtime.fast_path import fast_path
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.preference import preferred
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.fast_path import fast_path
+from kernwright.runtime.public_call.slow_path import SlowPath
 
 
 @define(outputs=["y"], activations=["x"])

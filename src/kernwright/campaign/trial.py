@@ -24,9 +24,9 @@ from kernwright.judge.numerics.contracts import Expected, compare
 from kernwright.judge.numerics.inputs import draw_inputs
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.call import Call
-from kernwright.runtime.configurations import Configuration, Situation
 from kernwright.runtime.implementation import Implementation
-from kernwright.runtime.tuning import Entry, trying
+from kernwright.runtime.triton.configurations import Configuration, Situation
+from kernwright.runtime.triton.tuning import Entry, trying
 from kernwright.tasks.task import Task
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload

@@ -29,8 +29,8 @@ from kernwright.core.version import __version__
 from kernwright.judge.device.cuda.nvml import Nvml
 from kernwright.judge.rounds.progress import Progress
 from kernwright.ops.catalog import dispatcher
-from kernwright.runtime.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
-from kernwright.runtime.tuning import (
+from kernwright.runtime.triton.configurations import HELD, KERNELS, Configuration, Situation, of_tiles, power_of_two
+from kernwright.runtime.triton.tuning import (
     Place,
     TuningTable,
     forget,

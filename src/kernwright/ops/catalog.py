@@ -13,7 +13,7 @@ from kernwright.core.registry import ops_of_family
 from kernwright.ops import FAMILIES
 from kernwright.runtime.dispatch import Dispatcher, Explanation
 from kernwright.runtime.fused_op import FusedOp
-from kernwright.runtime.public_function import public_function
+from kernwright.runtime.public_call.public_function import public_function
 
 
 def fused_ops(family: str) -> dict[str, FusedOp]:

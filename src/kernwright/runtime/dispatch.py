@@ -42,8 +42,8 @@ from kernwright.runtime.outputs import (
     written,
 )
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
-from kernwright.runtime.public_function import Option, as_op_arguments
-from kernwright.runtime.tuning import Found, configured
+from kernwright.runtime.public_call.public_function import Option, as_op_arguments
+from kernwright.runtime.triton.tuning import Found, configured
 
 Out = Tensor | Sequence[Tensor] | None
 Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]  # whose foreign function, and the contracts that it keeps

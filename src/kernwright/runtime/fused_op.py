@@ -10,11 +10,11 @@ from typing import Any
 from kernwright.core.op import Op
 from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
-from kernwright.runtime.fast_path import Allocate, fast_path
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.library import Library
-from kernwright.runtime.public_function import Option, public_function
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.fast_path import Allocate, fast_path
+from kernwright.runtime.public_call.public_function import Option, public_function
+from kernwright.runtime.public_call.slow_path import SlowPath
 from kernwright.runtime.target import Target
 
 

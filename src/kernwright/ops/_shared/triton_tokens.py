@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernwright.ops._shared.modulation_layout import layout
-from kernwright.runtime.configurations import HELD as HELD
-from kernwright.runtime.tuning import chosen
+from kernwright.runtime.triton.configurations import HELD as HELD
+from kernwright.runtime.triton.tuning import chosen
 
 Tokens = tuple[Tensor, int, int] | None
 Rows = tuple[Tensor, int, int, int, int] | None

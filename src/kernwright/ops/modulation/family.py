@@ -20,7 +20,7 @@ from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.fused_op import FusedOp
 from kernwright.runtime.library import Library
 from kernwright.runtime.outputs import Promise, taken
-from kernwright.runtime.tuning import Work, measured_by
+from kernwright.runtime.triton.tuning import Work, measured_by
 
 MODULATIONS = ("scale", "shift", "gate")
 SOURCES = (*sources(__file__, "host.cc", "kernel.cu", "flat.cuh", "policy.h"), *SUM_HEADERS)

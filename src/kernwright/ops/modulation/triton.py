@@ -20,9 +20,9 @@ from kernwright.ops._shared.folding import folded
 from kernwright.ops._shared.modulation_layout import ModulationLayout, layout
 from kernwright.ops._shared.sums import folded_sum, sum_like
 from kernwright.ops._shared.triton_tokens import steps, widened
-from kernwright.runtime.configurations import Configuration, power_of_two
 from kernwright.runtime.outputs import rows_like
-from kernwright.runtime.tuning import chosen
+from kernwright.runtime.triton.configurations import Configuration, power_of_two
+from kernwright.runtime.triton.tuning import chosen
 
 OPTIONS = {"enable_fp_fusion": False}
 

@@ -22,7 +22,7 @@ from kernwright.ops.residual_norm import definition
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.fused_op import FusedOp
 from kernwright.runtime.outputs import refuse_piled
-from kernwright.runtime.public_function import Option
+from kernwright.runtime.public_call.public_function import Option
 
 GENERAL_SUMS = (*sources(__file__, "kernel.cu", "policy.h"), *TOKEN_HEADERS)
 SUMS_OF_TWO = (*sources(__file__, "sum_kernel.cu", "sum_policy.h"), *KERNELS, *ROW_HEADERS)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.runtime import tuning
-from kernwright.runtime.configurations import FEW, Configuration
-from kernwright.runtime.tuning import Entry, Found, IgnoredTable, Place, TuningTable
+from kernwright.runtime.triton import tuning
+from kernwright.runtime.triton.configurations import FEW, Configuration
+from kernwright.runtime.triton.tuning import Entry, Found, IgnoredTable, Place, TuningTable
 
 CPU = torch.device("cpu")
 

@@ -25,10 +25,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.runtime.call import Call
-from kernwright.runtime.configurations import FEW, Configuration, Situation, kernel_of, power_of_two
 from kernwright.runtime.library import CACHE_VARIABLE, cache_folder
+from kernwright.runtime.triton.configurations import FEW, Configuration, Situation, kernel_of, power_of_two
 
-SHIPPED = Path(__file__).resolve().parents[1] / "ops" / "tuned"
+SHIPPED = Path(__file__).resolve().parents[2] / "ops" / "tuned"
 INTERPRETER = "triton-interpreter"
 MOST_ELEMENTS = 65536  # a program's: beyond it no compiler comes to an end
 

@@ -20,7 +20,7 @@ from kernwright.runtime.call import (
 from kernwright.runtime.dispatch import Dispatcher, Out, check_results
 from kernwright.runtime.outputs import dispatches_itself
 from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
-from kernwright.runtime.traced import traced
+from kernwright.runtime.public_call.traced import traced
 
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
 # class of tensors of its own. Such a tensor may have no memory at all.

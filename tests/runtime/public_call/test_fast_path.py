@@ -24,7 +24,7 @@ from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import rows_like
-from kernwright.runtime.slow_path import SlowPath
+from kernwright.runtime.public_call.slow_path import SlowPath
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)

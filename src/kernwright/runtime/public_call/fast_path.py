@@ -19,7 +19,7 @@ from kernwright.core.op import Contract
 from kernwright.runtime.dispatch import Out
 from kernwright.runtime.outputs import has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, left_by_traces, preferences, preferred
-from kernwright.runtime.slow_path import MISFITS, SlowPath, modes
+from kernwright.runtime.public_call.slow_path import MISFITS, SlowPath, modes
 
 Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
 is_grad_enabled = torch.is_grad_enabled

@@ -2,7 +2,7 @@
 
 Kernels over tokens hold a token whole where a piece is as wide as it, and walk through it in pieces otherwise; those of
 the elementwise ops go over tiles of tokens and channels. Any configuration gives a right result, so a measured one
-(`runtime/tuning.py`) may take another's place.
+(`runtime/triton/tuning.py`) may take another's place.
 """
 
 from __future__ import annotations
