@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# Each is remembered by the function itself. (Triton has moved its own; where none is found, workers work it out.)
+# Each function caches its result. (Triton has moved its function; if none is found, workers compute the key.)
 KEYS = (
     ("triton", "triton.runtime.cache", "triton_key"),
     ("triton", "triton.compiler.compiler", "triton_key"),
@@ -18,8 +18,10 @@ KEYS = (
 
 
 def compute_compiler_keys() -> list[str]:
-    """Asks those that are here for their keys. Nothing is imported for it that would not be there: a module may
-    remember from its import where it was. Answers whom it asked."""
+    """Compute the keys of the compilers that are imported already. Return their names.
+
+    Nothing else is imported: a module may read its environment at import.
+    """
     asked = []
     for needed, module, name in KEYS:
         if needed in sys.modules and name not in asked:
