@@ -187,7 +187,8 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     if options.minutes <= 0 or options.processes < 1:
         parser.error("--minutes must be above 0, and --processes at least 1")
-    options.out, options.bundle = options.out.resolve(), options.bundle.resolve()
+    for name in ("out", "bundle", "tests"):
+        setattr(options, name, getattr(options, name).resolve())  # steps run in the checkout's folder
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
     try:
         return check(options)
