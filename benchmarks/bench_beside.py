@@ -27,7 +27,7 @@ from gpu_evidence import tasks_with_kernels
 
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.errors import KernwrightError
-from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.judge.device.cuda.copying import copy_methods, whole_pages
 from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.judge.worker.entry import RowCall, load
 from kernwright.ops.catalog import dispatcher
@@ -102,7 +102,7 @@ def measured(task: Task, row: Workload, asked: argparse.Namespace) -> dict[str, 
             problems[name] = f"{type(error).__name__}: {error}"[:200]
             torch.cuda.synchronize()
     copies = [[buffers[i + 1], buffers[i]] for i in range(count)]
-    replays |= {f"{COPY} {number}": graph_of(way, copies) for number, way in enumerate(ways_on("cuda"))}
+    replays |= {f"{COPY} {number}": graph_of(way, copies) for number, way in enumerate(copy_methods("cuda"))}
     found: dict[str, list[float]] = {name: [] for name in replays}
     times = {}
     for name, replay in replays.items():

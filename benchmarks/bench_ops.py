@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from kernwright import ops
-from kernwright.judge.device.cuda.copying import ways_on, whole_pages
+from kernwright.judge.device.cuda.copying import copy_methods, whole_pages
 from kernwright.ops.catalog import dispatcher
 from kernwright.ops.norm_modulation.family import CUDA
 
@@ -260,7 +260,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
     with torch.no_grad():
         for backend in (own for own in dispatcher(op.__name__).backends if own != "cpu"):
             sides[backend] = graph_of(lambda *given, b=backend: op(*given, backend=b), sets)  # type: ignore[misc]
-        for way in ways_on("cuda"):
+        for way in copy_methods("cuda"):
             sides[way.__name__] = graph_of(way, copies)
     found: dict[str, list[float]] = {name: [] for name in sides}
     for replay in sides.values():
@@ -270,7 +270,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
         for name, replay in sides.items():
             found[name].append(seconds(replay, times[name]) / times[name] / count)
     middle = {name: statistics.median(values) for name, values in found.items()}
-    middle["copy"] = min(middle.pop(way.__name__) for way in ways_on("cuda"))
+    middle["copy"] = min(middle.pop(way.__name__) for way in copy_methods("cuda"))
     best = next(name for name in ("cuda", "triton") if name in middle)  # what runs by itself
     return {
         "row": row.name,

@@ -62,7 +62,7 @@ def clock_against_events(
 
 
 class TimedCalls(AwakeCalls):
-    """Calls by themselves, and what each of them spends on its inputs, on the exchange and on a look at its outputs."""
+    """Single calls with the time of the upload, of the exchange with the worker and of the download."""
 
     def __init__(self, session: CudaSession) -> None:
         super().__init__(session)
@@ -72,13 +72,13 @@ class TimedCalls(AwakeCalls):
     def block(
         self,
         order: Sequence[int],
-        bring: Callable[[], None] | None = None,
-        glance: Callable[[Sequence[int]], None] | None = None,
+        upload: Callable[[], None] | None = None,
+        download: Callable[[Sequence[int]], None] | None = None,
     ) -> Block:
         return super().block(
             order,
-            None if bring is None else lambda: self._timed(self.bringing_ns, bring),
-            None if glance is None else lambda pointers: self._timed(self.looking_ns, lambda: glance(pointers)),
+            None if upload is None else lambda: self._timed(self.bringing_ns, upload),
+            None if download is None else lambda pointers: self._timed(self.looking_ns, lambda: download(pointers)),
         )
 
     def _timed(self, kept: list[int], work: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ def calls_by_themselves(group: WorkerGroup, device: Device, op: Op, row: Workloa
             session.prepare()
             session.fill_all(contents)
             place = session.arena.bytes[: session.arena.layout.pitch]
-            (image,) = session.keeper.lane.keep([place])
+            (image,) = session.keeper.staging.keep([place])
             session.ready()
             timed = TimedCalls(session)
             timed.block([])

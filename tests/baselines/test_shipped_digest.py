@@ -29,11 +29,11 @@ def digests() -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("file", "added", "changes"),
     [
-        ("ops/norm_modulation/cuda_kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
+        ("ops/norm_modulation/kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
         ("ops/norm_modulation/triton.py", "more = 1", (True, True, False)),
-        ("ops/norm_modulation/cpu_kernel.cc", "// measured later", (False, False, False)),
-        ("ops/plain_norm/calls.py", "more = 1", (False, True, False)),
-        ("ops/modulation/variant.h", "int more;", (False, False, True)),
+        ("ops/norm_modulation/cpu.cc", "// measured later", (False, False, False)),
+        ("ops/plain_norm/family.py", "more = 1", (False, True, False)),
+        ("ops/modulation/policy.h", "int more;", (False, False, True)),
         ("ops/modulation/triton.py", "# measured later", (False, False, False)),
         ("ops/_shared/native/elements.cuh", "int more;", (True, True, True)),
         ("core/norms.py", "more = 1", (True, True, False)),

@@ -288,7 +288,7 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     monkeypatch.setattr(
         "kernwright.judge.rounds.sizing.spread", lambda _: 1e9
     )  # a second from one empty block to the next
-    monkeypatch.setattr(CpuDevice, "most_slots", 4096)
+    monkeypatch.setattr(CpuDevice, "max_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
     monkeypatch.setattr(Session, "__init__", lambda self, *a: asked.append(a[-1]) or opened(self, *a))  # type: ignore[func-returns-value]

@@ -221,7 +221,7 @@ class Slow:
 
         monkeypatch.setattr(RowTiming, "quad", slowed)
         monkeypatch.setattr(CpuDevice, "is_slow", lambda device, within_s: by_itself)
-        monkeypatch.setattr(CpuDevice, "take_as_it_is", accept)
+        monkeypatch.setattr(CpuDevice, "accept_memory_speed", accept)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from builds import shared_library
+from builds import shared_folder, shared_library
 
 from kernwright.ops._shared.implementations import CUDA_HEADERS
 from kernwright.ops._shared.implementations import TYPES as TYPES
@@ -42,3 +42,37 @@ def built(
         checked = (*checked, "-fsanitize=address", "--param=asan-stack=0", "--param=asan-globals=0")
     with patch.object(library, "CPU_FLAGS", checked), ThreadPoolExecutor(2) as pool:
         return dict(zip(kinds, pool.map(of, kinds.values()), strict=True))
+
+
+FAMILY = """// The kernels of {family} on a CPU, behind the same checks as on a GPU.
+
+#pragma GCC optimize("O1")
+
+#include <cuda_runtime.h>
+
+#include "{family}/kernel.cu"
+#include "{family}/host.cc"
+
+#include "emulated_call.h"
+
+KERNWRIGHT_EMULATE(kernwright::Problem)
+
+namespace kernwright {{
+
+bool run(ffi::PackedArgs given) {{
+  return emulated<Call>(given, [](const Problem& own) {{ return Call::start(own, 0, nullptr) == 0; }});
+}}
+
+}}  // namespace kernwright
+
+KERNWRIGHT_EXPORT(run, kernwright::run)
+"""
+
+
+def built_family(family: str, headers: tuple[Path, ...], kinds: Mapping[Kind, Mapping[str, str]]) -> dict[Kind, Any]:
+    """Return modules whose function `run` is the foreign function of a family with one op, on a CPU."""
+    source = shared_folder() / "sources" / f"{family}_emulation.cc"
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text(FAMILY.format(family=family), encoding="utf-8")
+    named = {kind: {"KERNWRIGHT_OP": "foreign", **macros} for kind, macros in kinds.items()}
+    return built(str(source), (*headers, HERE / "emulated_call.h"), named)

@@ -1,7 +1,7 @@
 """A family's cases in Triton's interpreter. Triton decides at its import whether it interprets, so all of them run in a
 process of their own: this file, as a program, prints every case's outcome as JSON.
 
-python interpreted_cases.py FAMILY CASE ...
+python interpreted_cases.py FAMILY:MODULE CASE ...
 python interpreted_cases.py --families FAMILY ...
 """
 
@@ -59,15 +59,15 @@ def patch_once() -> None:
 
 def outcome(cases: Any, name: str, run: Callable[..., Any]) -> str | None:
     try:
-        cases.verify(cases.CASES[name], run)
+        cases.verify(cases.CASES[name] if isinstance(cases.CASES, dict) else name, run)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def interpreted(family: str, names: Sequence[str]) -> dict[str, str | None]:
-    """The outcomes of cases: none where all is well."""
-    return _answer(family, *names)  # type: ignore[no-any-return]
+def interpreted(family: str, names: Sequence[str], module: str = "") -> dict[str, str | None]:
+    """Return the outcome of each case: none where all is well. `module` has the cases, if it is not FAMILY_cases."""
+    return _answer(f"{family}:{module or f'{family}_cases'}", *names)  # type: ignore[no-any-return]
 
 
 def interpreted_families(families: Sequence[str]) -> dict[str, dict[str, str | None]]:
@@ -83,10 +83,14 @@ def _answer(*arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def outcomes(family: str, names: Sequence[str]) -> dict[str, str | None]:
-    cases = importlib.import_module(f"{family}_cases")
+def outcomes(family: str, module: str, names: Sequence[str]) -> dict[str, str | None]:
+    cases = importlib.import_module(module)
     kernels = importlib.import_module(f"kernwright.ops.{family}.triton")
-    return {name: outcome(cases, name, getattr(kernels, cases.CASES[name].op)) for name in names}
+
+    def op(name: str) -> str:
+        return cases.CASES[name].op if isinstance(cases.CASES, dict) else cases.OP.name  # type: ignore[no-any-return]
+
+    return {name: outcome(cases, name, getattr(kernels, op(name))) for name in names}
 
 
 def public_outcomes(family: str) -> dict[str, str | None]:
@@ -106,12 +110,13 @@ def is_exact(family: str) -> bool:
 
 def main(first: str, *others: str) -> None:
     patch_once()
-    if first == "--families" or is_exact(first):  # held to a GPU's rounding
+    family, _, module = first.partition(":")
+    if first == "--families" or is_exact(family):  # held to a GPU's rounding
         round_to_bfloat16()
     if first == "--families":
         print(json.dumps({family: public_outcomes(family) for family in others}))
     else:
-        print(json.dumps(outcomes(first, others)))
+        print(json.dumps(outcomes(family, module, others)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from kernwright.report.results.results import Results
 from kernwright.tasks.catalog import find_task, list_tasks
 
 ROOT = Path(__file__).parents[2]
-SAID = re.compile(r"judged on an H200, of rows of 100 MB or more: ([^.]+)\.")
+SAID = re.compile(r"(?:judged on an H200, of|on an H200 for) rows of 100 MB or more: ([^.]+)\.")
 ONE = re.compile(r"(\w+) (\d+)(?: to (\d+))? %")
 
 

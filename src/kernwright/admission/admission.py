@@ -1,4 +1,4 @@
-"""Admission: a task is let in only if its own rows and tolerances reject every mutant of its ops."""
+"""Admission: the check that the rows and tolerances of a task reject every mutant of its ops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-SEED = 20_240_229  # admission is about the task, not about secrets: the same answer every time
+SEED = 20_240_229  # fixed, so that a task always gets the same answer
 
 
 @dataclass(frozen=True)
 class MutantTrial:
-    """One mutant against all the rows of its op: the rows it slipped through, and why it fell on the first other."""
+    """One mutant on all rows of its op: the rows that did not reject it, and the first reason for a rejection."""
 
     op: str
     mutant: str
@@ -32,13 +32,13 @@ class MutantTrial:
 
     @property
     def rejected(self) -> bool:
-        """Rejected means on every row on which the mutant is another function at all."""
+        """Whether every row on which the mutant differs from the op rejects it."""
         return not self.survived and self.rows > 0
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The trials of a task's mutants, and the reference's own trial beside them."""
+    """The trials of the mutants of a task, and the problems of the reference under the same check."""
 
     task: str
     digest: str
@@ -51,7 +51,10 @@ class Admission:
 
 
 def admit(task: Task, rows: Sequence[Workload], progress: Progress) -> Admission:
-    """Runs every mutant of every row through the judge's correctness check, in this process: mutants are our own."""
+    """Run every mutant on every row through the judge's correctness check.
+
+    Mutants are our own code, so that they run in this process.
+    """
     generator = torch.Generator().manual_seed(SEED)
     found: dict[tuple[str, str], dict[str, str | None]] = {}
     reference: list[str] = []

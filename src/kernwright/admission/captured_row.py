@@ -20,7 +20,7 @@ DTYPES: dict[str, DType] = {torch_name: name for name, torch_name in TORCH_NAMES
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """What the author of a task says beside the capture."""
+    """What the author of a task states in addition to the capture."""
 
     name: str
     source: Path
@@ -29,12 +29,14 @@ class DraftRequest:
     mapping: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     title: str = ""
-    settings: Mapping[str, object] = field(default_factory=dict)  # of the public call, which the op has not; defaults
+    settings: Mapping[str, object] = field(
+        default_factory=dict
+    )  # arguments of the public call that the op lacks, with defaults
 
 
 @dataclass(frozen=True)
 class CapturedRow:
-    """A call in the op's own words."""
+    """A captured call with the tensor and scalar names of the op."""
 
     inputs: dict[str, ConcreteTensor]
     outputs: dict[str, ConcreteTensor]
@@ -42,7 +44,7 @@ class CapturedRow:
 
     @property
     def layout(self) -> tuple[tuple[str, tuple[bool, ...]], ...]:
-        """Its tensors and their axes, those that broadcast told apart."""
+        """The tensors and, per axis, whether its size exceeds 1. Axes of size 1 broadcast."""
         tensors = self.inputs | self.outputs
         return tuple((name, tuple(size > 1 for size in tensor.shape)) for name, tensor in tensors.items())
 
@@ -53,7 +55,7 @@ class CapturedRow:
 
 
 class OtherResults(BadFile):
-    """The op can be called so, and gives something else than the program got."""
+    """The op accepts the call but returns other shapes or dtypes than the program got."""
 
 
 def read_row(where: str, call: CapturedCall, request: DraftRequest, notes: dict[str, None]) -> CapturedRow:
@@ -61,7 +63,7 @@ def read_row(where: str, call: CapturedCall, request: DraftRequest, notes: dict[
 
 
 class _Reading:
-    """One call, read as a call of the op. What does not fit is refused with the line, the name and what would fit."""
+    """Reads one call as a call of the op. An error names the line, the argument and the arguments that would fit."""
 
     def __init__(self, where: str, call: CapturedCall, request: DraftRequest, notes: dict[str, None]) -> None:
         self.where = where
@@ -86,7 +88,7 @@ class _Reading:
             for name, value in self.values.items()
             if name not in {*self.used, *self.request.settings}
             and not _is_return(name)
-            and not _is_none(value)  # nothing was given
+            and not _is_none(value)  # the argument was not given
         ]
         if unused:
             self.notes[f"not used: {', '.join(unused)} of {self.request.call}"] = None
@@ -109,8 +111,10 @@ class _Reading:
         return self._stored(name, source, value)
 
     def _stored(self, name: str, source: str, value: CapturedTensor) -> ConcreteTensor:
-        """A tensor that was expanded over an axis lies in memory once: the row holds what a kernel must read. Where it
-        begins is the input's alone: where an output lies, who makes it chooses."""
+        """Return a tensor as it is stored: an axis that was expanded has size 1, since a kernel reads it once.
+
+        Only an input has an offset. The memory of an output is chosen by the implementation.
+        """
         tensor = self._concrete(source, value)
         expanded = [place for place, size in enumerate(tensor.shape) if size > 1 and tensor.strides[place] == 0]
         if expanded:
@@ -151,7 +155,7 @@ class _Reading:
         returned = [n for n, v in self.values.items() if _is_return(n) and isinstance(v, CapturedTensor)]
         mapped = {name: self.request.mapping[name] for name in self.op.outputs if name in self.request.mapping}
         named = {name: f"return[{name}]" for name in self.op.outputs if f"return[{name}]" in returned}
-        if not mapped and len(named) == len(self.op.outputs):  # a dict's, whose order says nothing
+        if not mapped and len(named) == len(self.op.outputs):  # the items of a dict have names, and no meaningful order
             mapped = named
         sources = mapped or dict(zip(self.op.outputs, returned, strict=False))
         is_unclear = not mapped and (len(returned) != len(self.op.outputs) or (self.gives_dict and len(returned) > 1))
@@ -171,12 +175,15 @@ class _Reading:
         return outputs
 
     def _as_the_op_gives_them(self, row: CapturedRow) -> dict[str, ConcreteTensor]:
-        """The op must accept the call and give what the program got. Its strides count: both sides are held to them."""
+        """Return the outputs of the op for this call, and check that the program got the same shapes and dtypes.
+
+        The strides are those of the op: contenders and baselines must both return them.
+        """
         try:
             given = give(self.op, row.inputs, row.scalars)
         except NotImplementedError:
-            return row.outputs  # an op that cannot run on shapes alone
-        except Exception as error:  # whatever a reference raises, it does not fit the call
+            return row.outputs  # the op reads values, so that its outputs cannot be computed from shapes
+        except Exception as error:  # any error of the reference means that the call does not fit
             raise BadFile(
                 self.where,
                 "arguments",
@@ -211,7 +218,7 @@ def _is_none(value: object) -> bool:
 
 
 def _tidy(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> ConcreteTensor:
-    """The stride of an axis of size 1 says nothing: it is written as in a contiguous tensor if the others are so."""
+    """Return a tensor whose axes of size 1 have the strides of a contiguous tensor, if all other axes have."""
     plain = contiguous_strides(shape)
     if all(size == 1 or own == usual for size, own, usual in zip(shape, strides, plain, strict=True)):
         strides = plain
@@ -219,7 +226,11 @@ def _tidy(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> Con
 
 
 def give(op: Op, inputs: Mapping[str, ConcreteTensor], scalars: Mapping[str, Scalar]) -> dict[str, ConcreteTensor]:
-    """What the op's reference returns, from shapes alone. NotImplementedError: it looks at what its tensors hold."""
+    """Return the shapes that the op's reference returns, computed on meta tensors.
+
+    Raises:
+        NotImplementedError: the reference reads the values of its tensors.
+    """
     tensors = {
         name: torch.empty_strided(t.shape, t.strides, dtype=getattr(torch, t.torch_dtype_name), device="meta")
         for name, t in inputs.items()

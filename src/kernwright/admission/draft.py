@@ -1,4 +1,4 @@
-"""Draft: the task that a capture makes; every signature that a program really used becomes a production row."""
+"""Draft: a task made from a capture. Every recorded signature becomes a production row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLERANCES: dict[str, Tolerance] = {
 
 @dataclass(frozen=True)
 class Draft:
-    """The two files of a task to be, and what its author should know about them."""
+    """The content of task.toml and workloads.jsonl, and notes for the author."""
 
     file: TaskFile
     rows: tuple[Workload, ...]
@@ -38,7 +38,7 @@ class Draft:
 
 
 def draft_task(capture: Capture, request: DraftRequest, definitions: str | None = None) -> Draft:
-    notes: dict[str, None] = {}  # in order, each once
+    notes: dict[str, None] = {}  # a set that keeps its order
     rows: dict[str, CapturedRow] = {}
     calls = capture.of(request.call)
     for number, call in enumerate(capture.calls, 2):
@@ -68,7 +68,7 @@ def draft_task(capture: Capture, request: DraftRequest, definitions: str | None 
         origin=f"Production rows: {total} calls of {request.call} in {capture.header.program}, captured; "
         f"{len(production)} signatures. Smoke rows: the same, with fewer tokens where they are too large for a CPU.",
         definitions=definitions,
-        # The width too: without its odd neighbours no row would catch a kernel that skips the last part of a vector.
+        # The width is included because its odd neighbours catch kernels that skip the end of a row.
         neighbours=tuple(axis for axis in (TOKENS, WIDTH) if axis in named),
         tolerance={dtype: TOLERANCES.get(dtype, EXACT) for dtype in sorted(dtypes)},
     )
@@ -76,7 +76,7 @@ def draft_task(capture: Capture, request: DraftRequest, definitions: str | None 
 
 
 def _settings_given(call: CapturedCall, request: DraftRequest) -> str:
-    """What the public call was told beyond what the op itself can be."""
+    """Return the settings of the public call that the op itself does not have, if they differ from the defaults."""
     values = call.values()
     told = {name: value.value for name in request.settings if isinstance(value := values.get(name), CapturedScalar)}
     return ", ".join(f"{name}={value}" for name, value in told.items() if value != request.settings[name])
@@ -93,12 +93,12 @@ def _usable(call: CapturedCall, notes: dict[str, None]) -> bool:
 
 
 def runs_at(op: Op, row: Workload) -> bool:
-    """Whether the op, called at the row's sizes, gives the outputs that the row names."""
+    """Return whether the op, called at the sizes of a row, returns the outputs of the row."""
     try:
         given = give(op, row.concrete_inputs(), row.scalars)
     except NotImplementedError:
         return True
-    except Exception:  # a size that the op's reference refuses, in whatever way it does
+    except Exception:  # any error of the reference means that it does not run at this size
         return False
     return all(given[name].shape == tensor.shape for name, tensor in row.concrete_outputs().items())
 
@@ -120,14 +120,17 @@ def _production(rows: list[CapturedRow], request: DraftRequest, notes: dict[str,
 
 
 def _main(inputs: Mapping[str, object], op: Op) -> str:
-    """The tensor that a row is named after."""
+    """Return the tensor that a row is named after."""
     return next((name for name in op.activations if name in inputs), next(iter(inputs)))
 
 
 def _named(
     group: list[CapturedRow], request: DraftRequest, tokens: Mapping[int, int], notes: dict[str, None]
 ) -> list[Workload]:
-    """An axis keeps its name only if the op can be called at another size of it, in each row of the group."""
+    """Return the rows of a group with named axes.
+
+    An axis keeps its name only if the op runs at neighbouring sizes of it in every row of the group.
+    """
     op = request.op
     main = _main(group[0].inputs, op)
     shapes = [{name: tensor.shape for name, tensor in (row.inputs | row.outputs).items()} for row in group]
@@ -173,7 +176,7 @@ def _workload(row: CapturedRow, names: Names, request: DraftRequest) -> Workload
 
 
 def _with_ids(rows: list[Workload], op: Op) -> list[Workload]:
-    """Ids from sizes and dtype. Rows that these do not tell apart get a few digits of what they are, each of them."""
+    """Return rows with ids made of sizes and dtype. Rows with equal ids get a fingerprint each."""
     plain = [_id(row, op) for row in rows]
     return [
         row.model_copy(update={"id": f"{name}_{_fingerprint(row)}" if plain.count(name) > 1 else name})
@@ -201,7 +204,7 @@ def _fingerprint(row: Workload) -> str:
 
 
 def _smoke(production: Sequence[Workload], op: Op, notes: dict[str, None]) -> list[Workload]:
-    """Each production row at a size that a CPU bears; rows that become equal are kept once."""
+    """Return each production row at a size that a CPU can run. Rows that become equal are kept once."""
     kept: dict[str, Workload] = {}
     for row in production:
         small = _cut(row, op)
@@ -217,7 +220,7 @@ def _smoke(production: Sequence[Workload], op: Op, notes: dict[str, None]) -> li
 
 
 def _cut(row: Workload, op: Op) -> Workload | None:
-    """Tokens are halved first, other axes only where that is not enough. The width shapes a kernel: it goes last."""
+    """Return the row, halved until it fits: tokens first, the width last because a kernel depends on it."""
     small = row
     order = sorted(row.axes, key=lambda axis: (axis == WIDTH, axis != TOKENS, axis))
     for axis in order:

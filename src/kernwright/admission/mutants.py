@@ -1,7 +1,7 @@
-"""Mutants: wrong kernels of the kinds that slip through weak checks. A task that lets one pass is no task.
+"""Mutants: wrong kernels of the kinds that weak checks miss.
 
-Each mutant is the op's own reference with one thing broken. It takes a case's inputs and gives outputs, as a candidate
-does, and it is the judge's own correctness check that must reject it.
+A mutant is the reference of an op with one thing broken. It takes the inputs of a case and returns outputs, as a
+candidate does, and the correctness check of the judge must reject it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from kernwright.tasks.workload import Workload
 
 Outputs = dict[str, Tensor]
 Behaviour = Callable[[Inputs], Outputs]
-PARTIAL_SUMS = 128  # that a coarse sum rounds on its way, however long it is
+PARTIAL_SUMS = 128  # partial sums that are rounded, for a sum of any length
 VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A name that says what is broken, and the broken kernel."""
+    """A broken kernel, with a name that says what is broken."""
 
     name: str
     behaviour: Behaviour
 
 
 def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
-    """Every way this op can be broken on this row."""
+    """Yield every mutant of an op that applies to a row."""
     scalars = op.scalar_defaults | row.scalars
 
     def right(inputs: Inputs) -> Outputs:
@@ -55,10 +55,10 @@ def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
 
 
 def _dropped_terms(op: Op, row: Workload, right: Behaviour) -> Iterator[Mutant]:
-    """Each input in turn as if its term were not there: zero adds nothing, and 1 + 0 multiplies by nothing."""
+    """Yield mutants that ignore one input: zero adds nothing, and 1 + 0 scales by nothing."""
     for name in row.inputs:
         if name == op.activations[0]:
-            continue  # without the data there is no kernel left; `zeros` and `constant` stand for it
+            continue  # `zeros` and `constant` are the mutants that ignore the data
         yield Mutant(
             f"dropped term ({name})",
             lambda i, name=name: right(i | {name: torch.zeros_like(i[name])}),  # type: ignore[misc]
@@ -66,7 +66,7 @@ def _dropped_terms(op: Op, row: Workload, right: Behaviour) -> Iterator[Mutant]:
 
 
 def _wrong_broadcasts(op: Op, row: Workload, right: Behaviour) -> Iterator[Mutant]:
-    """A modulation tensor read from the wrong place: its first row for every row, or shifted along its last axis."""
+    """Yield mutants that read a modulation tensor in the wrong place: one row for all, or shifted by one."""
     for name, tensor in row.concrete_inputs().items():
         if name in op.activations or tensor.elements == 1:
             continue
@@ -87,7 +87,7 @@ def _shifted(tensor: Tensor) -> Tensor:
 
 
 def _like_an_input(output: Tensor, inputs: Inputs) -> Tensor:
-    """An input handed on. An op that copies one has to be handed another, or it would be no mutant."""
+    """Return an input in place of an output. For an op that copies an input, another input is returned."""
     for tensor in inputs.values():
         if tensor.shape == output.shape and not same_bits(tensor.to(output.dtype), output):
             return tensor.to(output.dtype)
@@ -100,7 +100,7 @@ def _mean_of(output: Tensor) -> Tensor:
 
 
 def _without_last_row(outputs: Outputs) -> Outputs:
-    """The last row that holds anything: of a padded output the very last is zero by right."""
+    """Zero the last row that is not zero. The very last row of a padded output may be zero correctly."""
     for tensor in outputs.values():
         filled = tensor.ne(0).any(-1).nonzero()
         if len(filled):
@@ -113,8 +113,10 @@ def _result_specs(op: Op, row: Workload) -> list[TensorSpec]:
 
 
 def _may_end_in_part(tensor: TensorSpec, row: Workload) -> bool:
-    """Whether a row of it can be no whole number of vectors. A head of 128 entries always is one, and so is a row of a
-    grid, which is checked at its own size alone, if it is one there."""
+    """Return whether a row of the tensor may end within a vector of 16 bytes.
+
+    A fixed width never does if it is a multiple of a vector. A row of a grid is checked only at its size.
+    """
     last = tensor.at(row.axes).shape[-1] if row.set == "grid" else tensor.shape[-1]
     steps = [last] if isinstance(last, int) else [_step(product) for product in last.split("+")]
     return math.gcd(*steps) * ITEM_BYTES[tensor.dtype] % VECTOR_BYTES != 0
@@ -125,8 +127,10 @@ def _step(product: str) -> int:
 
 
 def _without_odd_tail(outputs: Outputs) -> Outputs:
-    """What a kernel of 16-byte vectors leaves when it forgets that a row may not be a whole number of them. Of a padded
-    output that may be zero by right: then what stands before it is gone, too."""
+    """Return what a kernel of 16-byte vectors leaves if it forgets the rest of a row.
+
+    The rest of a padded output may be zero correctly; then the vector before it is dropped, too.
+    """
     for tensor in outputs.values():
         width = tensor.shape[-1]
         rest = width % (VECTOR_BYTES // tensor.element_size())
@@ -137,7 +141,7 @@ def _without_odd_tail(outputs: Outputs) -> Outputs:
 
 
 def _stale(right: Behaviour) -> Behaviour:
-    """Keeps what it computed first for every shape, and hands it out again."""
+    """Return a kernel that keeps its first result per shape and returns it again."""
     kept: dict[tuple[torch.Size, ...], Outputs] = {}
 
     def behaviour(inputs: Inputs) -> Outputs:
@@ -148,7 +152,7 @@ def _stale(right: Behaviour) -> Behaviour:
 
 
 def _coarsely(right: Behaviour, inputs: Inputs) -> Outputs:
-    """Sums accumulated in 16 bits; an op that sums nothing computes on inputs with too few bits instead."""
+    """Return results with sums accumulated in 16 bits, or of inputs with fewer bits if the op has no sum."""
     with _CoarseSums() as sums:  # type: ignore[no-untyped-call]
         outputs = right(inputs)
     if sums.seen:
@@ -165,7 +169,7 @@ def _fewer_bits(tensor: Tensor) -> Tensor:
 
 
 class _CoarseSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Reductions as a kernel does them that accumulates in 16 bits: every partial sum is rounded."""
+    """Reductions of a kernel that accumulates in 16 bits: every partial sum is rounded."""
 
     seen = False
 

@@ -1,4 +1,4 @@
-"""Writing a task's folder: all of it, and only if it loads."""
+"""Write the folder of a task, completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernwright.tasks.task import ROWS_FILE, TASK_FILE, TaskFile, load_task
 
 
 def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool) -> None:
-    """Writes into a folder beside the task's own, loads that as any task is loaded, and only then puts it in place."""
+    """Write a task into a temporary folder, load it like any task, and only then move it to its place."""
     if folder.exists() and not force:
         raise KernwrightError(f"{folder} exists already", "choose another name or --out, or write over it with --force")
     try:
@@ -22,7 +22,7 @@ def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool
     except OSError as error:
         raise EnvironmentProblem(f"{folder} cannot be made: {error.strerror}", "choose another --out") from None
     try:
-        beside.chmod(0o755)  # mkdtemp's folders are for one user alone
+        beside.chmod(0o755)  # mkdtemp makes a folder that only its user can read
         (beside / TASK_FILE).write_text(task_toml(draft.file), encoding="utf-8")
         lines = [row.model_dump_json(exclude_none=True, exclude_defaults=False) for row in draft.rows]
         (beside / ROWS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -31,7 +31,7 @@ def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool
         load_task(beside)
         if folder.exists():
             for file in [*beside.glob("*.py"), *beside.glob("*.jsonl"), *beside.glob("*.toml")]:
-                file.replace(folder / file.name)  # its evidence, baselines and whatever else it holds stay
+                file.replace(folder / file.name)  # other files of the folder stay
         else:
             beside.rename(folder)
     except OSError as error:
@@ -41,10 +41,10 @@ def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool
 
 
 def task_toml(file: TaskFile) -> str:
-    """task.toml as an author would write it."""
+    """Return the text of task.toml as an author would write it."""
 
     def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False)  # TOML's strings and lists are written as JSON's
+        return json.dumps(value, ensure_ascii=False)  # strings and lists have the same syntax in TOML and JSON
 
     lines = [f"name = {text(file.name)}", f"title = {text(file.title)}", f"origin = {text(file.origin)}"]
     if file.definitions:

@@ -1,4 +1,4 @@
-"""Manifest: what a bundle holds, where it came from, and whether all of it is still there."""
+"""Manifest: the content of a bundle and its origin, and the check that the bundle is complete."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Manifest(BaseModel):
         return sum(part.bytes for part in self.parts)
 
     def search_path(self, folder: Path) -> list[Path]:
-        """What PYTHONPATH must hold."""
+        """Return the entries for PYTHONPATH."""
         return [folder / part.folder for part in self.parts]
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a bundle; None where there is none that can be read."""
+    """Return the manifest of a bundle, or None if there is none that can be read."""
     try:
         return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -72,12 +72,12 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def part_digest(folder: Path) -> str:
     files = named_files(folder)
-    files.pop(MANIFEST, None)  # which holds the digest
+    files.pop(MANIFEST, None)  # the manifest holds the digest and is not part of it
     return digest_of(files)
 
 
 def check_bundle(folder: Path) -> Manifest:
-    """The manifest of a bundle that is all there and unchanged; anything else is an error."""
+    """Return the manifest of a complete and unchanged bundle, else raise KernwrightError."""
     manifest = read_manifest(folder)
     if manifest is None:
         raise KernwrightError(f"{folder} is no bundle: it has no readable {MANIFEST}", "make one: `kernwright bundle`")

@@ -1,4 +1,4 @@
-"""Origin: Kernwright's own files, from a checkout, an installed package or another bundle."""
+"""The files of Kernwright itself, from a checkout, an installed package or another bundle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kernwright.packages.files import named_files
 
-TASKS = "_tasks"  # as the built package names them
+TASKS = "_tasks"  # folder of tasks in a built package
 CONSTRAINTS = "_constraints.txt"
 
 
@@ -15,13 +15,13 @@ def package_folder() -> Path:
 
 
 def constraints() -> Path | None:
-    """The versions that the tests ran with."""
+    """Return the file with the versions that the tests ran with, or None."""
     places = [root / "constraints.txt" for root in _checkout()] + [package_folder() / CONSTRAINTS]
     return next((place for place in places if place.is_file()), None)
 
 
 def own_files() -> dict[str, Path]:
-    """Each file that makes Kernwright importable and its tasks known: its name below a bundle, and where it is."""
+    """Return all files of Kernwright, its tasks included, by their path in a bundle."""
     files = {f"kernwright/{name}": path for name, path in named_files(package_folder()).items()}
     for root in _checkout():
         files |= {f"kernwright/{TASKS}/{name}": path for name, path in named_files(root / "tasks").items()}
@@ -31,6 +31,6 @@ def own_files() -> dict[str, Path]:
 
 
 def _checkout() -> list[Path]:
-    """The checkout's root, if the package is imported from one."""
+    """Return the root of the checkout that the package is imported from, or an empty list."""
     source = package_folder().parent
     return [source.parent] if source.name == "src" and (source.parent / "pyproject.toml").is_file() else []

@@ -1,4 +1,4 @@
-"""Parts: a bundle cut into folders of a given size, each an entry for PYTHONPATH of its own."""
+"""Parts: a bundle cut into folders of a given size. Each is an entry for PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass
 class PackageGroup:
-    """Packages that travel together, and the folders that they were unpacked to."""
+    """Packages that must be in the same part, and the folders that they were unpacked to."""
 
     names: list[str]
     folders: list[Path]
     bytes: int
-    regular: set[str] = field(default_factory=set)  # importable names that must be in one place
+    regular: set[str] = field(default_factory=set)  # top-level packages with an __init__.py
 
 
 def parse_size(text: str) -> int:
@@ -29,7 +29,7 @@ def parse_size(text: str) -> int:
 
 
 def pack(loads: list[PackageGroup], limit: int | None) -> list[list[PackageGroup]]:
-    """Whole packages into as few parts as the largest-first rule finds; all into one without a limit."""
+    """Distribute whole groups over as few parts as first-fit in decreasing size finds. Without a limit: one part."""
     if limit is None:
         return [loads]
     parts: list[list[PackageGroup]] = []
@@ -50,7 +50,7 @@ def pack(loads: list[PackageGroup], limit: int | None) -> list[list[PackageGroup
 
 
 def _inseparable(loads: list[PackageGroup]) -> list[PackageGroup]:
-    """Python looks for a package that has an __init__.py in one folder only: those who share one stay together."""
+    """Join groups that share a package with an __init__.py, which Python looks for in one folder only."""
     joined: list[PackageGroup] = []
     for load in loads:
         kin = [other for other in joined if other.regular & load.regular]

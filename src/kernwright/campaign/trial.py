@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
-from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
+from kernwright.judge.device.cuda.copying import CopyMethod, copy_methods, whole_pages
 from kernwright.judge.numerics.contracts import Expected, compare
 from kernwright.judge.numerics.inputs import draw_inputs
 from kernwright.ops.catalog import dispatcher
@@ -162,14 +162,14 @@ class TuningTrial:
         count, size = len(self._sets), whole_pages(self.row.fewest_bytes())
         buffers = [torch.zeros(size, dtype=torch.uint8, device=self.device) for _ in range(count + 1)]
 
-        def copying(way: Way) -> Callable[[], float]:
+        def copying(way: CopyMethod) -> Callable[[], float]:
             def body() -> None:
                 for source, to in zip(buffers[1:], buffers, strict=False):
                     way(to, source)
 
             return clock(body, self.device)
 
-        found = medians({way.__name__: copying(way) for way in ways_on(self.device.type)}, self._rounds(ROUNDS))
+        found = medians({way.__name__: copying(way) for way in copy_methods(self.device.type)}, self._rounds(ROUNDS))
         return min(found.values()) / count
 
     def _rounds(self, wanted: int) -> int:

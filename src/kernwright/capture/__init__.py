@@ -1,7 +1,7 @@
-"""Recording the real calls of functions in a running program.
+"""Record the calls of functions in a running program.
 
-`describe`, `target`, `recorder`, `wrap` and `hook` are injected into foreign programs, which may run another Python
-(3.9 or later) without Kernwright's dependencies: they use the standard library alone, look at torch only where the
-program has imported it, and import one another relatively, since there they are loaded under another package name.
-`program`, `parts` and `own_ops` work on Kernwright's side.
+`describe`, `target`, `recorder`, `wrapper` and `hook` are injected into other programs, which may run Python 3.9 or
+later without the dependencies of Kernwright. They use only the standard library, touch torch only if the program has
+imported it, and import each other relatively, because they are loaded under another package name there. `capture`,
+`program`, `folder` and `own_ops` run in Kernwright's process.
 """

@@ -1,4 +1,4 @@
-"""Capture: the calls that a real program made, by signature. A file of JSON lines, a header first."""
+"""Capture: the calls that a program made, by signature. The file has one JSON object per line, a header first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REMEDY = "name a file that kernwright capture wrote"
 
 
 class CapturedTensor(BaseModel):
-    """What is known of a tensor; never what it held."""
+    """The metadata of a tensor. Values are never recorded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,7 +56,7 @@ class CapturedDict(BaseModel):
 
 
 class CapturedOther(BaseModel):
-    """Anything else: only its type is known."""
+    """Any other value: only its type is recorded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +76,7 @@ class CapturedArgument(BaseModel):
 
 
 class CapturedCall(BaseModel):
-    """One signature, and how often it was called."""
+    """One signature, and the number of calls with it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,7 +87,7 @@ class CapturedCall(BaseModel):
     count: Annotated[int, Field(ge=1)]
 
     def values(self) -> dict[str, CapturedPlain]:
-        """Every value by name: items of lists and dicts as `name[0]` and `name[key]`, what came back as `return`."""
+        """Return all values by name: items as `name[0]` and `name[key]`, results as `return`."""
         found = dict(pair for argument in self.arguments for pair in _flat(argument.name, argument.value))
         return found | (dict(_flat("return", self.returns)) if self.returns is not None else {})
 
@@ -119,7 +119,7 @@ class CaptureHeader(BaseModel):
 
 
 class Capture(BaseModel):
-    """A capture file as read."""
+    """The content of a capture file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,7 +131,7 @@ class Capture(BaseModel):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Calls by callable, those that were not kept included."""
+        """The number of calls per callable, including signatures that were not kept."""
         found = {target: self.header.not_kept.get(target, 0) for target in self.header.targets}
         for captured in self.calls:
             found[captured.call] = found.get(captured.call, 0) + captured.count
@@ -152,7 +152,7 @@ def read_capture(path: Path) -> Capture:
 
 
 def write_capture(capture: Capture, path: Path) -> None:
-    """All of it or none."""
+    """Write a capture file completely or not at all."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("w", encoding="utf-8") as file:

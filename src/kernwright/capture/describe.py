@@ -1,7 +1,7 @@
-"""Describing a call's values: shapes, dtypes, strides and plain scalars, never what a tensor holds.
+"""Describe the values of a call: shapes, dtypes, strides and plain scalars, never the values of a tensor.
 
-A value becomes a small hashable tuple, which serves as its part of the call's signature; `as_json` spells it out.
-Nothing here waits for a device: all that is read is the tensor's metadata.
+A value becomes a small hashable tuple, which is a part of the signature of the call; `as_json` converts it to JSON.
+Only metadata of tensors is read, so that nothing waits for a device.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ Described = tuple[Any, ...]
 
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
 LONGEST_LIST = 64
-LONGEST_INNER_DICT = 16  # inside of another
-DEEPEST_LIST = 3  # or dict
-LARGEST_INT = 2**63  # a larger one is content
-ALIGNED = 256  # bytes: behind so many of them an address serves every vector and every cache line as it did before
-CONSTANTS = ("dtype", "layout", "memory_format")  # torch's own: settings, as a number is
+LONGEST_INNER_DICT = 16  # of a dict inside another value
+DEEPEST_LIST = 3  # of nested lists and dicts
+LARGEST_INT = 2**63  # a larger number is content, not a setting
+ALIGNED = 256  # bytes; addresses with the same remainder are equally aligned for vectors and cache lines
+CONSTANTS = ("dtype", "layout", "memory_format")  # constants of torch, which are settings like numbers
 
 
 class Traced(Exception):
-    """The call runs on stand-ins of a compiler: their sizes may be symbols, and asking for one would fix it."""
+    """A compiler traces the call. Sizes of its tensors may be symbols, and reading one would specialize the graph."""
 
 
 def describe(value: Any, depth: int = 0) -> Described:
@@ -33,7 +33,7 @@ def describe(value: Any, depth: int = 0) -> Described:
     if kind is int:
         return _describe_int(value)
     if kind is float:
-        return ("scalar", "float", value.hex())  # unlike the float itself, equal for two NaNs, unequal for -0.0 and 0.0
+        return ("scalar", "float", value.hex())  # in contrast to floats, NaN equals NaN and -0.0 differs from 0.0
     if isinstance(value, str):
         text = str.__str__(value)
         return ("scalar", "str", text) if len(text) <= LONGEST_TEXT else ("other", "long str")
@@ -57,7 +57,7 @@ def describe(value: Any, depth: int = 0) -> Described:
 
 
 def result_of(described: Described) -> Described:
-    """What came back, without scalars: those were computed, perhaps from what tensors hold."""
+    """Return a described result without scalars, which may have been computed from the values of tensors."""
     kind = described[0]
     if kind == "scalar":
         return described if described[1] == "none" else ("other", described[1])
@@ -71,8 +71,10 @@ def _describe_int(value: int) -> Described:
 
 
 def _items(value: Any, depth: int) -> list[tuple[str, Any]] | None:
-    """Of a dict whose keys are names or numbers, by name, in whatever order they were put in. By dict's own methods: a
-    subclass may have others, and none of a program's code is to run."""
+    """Return the items of a dict by sorted name, or None if its keys are no names or numbers.
+
+    The methods of `dict` are used, because a subclass could run code of the program.
+    """
     longest = LONGEST_INNER_DICT if depth else LONGEST_LIST
     if dict.__len__(value) > longest or depth >= DEEPEST_LIST:
         return None
@@ -84,7 +86,7 @@ def _items(value: Any, depth: int) -> list[tuple[str, Any]] | None:
 
 
 def _is_name(key: Any) -> bool:
-    """What an item of a dict can be found again by; a text of several words, or a long one, is content."""
+    """Return whether a key identifies an item. A long string or one of several words is content."""
     if type(key) is int:
         return -LARGEST_INT <= key < LARGEST_INT
     if type(key) is not str or not 0 < len(key) <= LONGEST_TEXT:
@@ -109,8 +111,8 @@ def _describe_tensor(tensor: Any) -> Described:
         strides, offset = tuple(tensor.stride()), tensor.storage_offset()
         if type(offset) is not int:
             raise Traced
-        # Of where a view begins in its memory what its address is like: the whole way would be a new signature for
-        # every slice that a loop takes.
+        # Only the alignment of the offset counts. The offset itself would make a new signature for every slice that a
+        # loop takes.
         offset %= max(1, ALIGNED // tensor.element_size())
     return ("tensor", shape, str(tensor.dtype), strides, offset, tensor.device.type, bool(tensor.requires_grad))
 

@@ -1,4 +1,4 @@
-"""Parts: what each process of a program left in a capture's folder, and the capture they make together."""
+"""The folder of a capture: each process of the program writes its part, and the parts are merged into a capture."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ COUNTER_BYTES = 8
 
 
 def make_folder(out: Path, program: str, targets: Sequence[str], places: Mapping[str, Sequence[str]]) -> Path:
-    """A folder for the parts beside the file that they will make, so that both can be written or neither.
+    """Make a folder for the parts next to the file that they will be merged into.
 
-    `places`: where those targets are met that are not met under their names.
+    Args:
+        places: for targets that are called under other names, those names.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.parts-", dir=out.resolve().parent))
@@ -42,7 +43,7 @@ def remove_folder(folder: Path) -> None:
 
 @dataclass
 class _Sum:
-    """What all the parts say together."""
+    """The merged content of all parts."""
 
     python: set[str] = field(default_factory=set)
     torch: set[str] = field(default_factory=set)
@@ -54,7 +55,7 @@ class _Sum:
 
 
 def merge(folder: Path) -> Capture:
-    """Equal signatures of all processes counted together, in an order that does not depend on who was first."""
+    """Return the capture of all parts. Equal signatures are added up, and the order does not depend on processes."""
     where = folder / PLAN
     remedy = "name a folder that kernwright capture left behind"
     plan = parse_line(str(where), read_text(where, remedy))
@@ -92,7 +93,7 @@ def _add(lines: Path, targets: Sequence[str], total: _Sum) -> None:
             total.not_kept[target] += not_kept
     for line in lines.read_bytes().splitlines(keepends=True):
         if not line.endswith(b"\n"):
-            continue  # the process was killed while it wrote: nothing was counted for it yet
+            continue  # the process was killed while it wrote the line, before it counted a call
         said: dict[str, Any] = json.loads(line)
         if "slot" in said:
             slot = said.pop("slot")

@@ -1,4 +1,4 @@
-"""The import hook: targets are wrapped as soon as their module's import ends, before anyone can take them from it."""
+"""The import hook: wrap targets as soon as the import of their module ends, before other modules can take them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAN = "plan.json"
 
 
 def start(folder: str) -> None:
-    """Begins to record in this process, as the folder's plan says."""
+    """Start to record in this process, as the plan in the folder says."""
     with open(f"{folder}/{PLAN}", encoding="utf-8") as file:  # noqa: PTH123 (a program may not have pathlib loaded)
         plan = json.load(file)
     places: dict[str, list[str | None]] = plan.get("places", {})
@@ -34,7 +34,7 @@ def start(folder: str) -> None:
 
 
 class Watch:
-    """A finder that finds nothing itself: it only has a module's own loader call back when it is done."""
+    """A meta path finder that finds nothing: it makes the loader of a module call back after the import."""
 
     def __init__(self, targets: Sequence[CaptureTarget], recorder: Recorder) -> None:
         self._ops = [target for target in targets if target.torch_op]
@@ -55,7 +55,7 @@ class Watch:
         return None
 
     def _call_back(self, loader: Any, name: str) -> None:
-        """On the loader's instance, so that its type, and all else a program may ask of it, stays the same."""
+        """Set the callback on the instance of the loader, so that its type stays the same for the program."""
         load = getattr(loader, "exec_module", None)
         if load is None or isinstance(loader, type):
             return self._all(name, "cannot be watched: it is built in, or loaded in an unusual way")

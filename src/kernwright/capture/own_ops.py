@@ -1,7 +1,4 @@
-"""Where Kernwright's own ops are met: each in several places, and under the name that programs know.
-
-Found by the names of files, since to import the ops is to import torch.
-"""
+"""The names under which programs call Kernwright's ops."""
 
 from __future__ import annotations
 
@@ -15,12 +12,14 @@ if TYPE_CHECKING:
     from kernwright.core.op import Op
 
 PUBLIC = "kernwright.ops:"
-WISHES = ("backend", "contract", "strict")  # arguments that say who is to run a call, not what it computes
+WISHES = ("backend", "contract", "strict")  # arguments that select an implementation and do not change the result
 
 
 def settings_of(op: Op) -> dict[str, Any]:
-    """What a public call takes beside its op's own arguments, with defaults: a short word for some of them, as
-    add_norm's residual_in_fp32 is for a residual of zeros. Rows of a task have none of these."""
+    """Return the arguments of a public call that its op does not have, with their defaults.
+
+    Such an argument is a shorthand: `residual_in_fp32` of add_norm means a residual of zeros. Rows of tasks have none.
+    """
     if op.name not in FAMILIES:
         return {}
     own = {*(parameter.name for parameter in op.tensor_parameters), *op.scalar_defaults, *WISHES, "out"}
@@ -33,7 +32,7 @@ def target_of(op: str) -> str:
 
 
 def op_of(target: str) -> str | None:
-    """The op whose public call a target is."""
+    """Return the op whose public call a target is, or None."""
     name = target.removeprefix(PUBLIC)
     return name if target.startswith(PUBLIC) and name in FAMILIES else None
 

@@ -1,4 +1,4 @@
-"""Running a program as if Kernwright were not there: its streams, its signals and its ending are its own."""
+"""Run a program with its own streams, signals and exit status."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kernwright.core.errors import EnvironmentProblem
 
 INJECTED = Path(__file__).resolve().parent / "inject"
 FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-FROM_KERNEL = 0x80  # SI_KERNEL: a terminal's signal
+FROM_KERNEL = 0x80  # SI_KERNEL: the signal came from the terminal
 
 
 def program_name(command: Sequence[str]) -> str:
-    """What a program is called, without where it lies and what it was told."""
+    """Return the name of a program without its folder and its arguments."""
     name = Path(command[0]).name
     if not name.startswith("python"):
         return name
@@ -39,10 +39,10 @@ def program_name(command: Sequence[str]) -> str:
 
 
 def run(command: Sequence[str], folder: Path) -> int:
-    """The program's ending as `subprocess` writes it: a status, or minus the signal that ended it.
+    """Run the program and return its exit status, or minus the number of the signal that ended it.
 
-    Signals are blocked here from the start, and stay so: what they mean is the program's to say, and its records are
-    yet to be written. One that a terminal sent has reached the program as well; one that was sent to us is passed on.
+    Signals are blocked in this process from the start, so that records can still be written. A signal of the terminal
+    reaches the program directly; one that was sent to this process is passed on.
     """
     waited = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
@@ -74,11 +74,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def end_like(ending: int) -> NoReturn:
-    """Ends this process as the program ended, so that whoever waits for it sees the same."""
+    """End this process like the program ended, with the same status or signal."""
     sys.stdout.flush()
     sys.stderr.flush()
     if ending < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program's own core is the one to look at
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # only the program should leave a core dump
         if -ending != signal.SIGKILL:
             signal.signal(-ending, signal.SIG_DFL)
         os.kill(os.getpid(), -ending)

@@ -1,9 +1,8 @@
-"""Recorder: a process's table of the signatures it has seen, kept on disk as it grows.
+"""Recorder: the signatures that a process has seen, stored on disk as they come.
 
-Each process has files of its own: lines for what it has seen (one a signature), and a mapped file of counters. Both are
-in the kernel's hands after every call, so that a process that is killed leaves all it had recorded. The lines' file is
-opened for each line: a program that closes all its descriptors, as daemons do, must not find ours closed, reused, and
-written to.
+Each process has two files: one line per signature, and a memory-mapped file of counters. Both are up to date after
+every call, so that a process that is killed leaves everything it had recorded. The file of lines is opened for each
+line, because a program may close all file descriptors, as daemons do, and reuse their numbers.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from typing import Any
 from .describe import Described, Traced, as_json, describe
 from .target import CaptureTarget
 
-MOST_SIGNATURES = 4096  # of a process; further ones are counted, not kept
-MOST_OF_ONE = 1024  # of a target, so that one with an ever new scalar leaves room for the others
+MOST_SIGNATURES = 4096  # per process; calls of further signatures are only counted
+MOST_OF_ONE = 1024  # per target, so that a target whose scalars always change leaves room for the others
 MOST_NOTES = 1000
 _COUNTER = struct.Struct("<Q")
 LINES = ".lines"
@@ -30,7 +29,7 @@ COUNTERS = ".counters"
 
 
 class Parameters:
-    """The names of a callable's parameters, and the scalars that it takes where none is given."""
+    """The names of a callable's parameters, and the defaults of its scalars."""
 
     def __init__(
         self,
@@ -46,8 +45,10 @@ class Parameters:
         self._order = {name: place for place, name in enumerate([*positional, *by_name])}
 
     def named(self, args: Sequence[Described], kwargs: Mapping[str, Described]) -> list[tuple[str, Described]]:
-        """Every argument by name and in the signature's order, however the call wrote them; what the signature does not
-        name comes behind, items of the rest by their places and further keywords by their names."""
+        """Return every argument by name in the order of the signature.
+
+        Arguments that the signature does not name follow: positional ones by number, keywords by name.
+        """
         found: dict[str, Described] = dict(self.defaults)
         for place, value in enumerate(args):
             extra = place - len(self.positional)
@@ -61,13 +62,13 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Described]:
     for name, value in values.items():
         try:
             described[name] = describe(value)
-        except Exception:  # Traced, or a class's own: left out, as what is no setting is; the import must go on
+        except Exception:  # Traced, or any error of a class: the default is left out, since the import must go on
             continue
     return described
 
 
 class Recorder:
-    """Counts calls by signature. Never raises: a program must not fail because it is watched."""
+    """Counts calls by signature. Never raises, because recording must not make a program fail."""
 
     def __init__(self, folder: str, targets: Sequence[str]) -> None:
         self.folder = folder
@@ -90,7 +91,7 @@ class Recorder:
         self._knows_torch = False
 
     def _after_fork(self) -> None:
-        """A child has files of its own. The parent's mapping stays: to close it might close a stranger's file."""
+        """Give a forked child its own files. The mapping of the parent stays open: its descriptor may be reused."""
         self._left_open.append(self._counters)
         self._begin()
 
@@ -116,15 +117,15 @@ class Recorder:
             self._busy.now = before
 
     def describe(self, target: CaptureTarget, values: Sequence[Any]) -> tuple[Described, ...] | None:
-        """None where a value cannot or must not be looked at: then the call is not recorded."""
+        """Return the description of a value, or None if it cannot be read: then the call is not recorded."""
         if getattr(self._busy, "now", False):
-            return None  # looking at a value called a recorded function itself
+            return None  # describing a value called a recorded function
         self._busy.now = True
         try:
             return tuple([describe(value) for value in values])
         except Traced:
             return None
-        except Exception as error:  # of whatever kind of tensor: the program must go on
+        except Exception as error:  # any error of an unusual tensor: the program must go on
             self.problem(target, f"a call could not be described: {type(error).__name__}: {error}"[:300])
             return None
         finally:
@@ -140,10 +141,10 @@ class Recorder:
         raised: str | None,
     ) -> None:
         if getattr(self._busy, "now", False):
-            return  # a signal's handler, in the middle of the lines below
+            return  # a signal handler interrupted the lines below
         self._busy.now = True
         try:
-            # The same values have other names where the target is met in another place.
+            # A target may name its parameters differently in another place.
             key = (target.index, parameters, tuple(args), tuple(kwargs.items()), returns, raised)
             with self._lock:
                 if not self._ready():
@@ -154,7 +155,7 @@ class Recorder:
                     if len(self._slots) < MOST_SIGNATURES:
                         self._slots[key] = slot
                 self._count(slot)
-        except Exception as error:  # whatever it is, the program must go on
+        except Exception as error:  # any error: the program must go on
             self.problem(target, f"a call could not be recorded: {type(error).__name__}: {error}"[:300])
         finally:
             self._busy.now = False
@@ -166,7 +167,7 @@ class Recorder:
         returns: Described | None,
         raised: str | None,
     ) -> int:
-        """The counter of a signature: its own; when there are too many, its target's for calls not kept."""
+        """Return the counter of a signature, or the overflow counter of its target if there are too many."""
         call = {
             "call": target.name,
             "arguments": [{"name": name, "value": as_json(value)} for name, value in arguments],
@@ -186,13 +187,13 @@ class Recorder:
         return slot
 
     def _ready(self) -> bool:
-        """Makes this process's files when there is first something to say. Processes without one leave nothing."""
+        """Create the files of this process on first use. A process that records nothing leaves no files."""
         if self._counters is None and not self._broken:
             base = f"{self.folder}/{os.getpid()}-{os.urandom(6).hex()}"
             size = _COUNTER.size * (len(self.targets) + MOST_SIGNATURES)
             try:
                 with open(base + COUNTERS, "x+b") as file:  # noqa: PTH123
-                    file.write(bytes(size))  # written out: a hole in the file would be a SIGBUS on a full disk
+                    file.write(bytes(size))  # a sparse file would raise SIGBUS on a full disk
                     file.flush()
                     self._counters = mmap.mmap(file.fileno(), size)
                 self._path = base + LINES
@@ -218,7 +219,7 @@ class Recorder:
             finally:
                 os.close(file)
         except OSError:
-            self._broken = True  # the disk is full, or the folder gone: the program goes on unrecorded
+            self._broken = True  # the disk is full or the folder was removed: the program goes on without records
 
     def _count(self, slot: int) -> None:
         if self._counters is None or self._broken:

@@ -1,4 +1,4 @@
-"""CaptureTarget: a callable whose calls are to be recorded, by the name under which programs reach it."""
+"""CaptureTarget: a callable whose calls are recorded, by the name under which programs call it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*")
 class CaptureTarget:
     """`module:function`, `module:Class.method`, or `torch.ops.namespace:name`.
 
-    One of Kernwright's ops is met in several places, any of which a program may lack; its calls go by one name.
+    An op of Kernwright is called in several places, which a program may lack; its calls are recorded under one name.
     """
 
     def __init__(self, name: str, index: int = 0, place: str | None = None) -> None:
@@ -28,12 +28,12 @@ class CaptureTarget:
 
     @property
     def torch_op(self) -> str | None:
-        """`namespace::name` of a torch op, which no module holds."""
+        """`namespace::name` of a torch op, or None for a function of a module."""
         return f"{self.module[len(OPS) :]}::{self.path[0]}" if self.module.startswith(OPS) else None
 
 
 def problem_with(name: str) -> str | None:
-    """Why a name cannot be a target, and what would be one; None if it can."""
+    """Return why a name is not a valid target, or None if it is valid."""
     if not _NAME.fullmatch(name):
         return "is not of the form module:function, module:Class.method or torch.ops.namespace:name"
     module, _, path = name.partition(":")

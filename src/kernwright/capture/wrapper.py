@@ -1,4 +1,4 @@
-"""Wrapping: a recording twin of a function, put where programs find the original."""
+"""Wrappers: replace a function by one that records its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .recorder import Parameters, Recorder
 from .target import CaptureTarget
 
 MARK = "__kernwright_capture__"
-CACHED = type(functools.lru_cache(len))  # of which functools has no public name
+CACHED = type(functools.lru_cache(len))  # functools has no public name for this type
 FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -31,16 +31,16 @@ def _never() -> bool:
     return False
 
 
-# torch.compiler.is_compiling once the program has torch. A global of this module, so that a compiler that traces
-# through a wrapper meets the function it knows, takes it for a constant, and is left with the original call.
+# torch.compiler.is_compiling once the program has imported torch. It is a global of this module, so that a compiler
+# that traces a wrapper knows the function, treats its result as a constant, and keeps only the original call.
 is_compiling: Callable[[], bool] = _never
 
 
-_inside = threading.local()  # whether a thread is in a call of one of Kernwright's ops
+_inside = threading.local()  # whether the thread is inside a call of one of Kernwright's ops
 
 
 def put_wrapper(module: Any, target: CaptureTarget, recorder: Recorder) -> None:
-    """Replaces the target in its module, now or when the module makes it, or notes why that cannot be done."""
+    """Replace the target in its module, now or when the module creates it. Note the reason if that fails."""
     held = not isinstance(module, types.ModuleType) or target.path[0] in vars(module)
     provide = None if held else _provider(module)
     if provide is None:
@@ -50,7 +50,7 @@ def put_wrapper(module: Any, target: CaptureTarget, recorder: Recorder) -> None:
 
 
 def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
-    """What makes attributes that the module does not hold: its own `__getattr__`, or its class's."""
+    """Return the function that creates missing attributes of a module: its `__getattr__`, or that of its class."""
     if (own := vars(module).get("__getattr__")) is not None:
         return own  # type: ignore[no-any-return]
     of_class = getattr(type(module), "__getattr__", None)
@@ -60,7 +60,7 @@ def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
 def _replace_on_demand(
     module: types.ModuleType, provide: Callable[[str], Any], target: CaptureTarget, recorder: Recorder
 ) -> None:
-    """Python asks a module's own `__getattr__` first, also where its class has one."""
+    """Wrap the attribute when it is created. Python calls the `__getattr__` of a module before that of its class."""
     latest: list[Any] = []
 
     @functools.wraps(provide)
@@ -69,7 +69,7 @@ def _replace_on_demand(
         if name != target.path[0]:
             return value
         if vars(module).get(name) is value:
-            _replace(module, target, recorder)  # the module keeps what it makes, and is not asked again
+            _replace(module, target, recorder)  # the module stores the attribute, and is not asked again
             return vars(module)[name]
         if not latest or latest[0] is not value:
             holder = types.SimpleNamespace(**{name: value})
@@ -91,9 +91,9 @@ def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     if value is None:
         return _missing(".".join(target.path), target, recorder)
     marks = getattr(value, MARK, None)
-    if isinstance(marks, tuple) and target.name in marks:  # what is no function may have any attribute
+    if isinstance(marks, tuple) and target.name in marks:  # an object that is no function may have any attribute
         return None
-    if (overload := getattr(value, "_opoverload", None)) is not None:  # torch.library.custom_op's result
+    if (overload := getattr(value, "_opoverload", None)) is not None:  # the result of torch.library.custom_op
         _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
         return recorder.wrapped(target)
     twin = _twin_of(value, target, recorder)
@@ -112,7 +112,7 @@ def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:
     if isinstance(value, (staticmethod, classmethod)):
         inner = _twin_of(value.__func__, target, recorder)
         return None if inner is None else type(value)(inner)
-    if type(value).__name__ == "ScriptFunction":  # torch.jit.script's: other scripts call it without Python
+    if type(value).__name__ == "ScriptFunction":  # made by torch.jit.script: other scripts call it without Python
         recorder.problem(target, "is compiled by torch.jit: name the function that calls it")
         return None
     if not isinstance(value, FUNCTIONS):
@@ -128,13 +128,13 @@ def _put(owner: Any, name: str, twin: Any) -> None:
     try:
         setattr(owner, name, twin)
     except (AttributeError, TypeError, ValueError):
-        object.__setattr__(owner, name, twin)  # a frozen object, such as Kernwright's own Op
+        object.__setattr__(owner, name, twin)  # a frozen object, for example an Op of Kernwright
 
 
 def _parameters_of(function: Any) -> Parameters:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # built-in functions: their arguments are named by place
+    except (TypeError, ValueError):  # arguments of built-in functions are named by position
         return Parameters()
     return Parameters(
         positional=[p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)],
@@ -145,12 +145,12 @@ def _parameters_of(function: Any) -> Parameters:
 
 
 def recording(function: Callable[..., Any], parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> Any:
-    """The function with the same name, signature and results, that tells the recorder of each call."""
+    """Return a function with the same name, signature and results that reports each call to the recorder."""
 
     def twin(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return function(*args, **kwargs)
-        # Before the call: it may change its arguments' shapes.
+        # Described before the call, which may change the shapes of its arguments.
         given = recorder.describe(target, [*args, *kwargs.values()])
         if given is None:
             return function(*args, **kwargs)
@@ -170,7 +170,7 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Capt
     functools.update_wrapper(whole, function)
     if isinstance(function, CACHED):
         whole.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined] # which goes past the cache
-        for name in OF_A_CACHE:  # methods of its type, which no wrapper takes along
+        for name in OF_A_CACHE:  # methods of the type, which functools.wraps does not copy
             if hasattr(function, name):
                 setattr(whole, name, getattr(function, name))
     setattr(whole, MARK, (*getattr(function, MARK, ()), target.name))
@@ -178,7 +178,7 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Capt
 
 
 def _outermost(twin: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """A public call of one of Kernwright's ops may end in its eager chain, or in its torch op: it is one call."""
+    """Count nested calls once: the public call of an op may call its eager chain or its torch op."""
 
     def outermost(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or getattr(_inside, "now", False):
@@ -193,7 +193,7 @@ def _outermost(twin: Callable[..., Any], function: Callable[..., Any]) -> Callab
 
 
 class _RecordingOp:
-    """Stands for the C++ function inside a torch op: the op itself stays what it was, for compilers above all."""
+    """Replaces the C++ function inside a torch op, so that the op object itself stays the same for compilers."""
 
     def __init__(self, op: Any, parameters: Parameters, target: CaptureTarget, recorder: Recorder) -> None:
         self._op = op
@@ -203,7 +203,7 @@ class _RecordingOp:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if getattr(self._inside, "now", False):
-            return self._op(*args, **kwargs)  # a dispatch mode of torch, which calls the op again: the same call
+            return self._op(*args, **kwargs)  # a dispatch mode of torch calls the op again for the same call
         self._inside.now = True
         try:
             return self._call(*args, **kwargs)
@@ -211,7 +211,7 @@ class _RecordingOp:
             self._inside.now = False
 
     def __hash__(self) -> int:
-        return hash(self._op)  # an op's own hash is that of the function inside it
+        return hash(self._op)  # the hash of an op is that of the function inside it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._op, name)
@@ -228,7 +228,7 @@ def _replace_op(op: Any, parameters: Parameters, target: CaptureTarget, recorder
 
 def _of_schemas(schemas: list[Any]) -> Parameters:
     if len(schemas) != 1:
-        return Parameters()  # which overload a call takes is not known here
+        return Parameters()  # the overload of a call is not known here
     arguments = schemas[0].arguments
     return Parameters(
         positional=[argument.name for argument in arguments if not argument.kwarg_only],
@@ -238,7 +238,7 @@ def _of_schemas(schemas: list[Any]) -> Parameters:
 
 
 def watch_torch_ops(torch: Any, targets: list[CaptureTarget], recorder: Recorder) -> None:
-    """Ops are registered at any time: each is met when a program first asks torch.ops for it."""
+    """Wrap torch ops when a program first asks torch.ops for them, because ops may be registered at any time."""
 
     def meet(qualified: str, packet: Any) -> None:
         for target in targets:

@@ -16,7 +16,7 @@ from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.device.lock import device_lock
-from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_large
+from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.judge import Judgement
 from kernwright.judge.process.scratch import scratch_folder
@@ -87,7 +87,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     with (
         device_lock(device.name, request.wait_s),
         scratch_folder() as scratch,
-        machine_trouble(),
+        explained_machine_errors(),
         apart_from(device.worker_processor() if device.has_kernels else None),
         keep_processor_awake(device),
         contextlib.ExitStack() as runs,

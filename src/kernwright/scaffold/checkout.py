@@ -12,10 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
-from kernwright.scaffold.family import OPS, TESTS, Family, in_import_order
+from kernwright.scaffold.family import OPS, TESTS, Family
 
 INDEX = OPS / "__init__.py"
-WIDTH = 120  # of a line, as pyproject.toml has it
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _remove(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Index:
-    """`ops/__init__.py`: which op is of which family, and where a type checker finds its call."""
+    """`ops/__init__.py`, which lists the family of each op."""
 
     path: Path
     text: str
@@ -123,17 +122,10 @@ class Index:
         return found
 
     def with_family(self, new: Family) -> str:
-        """The text with the op's lines, each where the order of names wants it."""
-        module = f"kernwright.ops.{new.name}.calls"
-        call = f"    from {module} import {new.op} as {new.op}\n"
-        if len(call) > WIDTH + 1:
-            call = f"    from {module} import (\n        {new.op} as {new.op},\n    )\n"
-        imports = [((in_import_order(str(node.module)), node.names[0].name), node) for node in self._imports]
+        """Return the text with the op's line, in the order of names."""
         keys = list(zip(self.families, self._dictionary.values, strict=True))
         lines = self.text.splitlines(keepends=True)
-        # From below: a line that is put in moves all that follow.
         lines.insert(_line_for(new.op, keys), f'    "{new.op}": "{new.name}",\n')
-        lines.insert(_line_for((in_import_order(module), new.op), imports), call)
         return "".join(lines)
 
     @cached_property
@@ -154,13 +146,6 @@ class Index:
             ):
                 return node.value
         raise BadFile(self.path, "FAMILIES", "is not there", "use a checkout of this release of Kernwright")
-
-    @cached_property
-    def _imports(self) -> list[ast.ImportFrom]:
-        for node in self._tree.body:
-            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-                return [own for own in node.body if isinstance(own, ast.ImportFrom)]
-        raise BadFile(self.path, "TYPE_CHECKING", "is not there", "use a checkout of this release of Kernwright")
 
 
 def _line_for(own: Any, ordered: Sequence[tuple[Any, ast.expr | ast.stmt]]) -> int:

@@ -63,19 +63,10 @@ class Family:
     def test(self) -> PurePosixPath:
         return TESTS / f"test_{self.name}.py"
 
-    @property
-    def cases(self) -> PurePosixPath:
-        return TESTS / f"{self.name}_cases.py"
-
     def _written(self) -> Iterator[tuple[PurePosixPath, str]]:
-        tests = {
-            "cases.py": self.cases,
-            "emulation.cc": TESTS / "emulated_cuda" / f"{self.name}_emulation.cc",
-            "test.py": self.test,
-        }
         for template in sorted(TEMPLATES.glob("*/*.template")):
             own = template.name.removesuffix(".template")
-            place = self.folder / own if template.parent.name == "family" else tests[own]
+            place = self.folder / own if template.parent.name == "family" else self.test
             text = Template(template.read_text(encoding="utf-8")).substitute(op=self.op, family=self.name)
             yield place, _with_sorted_imports(text) if place.suffix == ".py" else text
 

@@ -20,8 +20,8 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.shipped_build import ShippedBuild
 from kernwright.judge.contest.worker_spec import shipped_spec
+from kernwright.judge.process.answers import accept_answer
 from kernwright.judge.process.faults import WorkerCheated
-from kernwright.judge.process.worker_process import accept_answer
 from kernwright.judge.record.verdict import RanImplementation, Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
@@ -54,7 +54,7 @@ def test_it_is_a_candidate_with_its_provenance(verdicts: dict[str, Verdict]) -> 
     about = verdict.provenance["contender"]
     (library,) = about["libraries"]
     assert library.startswith("norm_modulation-cpu-") and about["loaded"] == [library]
-    assert verdict.provenance["sources"]["ops/norm_modulation/cpu_kernel.cc"]
+    assert verdict.provenance["sources"]["ops/norm_modulation/cpu.cc"]
 
 
 def test_a_fallback_is_said(verdicts: dict[str, Verdict]) -> None:
@@ -145,13 +145,13 @@ def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tm
 
 @pytest.mark.slow
 def test_a_broken_implementation_is_incorrect(swept_ops: Path, tmp_path: Path) -> None:
-    """A copy of the package whose public call mixes up two arguments, and everything else as it is: the command as a
-    user types it."""
+    """Judge, by the command, a copy of the package that hands two arguments to its kernel in the wrong order."""
     copy = shutil.copytree(PACKAGE, tmp_path / "src" / "kernwright", ignore=shutil.ignore_patterns("__pycache__"))
-    calls = copy / "ops" / "norm_modulation" / "calls.py"
-    right, wrong = "_norm_scale_shift((x, scale, shift,", "_norm_scale_shift((x, shift, scale,"
-    assert calls.read_text().count(right) == 1
-    calls.write_text(calls.read_text().replace(right, wrong))
+    family = copy / "ops" / "norm_modulation" / "family.py"
+    right = "function(*arguments, threads())"
+    wrong = "function(arguments[0], arguments[2], arguments[1], *arguments[3:], threads())"
+    assert family.read_text().count(right) == 1
+    family.write_text(family.read_text().replace(right, wrong))
     command = [
         sys.executable, "-m", "kernwright", "judge", swept_ops / "tasks" / "ours", "--candidate", "kernwright",
         "--rows", "normed", "--quick", "--ledger", tmp_path / "ledger", "--json", tmp_path / "verdict.json",

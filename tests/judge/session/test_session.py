@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.judge.process.answers import accept_answer
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
-from kernwright.judge.process.worker_process import WorkerProcess, accept_answer
+from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.protocol.messages import AnswerT, Done, Load, Request
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.session.retained_outputs import RetainedOutputs

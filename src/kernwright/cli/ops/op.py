@@ -1,4 +1,4 @@
-"""kernwright op: writes what a new op needs into a checkout of Kernwright."""
+"""kernwright op: write the files of a new op into a checkout of Kernwright."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, help="New ops: a family that works as wr
 
 @app.callback()
 def op() -> None:
-    """Keeps `new` a word of its own, though it is the only command so far."""
+    """Keep `new` a subcommand, though it is the only one so far."""
 
 
 @app.command()
@@ -21,7 +21,7 @@ def new(
     family: Annotated[str, typer.Option(help="its family, a new one, named after what its ops will have in common")],
     root: Annotated[Path, typer.Option(help="the root of a checkout of Kernwright")] = Path(),
 ) -> None:
-    """Writes a new family of one op: its definition, a Triton and a CUDA kernel, and tests that pass as they are."""
+    """Write a new family of one op: its definition, a Triton and a CUDA kernel, and tests that pass as they are."""
     from kernwright.cli.console import out
     from kernwright.scaffold.checkout import INDEX, Checkout
     from kernwright.scaffold.family import Family
@@ -32,8 +32,9 @@ def new(
     out.print(f"changed {root / INDEX}", highlight=False, markup=False, soft_wrap=True)
     out.print("Next, in the root of the checkout:", highlight=False)
     for step in (
-        f"1. python -m pytest {own.test}  (all pass as they are; on a GPU both kernels run there too)",
-        f"2. write your op into {own.folder / 'definition.py'} and its calls into {own.cases}",
-        "3. then the Triton and the CUDA kernel, until the tests pass again: CONTRIBUTING.md, Add an implementation",
+        "1. python -m kernwright.ops.stubs  (write the op's signature into ops/__init__.pyi)",
+        f"2. python -m pytest {own.test}  (all pass as they are; on a GPU both kernels run there too)",
+        f"3. write your op into {own.folder / 'definition.py'} and its cases into {own.test}",
+        "4. then the Triton and the CUDA kernel, until the tests pass again: CONTRIBUTING.md, Add an implementation",
     ):
         out.print(f"  {step}", highlight=False, markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.contest.worker_spec import baseline_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.device.lock import device_lock
-from kernwright.judge.device.problems import machine_trouble, refuse_rows_too_large
+from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.numerics.correctness import check_row
@@ -72,7 +72,11 @@ class Verification:
             return
         progress.phase(f"{self.baseline.name} on {self.task.name}", len(accepted))
         ops = self.contestant.ops(self.task, accepted, self.device.capability)
-        with device_lock(self.device.name, wait_s, shared=True), scratch_folder() as scratch, machine_trouble():
+        with (
+            device_lock(self.device.name, wait_s, shared=True),
+            scratch_folder() as scratch,
+            explained_machine_errors(),
+        ):
             self.device.make_room_for(1)  # in the memory that concurrent verifications leave
             refuse_rows_too_large(accepted, self.device)
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)

@@ -82,7 +82,7 @@ class WorkerGroup:
             )
         for name in names:
             self.workers[name].wait_ready()
-            self.device.furnish(self.workers[name])
+            self.device.attach_worker(self.workers[name])
         for name in names:
             if (compiled := self.specs[name].compiled) and self.keeps_files_apart:
                 compiled.lay_out(chosen=self.is_among_trusted)
@@ -195,7 +195,7 @@ class WorkerGroup:
 
     def _end(self, name: SideName) -> None:
         self.workers[name].kill()
-        self.device.retire(self.workers[name])
+        self.device.detach_worker(self.workers[name])
 
     def dismiss(self) -> None:
         for worker in self.workers.values():

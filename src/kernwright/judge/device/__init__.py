@@ -1,1 +1,1 @@
-"""Devices that the judge measures on. `device.Device` is the interface; `cpu` and `cuda` implement it."""
+"""Devices that the judge measures on. `device.Device` is the interface, which `cpu` and `cuda` implement."""

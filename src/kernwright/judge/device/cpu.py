@@ -1,4 +1,4 @@
-"""CpuDevice: the processors of this machine under the judge."""
+"""CpuDevice: the processors of this machine as a device of the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload
 
-CPU_FACTOR = 40  # over a row's fewest bytes, of three sides and the judge's part, which is as much as theirs
+CPU_FACTOR = 40  # bytes needed per byte that a call must move, for three sides and an equal part for the judge
 
 
 class CpuDevice:
@@ -35,7 +35,7 @@ class CpuDevice:
     deadline_s = 30.0
     has_kernels = False
     capability: tuple[int, int] | None = None
-    most_slots = 256
+    max_slots = 256
     arena_bytes = 256 * 2**20
     keepalive: CpuKeepalive | None = None
     block_loop: Path | None = None
@@ -87,7 +87,7 @@ class CpuDevice:
         return ()
 
     def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
-        """Two 64-byte loads and one 64-byte store a cycle at 6 GHz: beyond any core, in any of its caches."""
+        """Return the time at two 64-byte loads and one 64-byte store per cycle and 6 GHz, which no core exceeds."""
         return moved_bytes / (threads * 192 * 6e9)
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
@@ -114,17 +114,16 @@ class CpuDevice:
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         self.block_loop = build_block_loop(folder)
 
-    def furnish(self, worker: WorkerProcess) -> None:
+    def attach_worker(self, worker: WorkerProcess) -> None:
         pass
 
-    def retire(self, worker: WorkerProcess) -> None:
+    def detach_worker(self, worker: WorkerProcess) -> None:
         pass
 
     def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> Session:
         return Session(worker, op, row, style, slots)
 
     def pool(self, row: Workload, seed: int) -> Pool:
-
         return ContentPool.for_row(row, cpu_generator(seed))
 
     def health(self) -> str | None:
@@ -136,7 +135,7 @@ class CpuDevice:
     def is_slow(self, within_s: float) -> bool:
         return False
 
-    def take_as_it_is(self) -> None:
+    def accept_memory_speed(self) -> None:
         pass
 
 

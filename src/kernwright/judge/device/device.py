@@ -1,4 +1,4 @@
-"""Device: what the judge needs to know of the hardware it measures on. A GPU joins by implementing this."""
+"""Device: the interface of the hardware that the judge measures on."""
 
 from __future__ import annotations
 
@@ -16,72 +16,74 @@ from kernwright.tasks.workload import Workload
 
 
 class Device(Protocol):
-    """The hardware under the judge: memory to hand out, state to record, limits that no kernel can pass."""
+    """The hardware that the judge measures on: memory to lend, state to record, limits that no kernel can exceed."""
 
     name: str
-    shares_contents: bool  # whether all sides may work on the same contents: where none can see another's memory
-    deadline_s: float  # what a call has started on it must be over by then
-    has_kernels: bool  # whether a side's work is kernels on a device that can be listed
-    capability: tuple[int, int] | None  # of a GPU
-    most_slots: int
-    keepalive: CpuKeepalive | None  # over its workers' processor, while a judgement runs and there are others
-    block_loop: Path | None  # that its workers run blocks with; Python where there is none
+    shares_contents: bool  # whether all sides may use the same contents, because no side can read another's memory
+    deadline_s: float  # time limit for the work that a call started on the device
+    has_kernels: bool  # whether calls launch kernels that can be listed
+    capability: tuple[int, int] | None  # compute capability of a GPU
+    max_slots: int
+    keepalive: CpuKeepalive | None  # keep-alive of the workers' processor, while a judgement runs
+    block_loop: Path | None  # library with the loop that workers run blocks with; None for the loop in Python
 
     def free_bytes(self) -> int: ...
 
     def make_room_for(self, sides: int) -> None:
-        """Before anything is lent: how many sides share its memory. Three, unless it is told otherwise."""
+        """Set the number of sides that share the memory, before any memory is lent. The default is three."""
         ...
 
     def bytes_to_judge(self, row: Workload) -> int:
-        """About what judging a row takes: slots of all sides, the judge's copies, its oracles."""
+        """Return roughly the memory needed to judge a row: slots of all sides, the judge's copies and oracles."""
         ...
 
     def block_bytes(self, row: Workload) -> int:
-        """What a block's slots may take of one side's memory, and its outputs of as much again, once it has begun."""
+        """Return the maximum size of a block's slots in one side's memory. Its outputs may take as much again."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What it is: recorded once a run."""
+        """Return the identity of the device, which is recorded once per run."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Clocks and load right now: recorded before and after."""
+        """Return current clocks and load, which are recorded before and after a judgement."""
         ...
 
     def worker_processor(self) -> int | None:
-        """The processor that workers are pinned to, where pinning is possible."""
+        """Return the processor that workers are pinned to; None if pinning is not possible."""
         ...
 
     def environment(self) -> dict[str, str]:
-        """What workers on it need in theirs."""
+        """Return the environment variables that workers on this device need."""
         ...
 
     def reads(self) -> tuple[Path, ...]:
-        """What workers on it must be able to read."""
+        """Return the paths that workers on this device must be able to read."""
         ...
 
     def fastest_seconds(self, moved_bytes: int, threads: int, working_set: int = 0) -> float:
-        """No call that moves these bytes can take less: physics, not a measurement. The working set is a block's."""
+        """Return a physical lower limit for the time to move these bytes. `working_set` is that of a block."""
         ...
 
     def block_ms(self, policy: TimingPolicy) -> float: ...
 
     def probe_slots(self, row: Workload) -> int:
-        """How many slots a first, coarse time is taken with."""
+        """Return the number of slots for the first, coarse measurement."""
         ...
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
-        """Before the first worker: what is needed of the judge's own, built in the folder. `one_by_one`: calls are made
-        by themselves, never in blocks, and leave little behind."""
+        """Prepare a judgement before its first worker starts. Libraries are built in the folder.
+
+        `one_by_one` says that calls are never made in blocks, so that they need little memory for outputs.
+        """
         ...
 
-    def furnish(self, worker: WorkerProcess) -> None:
-        """Lends a new worker what it keeps for its whole life."""
+    def attach_worker(self, worker: WorkerProcess) -> None:
+        """Lend a new worker the memory that it keeps for its whole life."""
         ...
 
-    def retire(self, worker: WorkerProcess) -> None:
-        """Takes it back when the worker is gone."""
+    def detach_worker(self, worker: WorkerProcess) -> None:
+        """Free the memory of a worker that has ended."""
         ...
 
     def open_session(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> Session: ...
@@ -89,21 +91,21 @@ class Device(Protocol):
     def pool(self, row: Workload, seed: int) -> Pool: ...
 
     def health(self) -> str | None:
-        """What is wrong with the device now, if anything."""
+        """Return the device's problem, or None if it works."""
         ...
 
     def is_busy(self) -> bool:
-        """Whether somebody works on it while the judge's workers stand still."""
+        """Return whether other work runs on the device while the judge's workers are stopped."""
         ...
 
     def is_slow(self, within_s: float) -> bool:
-        """Whether its memory is slower than it was, and stays so for that long."""
+        """Return whether the memory is slower than before and stays so for this time."""
         ...
 
-    def take_as_it_is(self) -> None:
-        """Its memory is as fast as it is now, from now on."""
+    def accept_memory_speed(self) -> None:
+        """Take the current memory speed as the reference from now on."""
         ...
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
-        """A plain copy that moves as many bytes, measured now."""
+        """Measure a plain copy that moves this many bytes."""
         ...

@@ -1,4 +1,4 @@
-"""Keep-alive of the processor that a device's workers run on."""
+"""Keep-alive for the processor that a device's workers run on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 
 @contextlib.contextmanager
 def keep_processor_awake(device: Device) -> Iterator[None]:
-    """From here to the end the device's workers have one, where their processor is theirs alone."""
+    """Run a keep-alive inside the context, if the device's workers have a processor to themselves."""
     processor = device.worker_processor() if device.has_kernels else None
     if processor is None or processor in os.sched_getaffinity(0):
         yield

@@ -1,6 +1,6 @@
-"""One judge at a time per device, by a lock that the kernel releases when its holder dies.
+"""Device lock: one judge at a time per device. The operating system releases the lock when its holder dies.
 
-Who times nothing shares it with others that time nothing.
+Judges that do not time anything may share the lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernwright.core.errors import EnvironmentProblem
 
 @contextlib.contextmanager
 def device_lock(device: str, wait_s: float = 0.0, shared: bool = False) -> Iterator[None]:
-    """Holds the device for the length of a judgement. All users of the machine share the lock file."""
+    """Hold the lock of a device inside the context. All users of the machine share the lock file."""
     path = Path(os.environ.get("KERNWRIGHT_LOCKS", "/tmp")) / f"kernwright-{device.replace(':', '-')}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | (0 if path.exists() else os.O_CREAT) | os.O_CLOEXEC, 0o666)
@@ -25,15 +25,15 @@ def device_lock(device: str, wait_s: float = 0.0, shared: bool = False) -> Itera
         raise EnvironmentProblem(
             f"cannot open the lock {path}: {error}", "make it writable, or name another folder in KERNWRIGHT_LOCKS"
         ) from None
-    with contextlib.suppress(PermissionError):  # another user's file: its owner has opened it to all
-        os.fchmod(descriptor, 0o666)  # whatever the umask: all users share it
+    with contextlib.suppress(PermissionError):  # raised for another user's file, which its owner has made writable
+        os.fchmod(descriptor, 0o666)  # all users share the file, whatever the umask
     try:
         _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, device, path, wait_s)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        os.close(descriptor)  # the file stays: removing it would let two judges lock two files of one name
+        os.close(descriptor)  # the file is not removed, since two judges could then lock different files of this name
 
 
 def _acquire(descriptor: int, kind: int, device: str, path: Path, wait_s: float) -> None:

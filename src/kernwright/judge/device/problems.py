@@ -1,4 +1,4 @@
-"""Problems of a device or a machine that end a judgement before or while it runs."""
+"""Problems of a device or a machine that prevent or end a judgement."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernwright.tasks.workload import Workload
 
 
 class DeviceFull(EnvironmentProblem):
-    """The device has no memory left for what the judge must lend."""
+    """The device has too little free memory for the arenas and regions of the workers."""
 
 
 class RowsTooLarge(EnvironmentProblem):
-    """Known before anything is judged: with so many sides there is no memory for these. `rows` are their ids."""
+    """The device has too little memory to judge rows with this many sides. `rows` are their ids."""
 
     def __init__(self, rows: Sequence[Workload], needed: int, free: int, device: Device) -> None:
         self.rows = frozenset(row.id for row in rows)
@@ -35,8 +35,8 @@ def refuse_rows_too_large(rows: Sequence[Workload], device: Device) -> None:
 
 
 @contextlib.contextmanager
-def machine_trouble() -> Iterator[None]:
-    """A full disk, a full GPU or a read-only folder ends the run with its cause; the ledger keeps what it has."""
+def explained_machine_errors() -> Iterator[None]:
+    """Turn a full disk, a full GPU or a read-only folder into an error with cause and remedy."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -45,5 +45,5 @@ def machine_trouble() -> Iterator[None]:
         ) from error
     except OSError as error:
         raise EnvironmentProblem(
-            f"the machine refused: {error}", "free space or memory, or set TMPDIR; what was recorded is intact"
+            f"the operating system reports: {error}", "free space or memory, or set TMPDIR; recorded results are intact"
         ) from error

@@ -10,6 +10,7 @@ from kernwright.judge.device.device import Device
 
 
 def find_device(name: str) -> Device:
+    """Return the device named `cpu`, `cuda` or `cuda:N`."""
     if name == "cpu":
         return CpuDevice()
     if re.fullmatch(r"cuda(:\d+)?", name):

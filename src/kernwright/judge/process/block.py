@@ -12,7 +12,7 @@ class Block:
     """One timed block as the judge saw it."""
 
     elapsed_ns: int
-    running_ns: int  # until the worker stood still: what followed was the judge's doing
+    running_ns: int  # until the worker was stopped; the judge's work follows
     processor_ns: int
     ready_ns: int
     pointers: tuple[int, ...]
@@ -20,13 +20,16 @@ class Block:
 
     @property
     def waiting_ns(self) -> int:
-        """Time in which the worker was ready and had no processor. Neither sleeping nor threads of its own that fight
-        each other make it longer: it is at most what the kernel calls waiting, and at most what it did not run."""
+        """Return the time in which the worker was ready to run but had no processor.
+
+        It is at most the kernel's count of waiting time, and at most the time in which the worker did not run. So
+        neither sleeping nor threads that compete with each other increase it.
+        """
         return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
 
     @classmethod
     def joined(cls, blocks: Sequence[Block]) -> Block:
-        """Several as one."""
+        """Return several blocks as one."""
         return cls(
             elapsed_ns=sum(block.elapsed_ns for block in blocks),
             running_ns=sum(block.running_ns for block in blocks),
@@ -38,6 +41,6 @@ class Block:
 
     @classmethod
     def typical(cls, blocks: Sequence[Block]) -> Block:
-        """Several as one, each taken for as long as the one in the middle: a host has hiccups longer than a call."""
+        """Return several blocks as one, each with the median time, because a host has interruptions."""
         middle = statistics.median(block.elapsed_ns for block in blocks)
         return replace(cls.joined(blocks), elapsed_ns=round(len(blocks) * middle))

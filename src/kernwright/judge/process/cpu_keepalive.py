@@ -1,8 +1,8 @@
 """CpuKeepalive: keeps the workers' processor from idling while they are stopped.
 
-A processor that has been idle for a millisecond takes longer to come back than many a call takes, and less evenly, most
-of all where a hypervisor has lent it to somebody else meanwhile. So something of the judge's runs there whenever no
-worker does. It leaves before a worker goes on, rather than to be driven out by it: the kernel takes its time over that.
+A processor that has been idle for a millisecond takes longer to wake up than many calls take, and the time varies, most
+of all under a hypervisor. So a process of the judge spins there whenever no worker runs. It stops spinning before a
+worker is resumed, because preemption by the kernel would take longer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SPIN = """
 import ctypes, mmap, os, sys
 processor, flag, judge = (int(word) for word in sys.argv[1:])
 libc = ctypes.CDLL(None)
-libc.prctl(1, 9)  # ends with the judge
-libc.prctl(4, 0)  # and is as closed to other processes as the judge is
+libc.prctl(1, 9)  # PR_SET_PDEATHSIG: end with the judge
+libc.prctl(4, 0)  # PR_SET_DUMPABLE: closed to other processes, like the judge
 if os.getppid() != judge:
     sys.exit()
 os.sched_setaffinity(0, {processor})
@@ -30,7 +30,7 @@ while os.read(0, 4096):
 
 
 class CpuKeepalive:
-    """One processor's. It ends with the judge, whatever becomes of that."""
+    """The keep-alive process of one processor. The kernel ends it when the judge ends."""
 
     def __init__(self, processor: int) -> None:
         self.processor = processor
@@ -46,7 +46,7 @@ class CpuKeepalive:
             )  # fmt: skip
             assert self._process.stdin is not None
             self._bell = self._process.stdin.fileno()
-            os.set_blocking(self._bell, False)  # nobody may keep the judge waiting by not listening
+            os.set_blocking(self._bell, False)  # a full pipe must not block the judge
         finally:
             os.close(descriptor)
 
@@ -55,17 +55,17 @@ class CpuKeepalive:
         return self._process.pid
 
     def goes_on(self, worker: int) -> None:
-        """To be called before the worker does."""
+        """Stop spinning. Call this before the worker is resumed."""
         self._spin[0] = 0
         self._moving.add(worker)
 
     def stands_still(self, worker: int) -> None:
-        """Or has ended."""
+        """Spin again if no worker runs any more. Call this when the worker was stopped or has ended."""
         self._moving.discard(worker)
         if self._moving:
             return
         self._spin[0] = 1
-        with contextlib.suppress(OSError):  # it is gone: then the processor sleeps
+        with contextlib.suppress(OSError):  # the process is gone, and the processor may idle
             os.write(self._bell, b".")
 
     def end(self) -> None:

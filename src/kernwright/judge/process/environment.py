@@ -1,4 +1,4 @@
-"""The environments that workers, and what forks them, start with."""
+"""Environment variables of workers and of the zygote that forks them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVIC
 
 
 def zygote_environment(threads: int) -> dict[str, str]:
-    """What libraries read once, when they are loaded."""
+    """Return the zygote's environment: the variables that libraries read when they are loaded."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(import_folders()),
@@ -19,8 +19,8 @@ def zygote_environment(threads: int) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        # Freed outputs stay in the process, as a GPU's caching allocator keeps them: otherwise whether a block pays
-        # for page faults depends on how long the worker stood still before it. (torch brings mimalloc on some CPUs.)
+        # Freed outputs stay in the process, as in a GPU's caching allocator. Otherwise the time that a worker was
+        # stopped would decide whether its next block pays for page faults. (torch uses mimalloc on some CPUs.)
         "MIMALLOC_PURGE_DELAY": "-1",
         "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
@@ -30,10 +30,10 @@ def zygote_environment(threads: int) -> dict[str, str]:
 
 
 def worker_environment(scratch: Path, threads: int) -> dict[str, str]:
-    """A small environment of its own: nothing of the judge's, caches below the side's own scratch."""
+    """Return a worker's environment: nothing of the judge's, and all caches in the scratch folder."""
     return zygote_environment(threads) | {
-        "PYTHONNOUSERSITE": "1",  # also for the Pythons that a worker starts
-        "USER": "worker",  # its user has no entry in the password file, and libraries ask for a name
+        "PYTHONNOUSERSITE": "1",  # also for Python processes that a worker starts
+        "USER": "worker",  # the worker's user is not in the password file, but libraries ask for a name
         "LOGNAME": "worker",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),

@@ -1,4 +1,4 @@
-"""WorkerLog: what a worker prints, and what its end says of it."""
+"""WorkerLog: the output of a worker, and the description of its end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from kernwright.judge.protocol.messages import printable
 
-MOST_READ = 16_000  # where C++ ends in an exception, its words come before a page of addresses
+MOST_READ = 16_000  # the message of a C++ exception precedes a page of addresses
 ADDRESSES = ("frame #", "Exception raised from")
 
 
 class WorkerLog:
-    """A file without a name: in the worker's own folder it could be made a link to a file of the judge's."""
+    """An unnamed file. A named one in the worker's folder could be replaced by a link to a file of the judge."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
@@ -25,7 +25,7 @@ class WorkerLog:
         return self._file.fileno()
 
     def last_words(self) -> str:
-        """The last line that says something."""
+        """Return the last line that is not an address of a stack trace."""
         if self._file.closed:
             return ""
         size = os.fstat(self.descriptor).st_size
@@ -35,6 +35,7 @@ class WorkerLog:
         return printable(said[-1])[:300] if said else ""
 
     def post_mortem(self, code: int) -> str:
+        """Return how the worker ended, with its last line."""
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
         if code == -signal.SIGKILL and _kills_for_memory() > self._kills_for_memory:
             how += ", the machine was out of memory"
@@ -46,7 +47,7 @@ class WorkerLog:
 
 
 def _kills_for_memory() -> int:
-    """How often the kernel has killed a process because memory ran out, since the machine started."""
+    """Return how often the kernel has killed a process for lack of memory since the machine started."""
     try:
         words = Path("/proc/vmstat").read_text().split()
     except OSError:

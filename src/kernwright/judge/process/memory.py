@@ -1,4 +1,4 @@
-"""WorkerMemory: what a stopped worker has in its memory, read by the judge itself."""
+"""WorkerMemory: the memory of a stopped worker, read by the judge."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ class MemorySpan(ctypes.Structure):
 
 
 class WorkerMemory:
-    """One worker's. `windows` are descriptors of its memory and its map, which it opened before foreign code ran."""
+    """The memory of one worker.
+
+    `windows` are descriptors of /proc/self/mem and /proc/self/maps that the worker opened before foreign code ran.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.windows: list[int] = []
 
     def read(self, address: int, into: Tensor) -> None:
-        """Copies the stopped worker's memory into a contiguous tensor of the judge's.
+        """Copy memory of the stopped worker into a contiguous tensor of the judge.
 
-        Memory may be of a kind that its owner serves; a stopped owner never does, so there is a deadline.
+        The watchdog sets a deadline: page faults that the stopped worker would have to serve (userfaultfd) never end.
         """
         size = into.numel() * into.element_size()
         local = MemorySpan(into.data_ptr(), size)
@@ -44,8 +47,10 @@ class WorkerMemory:
             raise WorkerFailed(f"an output at {address:#x} cannot be read: {reason}")
 
     def _read_through_window(self, address: int, local: MemorySpan) -> int:
-        """For a judge that may not look into another user's process: by the descriptor that the worker opened on its
-        own memory before foreign code ran. Slower, as the kernel copies twice."""
+        """Read through the worker's descriptor, for a judge without the right to read another user's process.
+
+        This is slower, because the kernel copies twice.
+        """
         target = memoryview((ctypes.c_char * local.length).from_address(local.base)).cast("B")
         done = 0
         while done < local.length:
@@ -60,7 +65,7 @@ class WorkerMemory:
         return done
 
     def mappings(self) -> str:
-        """The kernel's list of what lies where in the worker's memory."""
+        """Return the kernel's list of the worker's memory mappings."""
         try:
             return Path(f"/proc/{self.pid}/maps").read_text(errors="replace")
         except PermissionError:

@@ -1,4 +1,4 @@
-"""Family: a worker and all that it started. Nobody of it outlives the worker, nor works beside it unseen."""
+"""ProcessTree: a worker and the processes that it started. None outlives the worker or runs next to it unseen."""
 
 from __future__ import annotations
 
@@ -13,32 +13,38 @@ from kernwright.judge.system import procfs
 from kernwright.judge.system.linux import PR_SET_CHILD_SUBREAPER, prctl
 from kernwright.judge.system.users import end_processes_of, owners_of
 
-FAMILY_DEADLINE_S = 60.0  # a fork bomb leaves its judge little of the processor
+TREE_DEADLINE_S = 60.0  # a fork bomb leaves the judge little processor time
 _workers: set[int] = set()
 
 
 def adopt_orphans() -> set[int]:
-    """A worker's orphans become ours: they cannot hide from us. Asked for each time, since no fork inherits it. Answers
-    the children that there are now: whoever uses the judge may have some of their own."""
+    """Make orphans of workers children of this process, and return the children that it has now.
+
+    The setting is repeated for each worker, because a fork does not inherit it. The program that uses the judge may
+    have children, which are not ours to end.
+    """
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     return set(procfs.living_children(os.getpid()))
 
 
 class ProcessTree:
-    """One worker's. `known` are the judge's children from before it; `user` is its own, where it has one."""
+    """The processes of one worker.
+
+    `known` are the children that the judge had before it. `user` is the user id that only this worker has, if any.
+    """
 
     def __init__(self, process: ForkedProcess, known: set[int], user: int | None) -> None:
         self.process, self._known, self._user = process, known, user
         _workers.add(process.pid)
 
     def descendants(self) -> list[int]:
-        """Living processes that the worker started, and orphans of a worker: those are the judge's children now."""
+        """Return living processes below the worker, and living orphans, which are children of the judge now."""
         return self.offspring() + [pid for pid in self._orphans() if procfs.is_alive(pid)]
 
     def offspring(self) -> list[int]:
-        """Living processes below the worker."""
+        """Return living processes below the worker."""
         found: list[int] = []
-        # Once it is buried, its number may be another's.
+        # After the worker was reaped, its pid may belong to another process.
         waiting = procfs.living_children(self.process.pid) if self.process.returncode is None else []
         while waiting:
             pid = waiting.pop()
@@ -47,34 +53,36 @@ class ProcessTree:
         return found
 
     def _orphans(self) -> list[int]:
-        """Children of the judge, living or not, that a worker left behind: of this one's user, where it has its own."""
+        """Return children of the judge, living or not, that a worker left behind: of this user, if it has one."""
         strangers = self.strangers()
         return strangers if self._user is None else [pid for pid in strangers if _belongs_to(pid, self._user)]
 
     def strangers(self) -> list[int]:
-        """Children of the judge that it never asked for."""
+        """Return children of the judge that it did not start."""
         ours = self._known | _workers | zygote_pids()
         return [pid for pid in procfs.adopted(os.getpid()) if pid not in ours]
 
     def end(self) -> None:
-        """Ends all of it, whether or not the worker is still there itself."""
+        """End all processes of the tree, whether or not the worker still runs."""
         ended = self._end_together() if self._user is None else set()
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         if self._user is not None:
             end_processes_of(self._user)
-        # Orphans are ours to bury; unburied, they count towards their user's limit on processes.
-        _bury(ended if self._user is None else self._orphans())
+        # Reap orphans: zombies count towards the limit on processes of their user.
+        _reap(ended if self._user is None else self._orphans())
         _workers.discard(self.process.pid)
 
     def _end_together(self) -> set[int]:
-        """Stops the worker and its descendants until all of them stand still, then ends them together. Those that stand
-        still count towards the limit on processes, so that a fork bomb comes to an end. One look is not enough: who was
-        told to stop may fork once more before it does."""
+        """Stop the worker and its descendants until all are stopped, then kill them together. Return their pids.
+
+        Stopped processes count towards the limit on processes, so a fork bomb comes to an end. Two looks without a
+        running process are needed, because a process may fork once more before its stop takes effect.
+        """
         ended: set[int] = set()
         stopped: set[int] = set()
-        deadline = time.monotonic() + FAMILY_DEADLINE_S
+        deadline = time.monotonic() + TREE_DEADLINE_S
         quiet_looks = 0
         while quiet_looks < 2 and time.monotonic() < deadline:
             stopped = {*self.descendants(), *([self.process.pid] if self.process.returncode is None else [])}
@@ -103,7 +111,7 @@ def _signal_all(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _bury(pids: Iterable[int]) -> None:
+def _reap(pids: Iterable[int]) -> None:
     for pid in pids:
-        with contextlib.suppress(ChildProcessError):  # a child of somebody else's
+        with contextlib.suppress(ChildProcessError):  # not a child of this process
             os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Scratch folders of a judgement's workers: gone with it, and swept by the next one if it was killed."""
+"""Scratch folders of workers. A judgement removes its folder; the next one removes folders of killed judges."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ PREFIX = "kernwright-scratch-"
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
+    """Provide a scratch folder and remove it at the end."""
     root = Path(tempfile.gettempdir())
     _sweep(root)
     try:
@@ -25,7 +26,7 @@ def scratch_folder() -> Iterator[Path]:
     except OSError as error:
         raise EnvironmentProblem(f"no scratch folder below {root}: {error}", "free some space, or set TMPDIR") from None
     if os.geteuid() == 0:
-        folder.chmod(0o711)  # workers are other users then: they may pass, each to the folder that is its own
+        folder.chmod(0o711)  # workers run as other users and pass through it to their folders
     try:
         yield folder
     finally:
@@ -33,7 +34,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _sweep(root: Path) -> None:
-    """Removes the folders of judges that died without doing so themselves."""
+    """Remove the folders of judges that were killed."""
     for left in root.glob(f"{PREFIX}*"):
         owner = left.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -42,8 +43,11 @@ def _sweep(root: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Whatever a worker made of it. Folders nested by the thousand are deeper than Python walks, and a judge that falls
-    over them would leave them to every judge after it."""
+    """Remove a folder, whatever a worker put there.
+
+    Folders nested by the thousand exceed Python's recursion limit, and would stay for every later judge. They are
+    flattened first.
+    """
     with contextlib.suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
@@ -54,7 +58,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _flatten(folder: Path) -> None:
-    """Moves every folder below this one right into it, and opens it to us. To be called when nobody works there."""
+    """Move every folder below this one directly into it, with access for us. No process may use the folder."""
     numbers = itertools.count()
     waiting = [str(folder)]
     while waiting:
@@ -68,7 +72,7 @@ def _flatten(folder: Path) -> None:
 
 
 def _end_workers(folder: Path) -> None:
-    """A worker dies with its judge, but not what it had started: that runs as the owner of its scratch folder."""
+    """End processes that a worker started: they outlive it and run as the owner of its scratch folder."""
     if os.geteuid() == 0:
         for scratch in folder.glob("*/scratch"):
             if is_worker_user(owner := scratch.lstat().st_uid):

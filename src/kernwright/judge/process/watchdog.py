@@ -1,4 +1,4 @@
-"""Watchdog: ends what does not stop in time."""
+"""Watchdog: kills processes that do not stop in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STOP_DEADLINE_S = 10.0
 
 
 class Watchdog:
-    """Kills what does not stop in time: a thread parked in vfork(2), say, cannot be stopped at all."""
+    """Kill process groups that exceed a deadline. A thread in vfork(2), for example, cannot be stopped at all."""
 
     def __init__(self) -> None:
         self._deadlines: dict[int, float] = {}
@@ -21,6 +21,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def guarding(self, pid: int) -> Iterator[None]:
+        """Kill the process group if the block takes longer than the deadline."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="kernwright-watchdog", daemon=True)
             self._thread.start()

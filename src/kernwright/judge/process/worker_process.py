@@ -1,9 +1,8 @@
-"""The judge's handle on one worker: spawn, ask, run a block under the judge's clock, freeze, read its memory, kill.
+"""WorkerProcess: the judge's handle on one worker. It starts, asks, times, stops and kills the worker.
 
-Between requests a worker is stopped (SIGSTOP). Inputs are written while it is stopped and the clock starts before it is
-resumed, so no part of a block's work can be done early; the clock stops after the worker is stopped again, so none can
-be done late. What lies in its memory then is what the block produced. A process may know ways to end its own stop; its
-processor time gives it away.
+Between requests a worker is stopped (SIGSTOP). Inputs are written while it is stopped, and the clock starts before it
+is resumed, so no part of a block's work can be done early. The clock stops after the worker is stopped again, so none
+can be done late. A process that ends its stop by itself is detected by its processor time.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernwright.judge.process.answers import accept_answer, cheated, failure_of_payload
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 from kernwright.judge.process.environment import worker_environment, zygote_environment
@@ -40,7 +40,7 @@ from kernwright.judge.protocol.frames import (
     encode_block,
 )
 from kernwright.judge.protocol.isolation import Isolation
-from kernwright.judge.protocol.messages import CALLED, AnswerT, Failure, Ready, Request, decode_answer, printable
+from kernwright.judge.protocol.messages import CALLED, AnswerT, Ready, Request, decode_answer
 from kernwright.judge.protocol.orders import WorkerOrders
 from kernwright.judge.system import procfs
 from kernwright.judge.system.processors import SPARE_PROCESSORS
@@ -49,16 +49,16 @@ from kernwright.judge.system.sandbox import Sandbox
 START_DEADLINE_S = 120.0
 CALL_DEADLINE_S = 120.0  # of one untimed call, which may compile
 BUILD_DEADLINE_S = 300.0
-DEVICE_DEADLINE_S = 30.0  # what a call has started must be over by then
+DEVICE_DEADLINE_S = 30.0  # for the device to finish what a call has started
 DYING_S = 0.5
-CORE_SLACK = 1.05  # processor time over elapsed time that one granted thread may show
+CORE_SLACK = 1.05  # tolerated ratio of processor time to elapsed time per granted thread
 LEAST_SLACK_NS = 50_000
 SPIN_S = 0.5
-LEAST_LOOK_S = 0.001  # no process can be started and be of use in a block shorter than this
+LEAST_LOOK_S = 0.001  # a helper process cannot start and be of use in a shorter block
 
 
 class WorkerProcess:
-    """One side's process. `label` names it in messages; `scratch` is the one folder it may write to."""
+    """The process of one side. `label` names it in messages; `scratch` is the only folder that it may write to."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class WorkerProcess:
         self.label = label
         self.keepalive = keepalive
         self.device_deadline_s = DEVICE_DEADLINE_S
-        # Where processors abound the judge waits on one of its own, awake; with two, that would be the worker's.
+        # With enough processors the judge spins while it waits. With two it would take the worker's.
         self.spins = device != "cpu" and len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.threads = threads
         self.processor = processor
@@ -122,10 +122,11 @@ class WorkerProcess:
         return self.process.pid
 
     def wait_ready(self) -> None:
+        """Wait for the worker's first message, record its isolation and stop it."""
         ready, self.memory.windows = self._receive_first(START_DEADLINE_S)
         self.isolation = ready.isolation
         if self.isolation.processors == "any":
-            self.processor = None  # it could not be pinned, so it cannot have left its place either
+            self.processor = None  # it could not be pinned, so leaving the processor is no offence
         self._stop()
         self._note_standstill()
 
@@ -170,11 +171,11 @@ class WorkerProcess:
         bring: Callable[[], None] | None = None,
         stays_awake: bool = False,
     ) -> Block:
-        """`stream`, and `device` without Python: all calls back to back, one answer, the judge's clock around it.
+        """Run a block of calls back to back, with one answer, and time it with the judge's clock.
 
-        `secure` sees to the outputs, whose addresses it is given, before the clock stops, where a stopped worker alone
-        does not show that its work is over. A worker that stays awake is not stopped: it waits for the next block with
-        its eyes open, until `stand_still`; so its inputs are brought when the clock runs.
+        `secure` gets the addresses of the outputs and secures them before the clock stops, for devices whose work may
+        go on after the worker was stopped. A worker that stays awake is not stopped but polls for the next block until
+        `stand_still`. Its inputs are therefore written by `bring` while the clock runs.
         """
         flags = with_python * WITH_PYTHON | stays_awake * STAYS_AWAKE | (not self._stopped) * IS_AWAKE
         payload = encode_block(flags, order)
@@ -192,19 +193,19 @@ class WorkerProcess:
             secure(pointers)
         elapsed = _clock_ns() - start
         used, (ran_now, ready_now) = self._processor_ns() - used, procfs.scheduled_ns(self.pid)
-        by_itself = max(0, used - (ran_now - ran))  # its other threads': who waits for these is kept by nobody else
+        by_itself = max(0, used - (ran_now - ran))  # its other threads: waiting for these is the worker's doing
         waited = max(0, ready_now - ready - by_itself)
         self._block_s = elapsed / 1e9
         if stays_awake:
             return Block(
                 elapsed_ns=elapsed, running_ns=elapsed, processor_ns=0, ready_ns=waited, pointers=pointers
-            )  # of a process that runs, the kernel's count is stale
+            )  # the kernel's count of a running process is stale
         self._note_standstill()
         return Block(elapsed_ns=elapsed, running_ns=running, processor_ns=used, ready_ns=waited, pointers=pointers)
 
     def stand_still(self) -> tuple[int, int]:
-        """After blocks that it stayed awake for: how long that was, and the processor time that it used meanwhile."""
-        if self._stopped:  # it has answered with an error, and been stopped for it
+        """Stop a worker that stayed awake. Return how long it was awake and the processor time that it used."""
+        if self._stopped:  # it was stopped when it answered with an error
             return 0, 0
         used = self._stood_ns
         self._stop()
@@ -214,7 +215,7 @@ class WorkerProcess:
 
     def _exchange(self, payload: bytes, deadline_s: float) -> bytes:
         try:
-            self.channel.send(RUN, payload)  # first: a worker that goes on and finds no order goes to sleep again
+            self.channel.send(RUN, payload)  # before it is resumed: a worker that finds no request goes to sleep
             self._resume()
             if self.spins:
                 tag, answer, _ = self.channel.await_frame(deadline_s)
@@ -227,13 +228,11 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
-            raise _cheated(garbled) from None
+            raise cheated(garbled) from None
         if tag != DONE:
             self._stop()
             self._note_standstill()
-            with _cheated_if_garbled():
-                said = as_object(answer)
-            raise _failed({"error": "an answer of another kind"} | said)
+            raise failure_of_payload(answer)
         return answer
 
     def _pointers(self, answer: bytes, count: int) -> tuple[int, ...]:
@@ -242,9 +241,9 @@ class WorkerProcess:
         return decode_pointers(answer)
 
     def _look_for_helpers(self) -> None:
-        """Once in a block, at an instant that nobody can foresee: a helper may be gone by the block's end.
+        """Look for helper processes once per block at a random instant, because they may be gone at its end.
 
-        The judge's own processor pays for the look; where there is only one, a helper would gain nothing.
+        The look costs time on the judge's processor. With a single processor a helper would gain nothing.
         """
         if self.processor is None or self._block_s < LEAST_LOOK_S:
             return
@@ -253,11 +252,11 @@ class WorkerProcess:
             self._helpers = self.tree.descendants()
 
     def _processor_ns(self) -> int:
-        """Processor time of all the worker's threads so far, from the kernel's own clock of that process."""
-        return time.clock_gettime_ns((~self.pid << 3) | 2)  # what clock_getcpuclockid(3) computes
+        """Return the processor time of all threads of the worker so far, from the kernel's clock of that process."""
+        return time.clock_gettime_ns((~self.pid << 3) | 2)  # the clock id that clock_getcpuclockid(3) returns
 
     def refuse_helpers(self, block: Block) -> None:
-        """A side has its granted threads and nothing else: no further cores, no processes beside it."""
+        """Raise `WorkerCheated` if the worker used further cores, left its processor or kept processes running."""
         if block.processor_ns > self.threads * block.running_ns * CORE_SLACK + block.exchanges * LEAST_SLACK_NS:
             share = block.processor_ns / block.running_ns
             raise WorkerCheated(f"used {share:.1f} processors in a timed block; each side is granted {self.threads}")
@@ -265,34 +264,37 @@ class WorkerProcess:
             raise WorkerCheated("left the processor that it was pinned to")
         if any(procfs.is_alive(pid) for pid in self.tree.strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
-        if self._helpers or self.tree.offspring():  # orphans would have been strangers
+        if self._helpers or self.tree.offspring():  # orphans are among the strangers
             raise WorkerCheated("kept processes of its own running in a timed block")
 
     def refuse_company(self) -> None:
-        """While a worker stands still nobody may work in its place. One that has no living process beside it now has
-        none until it goes on: who would be gone by the end of the next block, or by its beginning, is seen here."""
+        """Raise `WorkerCheated` if a process of this worker lives while the worker is stopped.
+
+        A stopped worker cannot start a process. So a process that would be gone at the end of the next block, or at its
+        beginning, is seen here.
+        """
         if any(procfs.is_alive(pid) for pid in self.tree.strangers()):
             raise StrayProcess("left a process running beside the timed blocks")
         if self.tree.offspring():
             raise WorkerCheated("kept processes of its own running while it stood still")
 
     def refuse_stirring(self) -> None:
-        """A stopped worker's processor time stands still, however it may have tried to end its stop."""
+        """Raise `WorkerCheated` if the processor time of the stopped worker has increased."""
         ran = self._processor_ns() - self._stood_ns
         if ran <= 0:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired):  # dying takes processor time too, and is no offence
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a dying process uses processor time too
             self.process.wait(DYING_S)
             raise WorkerFailed(self._post_mortem())
         raise WorkerCheated(f"ran for {ran / 1e3:.0f} us while the judge had stopped it")
 
     def _note_standstill(self) -> None:
-        """Waits until the last thread has left its processor, and keeps the processor time used until then."""
+        """Wait until the last thread has left its processor, and note the processor time used until then."""
         for thread in procfs.threads(self.pid):
             with contextlib.suppress(OSError):
                 procfs.read(
                     f"/proc/{self.pid}/task/{thread}/syscall"
-                )  # the kernel answers for a stopped thread only once it is off its processor
+                )  # the kernel answers only when a stopped thread has left its processor
         self._stood_ns = self._processor_ns()
 
     def _affinities(self) -> list[set[int]]:
@@ -303,7 +305,7 @@ class WorkerProcess:
         return found
 
     def kill(self) -> None:
-        """Ends the worker and all that it started, whether or not it is still there itself."""
+        """End the worker and all processes that it started, whether or not the worker still runs."""
         self.tree.end()
         if self.keepalive is not None:
             self.keepalive.stands_still(self.pid)
@@ -312,7 +314,7 @@ class WorkerProcess:
         self.memory.close()
 
     def _receive_first(self, deadline_s: float) -> tuple[Ready, list[int]]:
-        """The greeting, from a worker in which only the judge's own code has run."""
+        """Return the first message of a worker in which only our code has run, and its memory descriptors."""
         with self._telling_what_went_wrong(deadline_s):
             _, payload, descriptors = self.channel.receive_json_with_descriptors(deadline_s=deadline_s)
             return decode_answer(Ready, as_object(payload)), descriptors
@@ -323,6 +325,7 @@ class WorkerProcess:
 
     @contextlib.contextmanager
     def _telling_what_went_wrong(self, deadline_s: float) -> Iterator[None]:
+        """Turn errors of the channel into faults of the worker."""
         try:
             yield
         except TimeoutError:
@@ -331,11 +334,13 @@ class WorkerProcess:
         except ChannelClosed:
             raise WorkerFailed(self._post_mortem()) from None
         except ChannelGarbled as garbled:
-            raise _cheated(garbled) from None
+            raise cheated(garbled) from None
 
     def _refuse_movement(self) -> None:
-        """Before a stopped worker is resumed: it must not have been so by anyone else, such as a timer of its own. The
-        kernel reports to a parent when a child goes on, and when it stands still once more."""
+        """Raise `WorkerCheated` if the stopped worker was resumed by anything but the judge, such as a timer.
+
+        The kernel reports to the parent when a child continues and when it stops again.
+        """
         if not self._stopped:
             return
         try:
@@ -358,7 +363,7 @@ class WorkerProcess:
             self._stopped = False
 
     def _stop(self) -> None:
-        """Returns when every thread of the worker stands still."""
+        """Stop the worker. Return when all of its threads are stopped."""
         try:
             os.killpg(self.pid, signal.SIGSTOP)
             status = self._wait_stopped()
@@ -372,7 +377,7 @@ class WorkerProcess:
             self.keepalive.stands_still(self.pid)
 
     def _wait_stopped(self) -> int:
-        """Blocks, so that the worker's processor is free for the worker; the watchdog sees to the deadline."""
+        """Return the wait status of the stopped worker. The wait blocks, with a deadline by the watchdog."""
         end = time.monotonic() + SPIN_S
         while self.spins and time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
@@ -383,6 +388,7 @@ class WorkerProcess:
         return status
 
     def _post_mortem(self) -> str:
+        """Return how the worker ended."""
         try:
             code = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -392,30 +398,5 @@ class WorkerProcess:
 
 
 def _clock_ns() -> int:
-    """The clock that nobody can slew: a worker with the right to set the time could bend the other one."""
+    """Return the raw monotonic clock, which a process with the right to set the time cannot slew."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-
-
-def accept_answer(kind: type[AnswerT], answer: dict[str, Any]) -> AnswerT:
-    """Return a worker's answer as the expected kind. Raise `WorkerFailed` for an error, `WorkerCheated` for garbage."""
-    if "error" in answer:
-        raise _failed(answer)
-    with _cheated_if_garbled():
-        return decode_answer(kind, answer)
-
-
-def _failed(answer: dict[str, Any]) -> WorkerFailed:
-    failure = Failure.model_validate(answer)
-    return WorkerFailed(printable(failure.error), printable(failure.kind))
-
-
-def _cheated(garbled: ChannelGarbled) -> WorkerCheated:
-    return WorkerCheated(f"sent {garbled} on the judge's pipe")
-
-
-@contextlib.contextmanager
-def _cheated_if_garbled() -> Iterator[None]:
-    try:
-        yield
-    except ChannelGarbled as garbled:
-        raise _cheated(garbled) from None

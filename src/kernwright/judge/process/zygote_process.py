@@ -1,4 +1,4 @@
-"""The judge's handle on the zygote, and on the workers that it forks."""
+"""ZygoteProcess: the judge's handle on the zygote and on the workers that it forks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernwright.judge.protocol.orders import WorkerOrders
 
 START_DEADLINE_S = 120.0
 FORK_DEADLINE_S = 30.0
-NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # or a module that asks torch for a GPU would start its driver
+NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # or a module that asks torch for a GPU starts the driver
 
 
 class NoZygote(Exception):
@@ -27,7 +27,7 @@ class NoZygote(Exception):
 
 
 class SpoiltZygote(Exception):
-    """A module that was to be in it has started the GPU's driver, which no fork survives."""
+    """A module that it imported has started the GPU's driver, which does not survive a fork."""
 
     def __init__(self, module: str) -> None:
         super().__init__(module)
@@ -35,7 +35,7 @@ class SpoiltZygote(Exception):
 
 
 class ForkedProcess:
-    """A worker, forked elsewhere and adopted: what `subprocess.Popen` is to a process that one started."""
+    """A worker that the zygote forked and the judge adopted, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -66,7 +66,7 @@ class ForkedProcess:
 
 
 class Zygote:
-    """One process that forks workers with a given number of threads."""
+    """A process that forks workers with a given number of threads."""
 
     def __init__(self, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
@@ -74,7 +74,7 @@ class Zygote:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
             [
-                # Nothing from the folder it stands in, nor from the one it calls home.
+                # -P and -s: import nothing from the current folder or from the user's site folder.
                 sys.executable, "-P", "-s", "-m", "kernwright.judge.worker.zygote",
                 str(theirs.fileno()), str(os.getpid()),
                 *preloads,
@@ -117,12 +117,14 @@ class Zygote:
 
 
 _zygotes: dict[tuple[int, int, str, Sequence[str]], Zygote] = {}
-_spoiling: set[str] = set()  # modules that workers import by themselves, then
+_spoiling: set[str] = set()  # modules that start the GPU's driver
 
 
 def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> Zygote:
-    """This process's zygote with these modules in it; a new one where there is none, or where it died, or where modules
-    are found elsewhere."""
+    """Return this process's zygote that has imported these modules. Start one if there is none or if it died.
+
+    Modules that start the GPU's driver are left out; workers import them by themselves.
+    """
     fit = tuple(module for module in preloads if module not in _spoiling)
     key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), fit)
     known = _zygotes.get(key)

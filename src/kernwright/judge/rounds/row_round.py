@@ -130,7 +130,7 @@ class RowRound:
                 f"{device.name} does not keep its pace: {slowed}", "let it cool down, and end what else runs on it"
             ) from None
         if is_slow:
-            device.take_as_it_is()
+            device.accept_memory_speed()
             for state in self._states:
                 state.copy_s = None
         elif not self.context.trusted.issuperset(self.suspects):

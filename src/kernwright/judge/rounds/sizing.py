@@ -94,10 +94,10 @@ def block_sizes(
             session.close()
     block_ms = device.block_ms(policy)
     calm = max(1.0, 1e3 * (jitter_s or 0.0) / JITTER_SHARE / block_ms)
-    streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, block_ms, device.most_slots)
+    streams = calls_of(row, lengths_of_calls(seconds["stream"], pairs), device, block_ms, device.max_slots)
     looped = [pair for pair in pairs if {pair.baseline, pair.candidate} <= seconds["device"].keys()]
     loops = calls_of(row, lengths_of_calls(seconds["device"], looped), device, block_ms, MOST_LOOPED)
-    most = min(MOST_LOOPED if loops else device.most_slots, most_that_fit(row, device))
+    most = min(MOST_LOOPED if loops else device.max_slots, most_that_fit(row, device))
     return {
         side: BlockSizes(max(calls, loops.get(side, 0)), calls, most, min(calm, MOST_LONGER))
         for side, calls in streams.items()

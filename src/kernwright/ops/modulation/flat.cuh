@@ -1,6 +1,6 @@
 // Kernels for tokens that lie one behind the other: a thread has one vector of 16 bytes of the run, wherever in a token it
-// lies, and all that it needs is asked for before any of it is looked at. cuda_kernel.cu includes this, and says what it
-// promises; flat.h says when it runs.
+// lies, and all that it needs is asked for before any of it is looked at. kernel.cu includes this, and says what it
+// promises; policy.h says when it runs.
 //
 // Where all numbers have x's dtype, and that is half as wide, two are computed at once, with the chain's bits (elements.cuh).
 

@@ -1,6 +1,6 @@
 // scale_shift, residual_gate and broadcast_add for NVIDIA GPUs, for one dtype of x and one of the result.
 //
-// Contract: exact. Each rounding of the eager chain is made where the chain makes it (problem.h says where that is), and
+// Contract: exact. Each rounding of the eager chain is made where the chain makes it (policy.h says where that is), and
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
 // elements. Modulations per channel, batch row or frame are read out of the cache.

@@ -2,7 +2,7 @@
 // LayerNorm without weight and bias, for one dtype of x.
 //
 // Contract: exact where the device shows that torch norms as these kernels do (exactness.py says in what order that is). Ahead
-// of the norm and behind it every step rounds where the chain rounds (exact_problem.h), and products and sums are the
+// of the norm and behind it every step rounds where the chain rounds (exact_policy.h), and products and sums are the
 // instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out), behind a residual 4 D s; modulations per token add their own D
 // elements each, all others are read by each block out of the cache. Tokens over 8192 wide, those whose start asks for single

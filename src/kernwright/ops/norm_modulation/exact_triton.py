@@ -2,7 +2,7 @@
 weight and bias: what runs for `contract="exact"` on a GPU where there is no nvcc.
 
 Contract: exact where the device shows that torch norms as this kernel does (`exactness.py` says in what order that is).
-Ahead of the norm and behind it every step rounds where the chain rounds (`exact_problem.h` says where that is); nothing
+Ahead of the norm and behind it every step rounds where the chain rounds (`exact_policy.h` says where that is); nothing
 is fused but what torch's own kernel fuses.
 Bytes a token: x (and residual) read once and once more out of the cache, y (and their sum) written once; modulations
 per token read once. What tokens share stays in the cache.

@@ -1,5 +1,5 @@
 // held: one token a block, in registers, with modulations of any kind.
-// cuda_kernel.cu includes this, and says what it promises and what it moves.
+// kernel.cu includes this, and states its contract and its bytes.
 
 #pragma once
 

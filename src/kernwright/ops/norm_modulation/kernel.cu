@@ -2,7 +2,7 @@
 // KERNWRIGHT_MODULATED=0 the norm alone, or behind a sum without a gate: the same kernels, whose rows of modulation are the
 // weight and the bias. The outputs may be x and the residual themselves: each element is read before it is written, by
 // the thread that writes it or ahead of a barrier, and never again. Lean and shifted kernels have that barrier with
-// KERNWRIGHT_IN_PLACE=1 alone: without it a LayerNorm's sum in place has others (may_have_pivot in variant.h).
+// KERNWRIGHT_IN_PLACE=1 alone: without it a LayerNorm's sum in place has others (may_have_pivot in policy.h).
 //
 // Contract: close. What is normed is rounded to x's dtype, as it is returned: residual + gate * x is rounded once, by the
 // lean and the shifted kernel from the exact value, by the others from a float32. Statistics in float32, about a number near
@@ -21,7 +21,7 @@
 //            run were slow at 3073, so there is no share)
 //   held     with float32 rows, 37,800 tokens 5120 wide, behind a residual: 0.94; float32 tokens, 8,640 of 5120: 0.99
 //   odd      3073 wide, 8,424 tokens: 88 us
-// Measured on builds that differed in one constant each, from which the tables in variant.h were set; there lean and shifted
+// Measured on builds that differed in one constant each, from which the tables in policy.h were set; there lean and shifted
 // took fewer kinds of steps. benchmarks/bench_ops.py times the same shapes as they are now.
 //
 // But for odd and streamed tokens, a token lies in the registers of its threads from the load to the store, and these meet once.

@@ -1,5 +1,5 @@
 // lean: one token a block, in registers, for elements of two bytes and rows of modulation of the same dtype.
-// cuda_kernel.cu includes this, and says what it promises and what it moves.
+// kernel.cu includes this, and states its contract and its bytes.
 //
 // The token is under way before anything waits, out of few arguments and with few instructions: behind a gated residual 3072
 // wide in bfloat16 350, where `held` had 476. Scale and shift are asked for with it here, but for sm_90 ptxas (CUDA 13.0) moves

@@ -1,5 +1,5 @@
 // odd: tokens that start anywhere, or have an odd end; one a block, through shared memory.
-// cuda_kernel.cu includes this, and says what it promises and what it moves.
+// kernel.cu includes this, and states its contract and its bytes.
 
 #pragma once
 

@@ -1,5 +1,5 @@
 // shared_rows: two tokens a block, in registers, for elements of two bytes whose scale and shift are float32 rows that all tokens
-// of a batch have in common. cuda_kernel.cu includes this, and says what it promises and what it moves.
+// of a batch have in common. kernel.cu includes this, and states its contract and its bytes.
 //
 // Such rows are twice as long as a token, and each block reads both, out of the cache: one token a block waits for four times
 // its own bytes. Two tokens share each vector of them, which is asked for when the sums are there.

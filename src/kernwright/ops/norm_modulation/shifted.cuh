@@ -1,5 +1,5 @@
 // shifted: tokens that start anywhere, or have an odd end, in registers, for elements of two bytes and rows of modulation
-// of the same dtype. One token a block. cuda_kernel.cu includes this, and says what it promises and what it moves.
+// of the same dtype. One token a block. kernel.cu includes this, and states its contract and its bytes.
 //
 // A thread has vectors of 16 bytes as they lie in memory, and stores such: x, residual and outputs must lie alike. Rows of
 // modulation are shifted to them. A vector at either end of a row is read whole, and so are up to 14 bytes beside the row,

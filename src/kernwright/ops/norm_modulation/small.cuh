@@ -1,4 +1,4 @@
-// small: several tokens a block, in registers. cuda_kernel.cu includes this, and says what it promises and what it moves.
+// small: several tokens a block, in registers. kernel.cu includes this, and states its contract and its bytes.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// streamed: tokens too wide for a block's registers. cuda_kernel.cu includes this, and says what it promises and what it moves.
+// streamed: tokens too wide for a block's registers. kernel.cu includes this, and states its contract and its bytes.
 
 #pragma once
 

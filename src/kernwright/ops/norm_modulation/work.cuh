@@ -1,5 +1,5 @@
 // Work: what a kernel gets of a call, and the steps that all kernels share: rows of modulation, a token's address, its sum
-// with a residual. What is compiled, macros choose: see cuda_kernel.cu.
+// with a residual. What is compiled, macros choose: see kernel.cu.
 
 #pragma once
 

@@ -46,7 +46,7 @@ def test_a_number_that_promotes_only_among_many_calls_is_seen() -> None:
     op = task.op_of(row)
     pool = CudaContentPool(torch.Generator().manual_seed(3))
     contents = pool.contents(op, row, CALLS, {})
-    assert pool._keeps_bits is False
+    assert pool._batches_exactly is False
     for call in range(CALLS):
         own = {name: tensor[call] for name, tensor in contents.inputs.items()}
         assert same_bits(contents.expected["y"][call], op.results(own, op.scalar_defaults)["y"])

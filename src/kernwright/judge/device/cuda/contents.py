@@ -1,4 +1,4 @@
-"""Contents on a GPU: a whole half's inputs in one draw, its oracle in few kernels, its outputs compared together."""
+"""Contents on a GPU: inputs and oracles for all calls of a half-quad at once, and one comparison of all outputs."""
 
 from __future__ import annotations
 
@@ -25,81 +25,83 @@ from kernwright.tasks.task import Tolerance
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
-CHUNK_BYTES = 2**30  # of the widened inputs: the oracle's chain holds several tensors of that size at a time
+CHUNK_BYTES = 2**30  # size of widened inputs per chunk; the oracle holds several tensors of this size at a time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StackedContents:
-    """Numbered contents along the first axis, and what each call must give."""
+    """Contents of all calls, stacked along the first axis, with the expected outputs."""
 
     op: Op
     row: Workload
     inputs: dict[str, Tensor]
     expected: dict[str, Tensor]
     eager: EagerErrors
-    _rooms: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    _least_allowed: dict[tuple[str, int, int], float] = field(default_factory=dict)
 
     def place(self, session: Any, slots: Sequence[int], first: int = 0) -> None:
         session.place({name: tensor[first : first + len(slots)] for name, tensor in self.inputs.items()}, slots)
 
     def problem(self, outputs: Any, first: int = 0, tolerances: Tolerances | None = None) -> str | None:
-        for name, expected in self.expected.items():
-            wanted = expected[first : first + outputs.calls]
+        for name, stacked in self.expected.items():
+            expected = stacked[first : first + outputs.calls]
             if tolerances is not None:
-                room = self._room(name, first, outputs.calls)
-                if problem := _beyond(outputs, name, wanted, tolerances[name], room):
+                least_allowed = self._least_allowed_error(name, first, outputs.calls)
+                if problem := _tolerance_problem(outputs, name, expected, tolerances[name], least_allowed):
                     return f"a timed block: {name} {problem}"
                 continue
-            for call in self._doubtful(name, outputs, wanted):
-                if problem := self._closely(first + call, name, outputs.value(name, call)):
+            for call in self._suspect_calls(name, outputs, expected):
+                if problem := self._check_call(first + call, name, outputs.value(name, call)):
                     return f"call {first + call + 1} of a timed block: {problem}"
         return None
 
-    def _doubtful(self, name: str, outputs: Any, wanted: Tensor) -> list[int]:
-        """Calls whose output needs a closer look: most are as near as the eager chain itself."""
+    def _suspect_calls(self, name: str, outputs: Any, expected: Tensor) -> list[int]:
+        """Return the calls whose output must be checked by itself. Most outputs are within the eager chain's error."""
         if self.op.contract == "exact":
-            if outputs.has_bytes(name, wanted):
+            if outputs.has_bytes(name, expected):
                 return []
-            return [call for call in range(len(wanted)) if not same_bits(outputs.value(name, call), wanted[call])]
-        bound = Bound.around(wanted, self.row_dtype(name), self.eager[name])
-        furthest, rms = outputs.distances(name, bound.centre)
-        close = (furthest <= bound.limits[0]) & (rms <= bound.limits[1])
+            return [call for call in range(len(expected)) if not same_bits(outputs.value(name, call), expected[call])]
+        bound = Bound.around(expected, self.row_dtype(name), self.eager[name])
+        max_error, rms = outputs.distances(name, bound.centre)
+        close = (max_error <= bound.limits[0]) & (rms <= bound.limits[1])
         return [int(call) for call in (~close).nonzero().flatten().tolist()]
 
-    def _room(self, name: str, first: int, calls: int) -> float:
-        """Found once: the baseline and its twin are held against the same."""
-        if (name, first, calls) not in self._rooms:
-            wanted = self.expected[name][first : first + calls]
-            self._rooms[name, first, calls] = (
-                rounding_of_largest(wanted)
+    def _least_allowed_error(self, name: str, first: int, calls: int) -> float:
+        """Return the error that is allowed beyond a tolerance. It is cached for the baseline and its twin."""
+        if (name, first, calls) not in self._least_allowed:
+            expected = self.expected[name][first : first + calls]
+            self._least_allowed[name, first, calls] = (
+                rounding_of_largest(expected)
                 if self.op.contract == "exact"
-                else Bound.around(wanted, self.row_dtype(name), self.eager[name]).least_allowed
+                else Bound.around(expected, self.row_dtype(name), self.eager[name]).least_allowed
             )
-        return self._rooms[name, first, calls]
+        return self._least_allowed[name, first, calls]
 
     def row_dtype(self, name: str) -> torch.dtype:
         return getattr(torch, self.row.results(self.op.inplace)[name].torch_dtype_name)  # type: ignore[no-any-return]
 
-    def _closely(self, number: int, name: str, value: Tensor) -> str | None:
-        inputs = {own: tensor[number] for own, tensor in self.inputs.items()}
+    def _check_call(self, number: int, name: str, value: Tensor) -> str | None:
+        inputs = {input_name: tensor[number] for input_name, tensor in self.inputs.items()}
         return BlockExpectation.of(self.op, self.row, inputs, self.eager).problem({name: value})
 
 
-def _beyond(outputs: Any, name: str, wanted: Tensor, tolerance: Tolerance, room: float) -> str | None:
-    """One pass says where nothing is farther off than the absolute tolerance; the rest is looked at closely."""
-    furthest, _ = outputs.distances(name, wanted)
-    for call in (~(furthest <= max(tolerance.atol, room))).nonzero().flatten().tolist():
-        if problem := tolerance_problem(outputs.value(name, call), wanted[call], tolerance, room):
+def _tolerance_problem(
+    outputs: Any, name: str, expected: Tensor, tolerance: Tolerance, least_allowed: float
+) -> str | None:
+    """Compare all calls with the absolute tolerance in one pass, then the calls that exceed it one by one."""
+    max_error, _ = outputs.distances(name, expected)
+    for call in (~(max_error <= max(tolerance.atol, least_allowed))).nonzero().flatten().tolist():
+        if problem := tolerance_problem(outputs.value(name, call), expected[call], tolerance, least_allowed):
             return problem
     return None
 
 
 @dataclass
 class CudaContentPool:
-    """Contents drawn on the device, straight in the row's dtypes. One for each row."""
+    """The source of contents for one row, drawn on the device in the row's dtypes."""
 
     generator: Generator
-    _keeps_bits: bool | None = None  # whether the chain has the same bits over many calls as over each
+    _batches_exactly: bool | None = None  # whether the batched chain gives the same bits as single calls
 
     @classmethod
     def seeded(cls, seed: int, device: int) -> CudaContentPool:
@@ -118,23 +120,25 @@ class CudaContentPool:
         oracle = (
             self._eager(op, row, inputs)
             if op.contract == "exact"
-            else _Together(op, row, block_oracle_precision(op, row))
+            else _BatchedOracle(op, row, block_oracle_precision(op, row))
         )
-        return StackedContents(
-            op=op, row=row, inputs=inputs, expected=_expected(oracle, inputs, count, chunk), eager=eager
-        )
+        expected = _expected(oracle, inputs, count, chunk)
+        return StackedContents(op=op, row=row, inputs=inputs, expected=expected, eager=eager)
 
     def _eager(self, op: Op, row: Workload, inputs: dict[str, Tensor]) -> Oracle:
-        """The chain itself. A number without an axis has one more among many calls, and may then promote what it meets:
-        so two calls show once a row whether all of them can be computed together."""
-        together, one_by_one = _Together(op, row, None), _OneByOne(op, row, None)
-        if self._keeps_bits is None:
-            some = {name: tensor[:2] for name, tensor in inputs.items()}
-            batched, single = together(some), one_by_one(some)
-            self._keeps_bits = all(
-                batched[name].dtype == own.dtype and same_bits(batched[name], own) for name, own in single.items()
+        """Return the eager chain, batched if two calls show that batching does not change its bits.
+
+        Batching adds an axis to scalar tensors, which can change the type promotion.
+        """
+        batched, sequential = _BatchedOracle(op, row, None), _SequentialOracle(op, row, None)
+        if self._batches_exactly is None:
+            two_calls = {name: tensor[:2] for name, tensor in inputs.items()}
+            from_batch, expected = batched(two_calls), sequential(two_calls)
+            self._batches_exactly = all(
+                from_batch[name].dtype == value.dtype and same_bits(from_batch[name], value)
+                for name, value in expected.items()
             )
-        return together if self._keeps_bits else one_by_one
+        return batched if self._batches_exactly else sequential
 
     def _stack(self, op: Op, row: Workload, name: str, tensor: ConcreteTensor, count: int) -> Tensor:
         dtype = getattr(torch, tensor.torch_dtype_name)
@@ -158,8 +162,8 @@ def _expected(oracle: Oracle, inputs: dict[str, Tensor], count: int, chunk: int)
 
 
 @dataclass(frozen=True)
-class _OneByOne:
-    """The chain call by call."""
+class _SequentialOracle:
+    """The op's chain, computed call by call."""
 
     op: Op
     row: Workload
@@ -176,8 +180,8 @@ class _OneByOne:
 
 
 @dataclass(frozen=True)
-class _Together(_OneByOne):
-    """The chain of many calls in one pass; one that cannot be batched goes call by call."""
+class _BatchedOracle(_SequentialOracle):
+    """The op's chain for all calls in one pass; call by call if `torch.vmap` does not support the chain."""
 
     def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         names = list(inputs)

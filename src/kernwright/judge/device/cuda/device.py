@@ -1,4 +1,4 @@
-"""CudaDevice: one NVIDIA GPU under the judge."""
+"""CudaDevice: one NVIDIA GPU as a device of the judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.op import Op
 from kernwright.judge.device.cuda.contents import CudaContentPool
-from kernwright.judge.device.cuda.copying import Way, ways_on, whole_pages
+from kernwright.judge.device.cuda.copying import CopyMethod, copy_methods, whole_pages
 from kernwright.judge.device.cuda.memory.region import BUSY_NS, OutputKeeper, Region, build_pool
 from kernwright.judge.device.cuda.nvml import Nvml
 from kernwright.judge.device.cuda.session import CudaSession
@@ -27,45 +27,47 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.workload import Workload
 
-# A side's arena and its region, which is twice as large; the judge's contents, oracles and copies: in arenas.
+# Device memory in units of one arena: a side has an arena and a region that is twice as large, and the judge has its
+# contents, oracles and copies.
 SIDE_SHARE = 3
 JUDGE_SHARE = 11
-SIDES_SHARE = 0.75  # of the memory, at most, for all arenas and regions together
-MOST_BUDGET = 8 * 2**30
-SCRATCH_FACTOR = 8  # a chain's temporaries, over a row's fewest bytes
-GPU_FACTOR = 1.5  # over a row's fewest bytes, for each of those shares
-# Likewise, for the judge: a chain in float32 and what it compares. And over a block's bytes: what calls work on and,
-# twice as wide, what they must give, of two blocks at a time. Of a row of 3.6 GB, with three calls a block, it held
-# about 16 to 18 times the bytes, as reckoned from what the device had left, and asked for one more.
+SIDES_SHARE = 0.75  # maximum share of the free memory for the arenas and regions of all sides
+MAX_ARENA_BYTES = 8 * 2**30
+SCRATCH_FACTOR = 8  # temporaries of an eager chain, as a multiple of the row's minimal traffic
+GPU_FACTOR = 1.5  # size of one unit above, as a multiple of the row's minimal traffic
+# Memory of the judge. CHAIN_FACTOR covers a chain in float32 and its comparison, as a multiple of the row's minimal
+# traffic. CONTENTS_FACTOR covers inputs and expected outputs, which are twice as wide, of two blocks at a time, as a
+# multiple of a block's bytes. For a row of 3.6 GB with three calls per block, the judge held 16 to 18 times the row's
+# bytes when it ran out of memory.
 CHAIN_FACTOR, CONTENTS_FACTOR = 10.5, 6.0
-JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # two calls a block
-SPARE_FACTOR = 4.5  # likewise, for temporaries and outputs that are held: what one pair's regions have at least
-# What a process takes of a GPU before it asks for any: 527 MiB on an H200, 618 once torch has run a few kernels. For
-# the judge's and a pair's three the shares above have room: they were found beside them. With seven sides 7 GiB of 140
-# stayed free, and every row had its graphs.
+JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # for two calls per block
+SPARE_FACTOR = 4.5  # part of a region for temporaries and retained outputs, as a multiple of the row's minimal traffic
+# Memory of a process without allocations: 527 MiB on an H200, 618 MiB after torch has run a few kernels. It is
+# subtracted only for workers beyond the first three, because the shares above were measured with three. With seven
+# sides 7 GiB of 140 GiB remained free, and every row got its graphs.
 CONTEXT_BYTES = 640 * 2**20
-MOST_SLOTS = 1024
-MOST_PROBES = 32
-CACHE_FACTOR = 4  # a working set this many times the cache cannot live in it
-COPIED_BYTES = 4e9  # that a yardstick's graph moves: a millisecond's work
-MOST_COPIES = 256  # of it
-CACHE_SPEEDUP = 8  # no cache delivers this many times the memory's peak
+MAX_SLOTS = 1024
+MAX_PROBES = 32
+CACHE_FACTOR = 4  # a working set of this multiple of the cache size does not stay in the cache
+COPIED_BYTES = 4e9  # bytes that one graph of the copy benchmark moves, which takes about a millisecond
+MAX_COPIES = 256  # copies in one such graph
+CACHE_SPEEDUP = 8  # upper limit for the bandwidth of a cache, as a multiple of the memory's peak
 
 
 class CudaDevice:
-    """Judge-owned memory, the state of clocks, and the limits that no kernel passes."""
+    """One NVIDIA GPU: lends memory to workers, records its state, gives limits that no kernel can exceed."""
 
-    shares_contents = True  # what one process holds on the device, no other can read
+    shares_contents = True  # no process can read another's device memory
     deadline_s = 30.0
     has_kernels = True
-    most_slots = MOST_SLOTS
+    max_slots = MAX_SLOTS
     keepalive: CpuKeepalive | None = None
-    block_loop: Path | None = None  # a block begins and ends with work on the device, which Python asks for
+    block_loop: Path | None = None  # a block begins and ends with device work that only the loop in Python starts
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.index = torch.device(name).index or 0
-        self._refuse_what_is_not_there()
+        self._require_device()
         self.name = f"cuda:{self.index}"
         driver.wait_awake(self.index)
         torch.cuda.set_device(self.index)
@@ -79,19 +81,20 @@ class CudaDevice:
         self._processor = usable[-1] if len(usable) > 1 else None
         self.make_room_for(3)
 
-    def _refuse_what_is_not_there(self) -> None:
+    def _require_device(self) -> None:
+        """Raise if the device or software for it is missing."""
         if not torch.cuda.is_available():
             raise EnvironmentProblem(
-                f"device {self.name} is not there: torch {torch.__version__} sees no CUDA device",
+                f"device {self.name} is not available: torch {torch.__version__} finds no CUDA device",
                 "use --device cpu, or a machine with an NVIDIA GPU and a torch that was built for it",
             )
         if self.index >= torch.cuda.device_count():
             raise EnvironmentProblem(
-                f"device {self.name} is not there: this machine has {torch.cuda.device_count()}",
-                "use cuda:0 up to one less than that",
+                f"device {self.name} is not available: this machine has {torch.cuda.device_count()} CUDA devices",
+                f"use cuda:0 to cuda:{torch.cuda.device_count() - 1}",
             )
         if importlib.util.find_spec("triton") is None:
-            raise EnvironmentProblem("the judge compares outputs on a GPU with Triton, which is not here",
+            raise EnvironmentProblem("the judge needs Triton to compare outputs on a GPU, and it is not installed",
                                      "pip install 'kernwright[gpu]'")  # fmt: skip
         if not driver.attribute(self.index, driver.VMM_WITH_DESCRIPTORS):
             raise EnvironmentProblem(
@@ -99,20 +102,23 @@ class CudaDevice:
             )
 
     def free_bytes(self) -> int:
-        """What torch keeps of what the judge has given back, from judgements before this one too, is free."""
+        """Return the free device memory, after torch has returned its cached blocks."""
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.index)[0]
 
     def make_room_for(self, sides: int) -> None:
         self._sides = sides
-        self.arena_bytes = min(MOST_BUDGET, max(0, self.free_bytes() - self._contexts_bytes) // self._shares)
+        self.arena_bytes = min(MAX_ARENA_BYTES, max(0, self.free_bytes() - self._contexts_bytes) // self._shares)
 
     @property
     def _shares(self) -> int:
         return SIDE_SHARE * self._sides + JUDGE_SHARE
 
     def bytes_to_judge(self, row: Workload) -> int:
-        """Regions shrink faster than arenas where there are many sides, and must still hold two calls' outputs."""
+        """Return the memory needed for all sides and the judge.
+
+        With many sides, regions shrink faster than arenas. They must still hold the outputs of two calls.
+        """
         region_share = SIDES_SHARE / self._sides - 1 / self._shares
         lent = max(GPU_FACTOR * row.bytes_min, self.arena_bytes / 2) * self._shares
         region = (SPARE_FACTOR + 1) * row.bytes_min
@@ -121,7 +127,7 @@ class CudaDevice:
 
     @property
     def _contexts_bytes(self) -> int:
-        """Of the workers beyond one pair's."""
+        """The memory of the worker processes beyond the first three."""
         return CONTEXT_BYTES * max(0, self._sides - 3)
 
     def block_bytes(self, row: Workload) -> int:
@@ -157,10 +163,10 @@ class CudaDevice:
 
     def environment(self) -> dict[str, str]:
         major, minor = torch.cuda.get_device_capability(self.index)
-        suffix = "a" if major >= 9 else ""  # the architecture's own instructions, as its kernels are built for
+        suffix = "a" if major >= 9 else ""  # enables instructions that only this architecture has
         return {
             "TVM_FFI_CUDA_ARCH_LIST": f"{major}.{minor}{suffix}",
-            "CUDA_CACHE_DISABLE": "1",  # the driver's compilations are nobody's to share
+            "CUDA_CACHE_DISABLE": "1",  # sides must not share the driver's cache of compiled kernels
         }
 
     def reads(self) -> tuple[Path, ...]:
@@ -168,7 +174,7 @@ class CudaDevice:
 
     @property
     def peak_bytes_per_s(self) -> float:
-        """Both edges of the memory's clock over the whole bus."""
+        """The peak memory bandwidth: two transfers per clock cycle over the whole bus."""
         clock = driver.attribute(self.index, driver.MEMORY_CLOCK_KHZ) * 1e3
         return 2 * clock * driver.attribute(self.index, driver.BUS_WIDTH_BITS) / 8
 
@@ -178,28 +184,31 @@ class CudaDevice:
         return moved_bytes / peak
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
-        """Copies through more memory than the cache holds, replayed as a graph: no launches in between. So many that
-        what lies between two graphs, some microseconds, is nothing beside them."""
+        """Time copies in a graph, through more memory than the cache holds.
+
+        The graph has enough copies that the few microseconds between two replays do not matter.
+        """
         size = whole_pages(moved_bytes)
         cache = torch.cuda.get_device_properties(self.index).L2_cache_size
         pairs = max(2, min(64, -(-CACHE_FACTOR * cache // (2 * size))))
-        repeats = max(1, min(MOST_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
-        source = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
-        target = torch.empty_like(source)
-        return min(self._replayed(way, target, source, repeats) for way in ways_on(self.name)) / (pairs * repeats)
+        repeats = max(1, min(MAX_COPIES // pairs, round(COPIED_BYTES / (2 * size * pairs))))
+        sources = torch.zeros((pairs, size), dtype=torch.uint8, device=self.name)
+        targets = torch.empty_like(sources)
+        times = [self._replay_seconds(copy, targets, sources, repeats) for copy in copy_methods(self.name)]
+        return min(times) / (pairs * repeats)
 
-    def _replayed(self, way: Way, target: Tensor, source: Tensor, repeats: int) -> float:
-        way(target[0], source[0])  # a kernel is loaded by its first launch, which no graph may hold
+    def _replay_seconds(self, copy: CopyMethod, targets: Tensor, sources: Tensor, repeats: int) -> float:
+        copy(targets[0], sources[0])  # the first launch loads the kernel, which cannot be captured
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(repeats):
-                for to, own in zip(target, source, strict=True):
-                    way(to, own)
-        self.keeper.refuse_slowness()
+                for target, source in zip(targets, sources, strict=True):
+                    copy(target, source)
+        self.keeper.require_full_speed()
         times = []
         for _ in range(5):
             start, end = (torch.Event(enable_timing=True, device=self.name) for _ in range(2))
-            graph.replay()  # keeps the device busy while the next one is launched, which takes a restless host long
+            graph.replay()  # keeps the device busy while the timed replay is launched
             start.record()
             graph.replay()
             end.record()
@@ -211,10 +220,8 @@ class CudaDevice:
         return policy.gpu_block_ms
 
     def probe_slots(self, row: Workload) -> int:
-        """So many that their time stands out from a switch between contexts."""
-        return max(2, min(MOST_PROBES, self.arena_bytes // (8 * max(1, row.bytes_min))))
-
-    # What a judgement needs of it
+        """Return the number of slots, which is large enough that calls take longer than a context switch."""
+        return max(2, min(MAX_PROBES, self.arena_bytes // (8 * max(1, row.bytes_min))))
 
     def begin(self, rows: tuple[Workload, ...], folder: Path, one_by_one: bool = False) -> None:
         self.keeper.memory_speed.learn()
@@ -236,11 +243,10 @@ class CudaDevice:
             )
         self._pool_library = build_pool(folder)
 
-    def furnish(self, worker: WorkerProcess) -> None:
+    def attach_worker(self, worker: WorkerProcess) -> None:
         self._regions[worker.pid] = Region(worker, self._region_bytes, self.index, self._pool_library)
 
-    def retire(self, worker: WorkerProcess) -> None:
-        """After the worker's end."""
+    def detach_worker(self, worker: WorkerProcess) -> None:
         region = self._regions.pop(worker.pid, None)
         if region is not None:
             region.close()
@@ -262,20 +268,20 @@ class CudaDevice:
         return CudaContentPool.seeded(seed, self.index)
 
     def is_busy(self) -> bool:
-        return self.keeper.waits_ns() > BUSY_NS
+        return self.keeper.response_ns() > BUSY_NS
 
     def is_slow(self, within_s: float) -> bool:
-        return not self.keeper.memory_speed.is_full(within_s)
+        return not self.keeper.memory_speed.wait_until_fast(within_s)
 
-    def take_as_it_is(self) -> None:
+    def accept_memory_speed(self) -> None:
         self.keeper.memory_speed.accept()
 
     def health(self) -> str | None:
-        """What is wrong with the judge's own context, if anything: a candidate must not have hurt it."""
+        """Return the problem of the judge's context, which a candidate may have broken; None if it works."""
         try:
             probe = torch.arange(2**16, device=self.name)
-            right = int((probe * 2 - probe).sum()) == 2**15 * (2**16 - 1)
+            is_correct = int((probe * 2 - probe).sum()) == 2**15 * (2**16 - 1)
             torch.cuda.synchronize(self.index)
         except RuntimeError as error:
             return f"the GPU's context is broken: {str(error).splitlines()[0]}"
-        return None if right else "the GPU computes wrong sums"
+        return None if is_correct else "the GPU computes wrong sums"

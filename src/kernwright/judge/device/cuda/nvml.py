@@ -1,4 +1,4 @@
-"""What NVML says of a GPU: identity, clocks, what holds them down, who else is there. Reported, never decided on."""
+"""NVML: identity, clocks, throttle reasons and processes of a GPU, for the record. Verdicts do not depend on them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REASONS = {
 
 
 class Nvml:
-    """One GPU's NVML handle, found by its identifier: NVML does not honour CUDA_VISIBLE_DEVICES."""
+    """The NVML handle of one GPU, found by its UUID because NVML ignores CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, properties: Any) -> None:
         self._library: Any = None
         self._handle: Any = None
-        with contextlib.suppress(Exception):  # a machine without NVML is measured all the same, and says so
+        with contextlib.suppress(Exception):  # without NVML the record says that nothing was reported
             import pynvml
 
             pynvml.nvmlInit()
@@ -66,5 +66,5 @@ class Nvml:
 
 
 def reasons(bits: int) -> list[str]:
-    """The bits of NVML's reasons in words; idleness holds nobody down."""
-    return [word for bit, word in REASONS.items() if bits & bit and word != "idle"]
+    """Return the names of NVML's throttle reasons, without "idle", which is not a reason to throttle."""
+    return [name for bit, name in REASONS.items() if bits & bit and name != "idle"]

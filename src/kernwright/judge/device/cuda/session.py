@@ -1,8 +1,8 @@
-"""CudaSession: the same fill, run and read back, on a GPU.
+"""CudaSession: a session on a GPU.
 
-A stopped process says nothing about the device: what it launched runs on. So the judge takes the outputs into its own
-memory before its clock stops. Work that was put off either comes too late to be in that copy, or holds the copy up and
-is paid for.
+Kernels that a process launched keep running after the process is stopped. So the judge copies the outputs into its own
+memory before the clock stops. Deferred work either misses the copy, and the outputs are wrong, or delays the copy, and
+is part of the measured time.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.workload import Workload
 
-MOST_LANE_BYTES = 2**24  # of a call's inputs: they come while the clock runs, so they must not take long
-MOST_ALONE = 21  # calls of a `wall` block, of which the middle one counts: the first ones find everything cold
-LEAST_ALONE = 5
-MOST_IMAGES = 2**25  # bytes of the inputs of such a block's calls, which the host keeps
-MOST_SWITCHED = 2  # calls of one with a switch between contexts each, which takes longer than most calls
-GRAPH_BYTES = 2**31  # that are to be free when one is made: far more than its nodes take
-FLUSH_FACTOR = 2  # times the cache, written before a block: no input is in it from being filled
+MAX_STAGED_BYTES = 2**24  # size of a call's inputs up to which they are uploaded while the clock runs
+MAX_SINGLE_CALLS = 21  # calls of a `wall` block; the median counts, because the first calls run with cold caches
+MIN_SINGLE_CALLS = 5
+MAX_IMAGE_BYTES = 2**25  # host memory for the inputs of all calls of such a block
+MAX_SWITCHED_CALLS = 2  # calls of a `wall` block with a context switch per call, which takes longer than most calls
+GRAPH_BYTES = 2**31  # free device memory required before a graph is captured, far more than its nodes take
+FLUSH_FACTOR = 2  # multiple of the L2 cache size that is written before a block, to evict the block's inputs
 
 
 class CudaSession(Session):
-    """One worker with one row open, in memory that the judge lent it."""
+    """One row open in one worker, whose inputs and outputs are in memory that the judge lent."""
 
     block_deadline_s = 30.0
     outputs_may_move = True
@@ -64,7 +64,7 @@ class CudaSession(Session):
         keeper: OutputKeeper,
     ) -> None:
         self.region, self.keeper = region, keeper
-        self._left: list[tuple[int, int]] = []
+        self._output_spans: list[tuple[int, int]] = []  # of the last block, as offsets in the region
         keeper.begin(row.id)
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
@@ -92,41 +92,39 @@ class CudaSession(Session):
         self._contents = dict.fromkeys(range(self.slots), contents)
 
     def save_image(self) -> None:
-        """Nothing to keep: after the block the slots are held against their contents."""
+        """Do nothing: slots are compared with their contents after the block."""
 
     def open_loop(self) -> str | None:
-        """A graph needs room on the device, and one that finds none is lost with all that its calls hold. What torch
-        keeps here of memory that the judge has given back is free for it."""
+        """Free the judge's cached memory if little is left: a graph that runs out of memory leaks that of its calls."""
         if torch.cuda.mem_get_info(self.keeper.device)[0] < GRAPH_BYTES:
             torch.cuda.empty_cache()
         return super().open_loop()
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
-        self._settle()
+        self._synchronize()
         return super().check_call(slot, deadline_s)
 
     def census(self, profiled: bool = True, slot: int = 0) -> list[Kernel]:
-        self._settle()
+        self._synchronize()
         return super().census(profiled, slot)
 
-    def _settle(self) -> None:
-        """What the judge has written is there before the worker goes on; on a busy device it may still be queued."""
+    def _synchronize(self) -> None:
+        """Wait until all writes of the judge have finished, before the worker continues."""
         torch.cuda.synchronize(self.keeper.device)
 
     def prepare(self) -> None:
-        """What the last block returned is free memory now; it is poisoned, whoever gets it next. What the worker still
-        holds is not."""
-        free = {*self._left, *self._held_spans}
+        """Poison the outputs of the last block as well, which are free now, except for retained ones."""
+        free = {*self._output_spans, *self._retained_spans}
         super().prepare()
         self.held_slots.forget()
         from kernwright.judge.device.cuda.memory.distance import poison
 
-        poison(self.region.bytes, sorted(free.difference(self._held_spans)))
-        self._left = []
+        poison(self.region.bytes, sorted(free.difference(self._retained_spans)))
+        self._output_spans = []
 
     @property
-    def _held_spans(self) -> list[tuple[int, int]]:
-        """In the region."""
+    def _retained_spans(self) -> list[tuple[int, int]]:
+        """The retained outputs, as offsets in the region."""
         return [(start - self.region.base, end - self.region.base) for start, end in self._retained.spans]
 
     def begin(self, metric: Metric) -> None:
@@ -134,15 +132,14 @@ class CudaSession(Session):
         self.keeper.metric = metric
 
     def ready(self) -> None:
-        """Right before a block: nothing pinned in caches, nobody else on the device, its memory at full speed, caches
-        cold."""
+        """Make sure that the L2 cache is cold and not reserved, the device is idle and its memory at full speed."""
         reset_persisting_l2()
-        self._settle()
-        if (waited := self.keeper.waits_ns()) > BUSY_NS:
-            raise DeviceBusy(f"the GPU answers in {waited / 1e3:.0f} us while every worker stands still")
-        self.keeper.refuse_slowness()
+        self._synchronize()
+        if (response := self.keeper.response_ns()) > BUSY_NS:
+            raise DeviceBusy(f"a tiny kernel takes {response / 1e3:.0f} us on the GPU although every worker is stopped")
+        self.keeper.require_full_speed()
         self._flush.fill_(1)
-        self._settle()
+        self._synchronize()
 
     def run(self, order: Sequence[int], *, with_python: bool = True) -> tuple[Block, BlockOutputs]:
         changed: dict[str, Tensor] = {}
@@ -153,20 +150,23 @@ class CudaSession(Session):
 
         block = self.worker.run_block(order, len(self.output_specs), self.block_deadline_s, with_python, secure)
         offsets = self._offsets(order, block.pointers)
-        is_late = not self.keeper.reaches(self._left_span, self.region, self._retained.extra_bytes)
-        if is_late:  # the window lies elsewhere now: the next block's outputs are copied in time
+        is_late = not self.keeper.covers(self._outputs_span, self.region, self._retained.extra_bytes)
+        if is_late:  # the window has been moved, so that it covers the outputs of the next block
             self.keeper.secure(self.region)
-        if order:  # blocks of no calls are the baseline's twin's alone
+        if order:  # empty blocks are run by the baseline's twin only, which is trusted
             self.refuse_damage(order)
             self._forget_changed(order)
-            self.held_slots.let_go()
-        left = BlockOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
+            self.held_slots.drop_contents()
+        outputs = BlockOutputs(self.keeper, self.output_specs, self.keeper.places(offsets), changed, order)
         if is_late:
-            raise OutputsMoved(block, left)
-        return block, left
+            raise OutputsMoved(block, outputs)
+        return block, outputs
 
     def _secure_changed(self, order: Sequence[int]) -> dict[str, Tensor]:
-        """While a block's clock runs: as much as any side's. Of calls by themselves their own slots."""
+        """Copy the inputs that calls change in place, while the clock runs.
+
+        Blocks copy the same number of bytes for every side, single calls only their slots.
+        """
         if not self.changed_inputs:
             return {}
         keeper = self.keeper.changed
@@ -175,7 +175,7 @@ class CudaSession(Session):
         return self._changed(keeper.secure_block(self._slots_bytes))
 
     def _changed(self, slots: Tensor) -> dict[str, Tensor]:
-        """What calls change, in all slots."""
+        """Return views of the inputs that calls change, in a copy of all slots."""
         return {name: self.arena.stacked(name, slots) for name in self.changed_inputs}
 
     @property
@@ -183,69 +183,75 @@ class CudaSession(Session):
         return self.arena.bytes[: self.arena.layout.tail[0]]
 
     def _offsets(self, order: Sequence[int], pointers: Sequence[int]) -> list[int]:
-        """Where calls left their outputs in the region; refused where two lie in the same memory."""
+        """Return the offsets of the outputs in the region. Raise if two of them share memory."""
         sizes = [spec.span_bytes for spec in self.output_specs.values()]
         if sizes:
             self._refuse_shared_memory(order, pointers)
         offsets = self.region.offsets(pointers, sizes)
-        self._left = list(zip(offsets, map(add, offsets, cycle(sizes)), strict=True)) if sizes else []
+        self._output_spans = list(zip(offsets, map(add, offsets, cycle(sizes)), strict=True)) if sizes else []
         return offsets
 
     @property
-    def _left_span(self) -> Span:
-        starts, ends = (start for start, _ in self._left), (end for _, end in self._left)
+    def _outputs_span(self) -> Span:
+        starts, ends = (start for start, _ in self._output_spans), (end for _, end in self._output_spans)
         return min(starts, default=0), max(ends, default=0)
 
-    # A call by itself, while the worker's context stays on the GPU
+    # Single calls, while the worker's context stays on the GPU
 
     @property
-    def _has_lane(self) -> bool:
-        """Whether inputs may come by way of the host. A call on more takes long enough to be timed with the switches
-        between contexts in it; and while much arrives, a side could work on what is there already."""
-        return self.arena.layout.pitch <= MOST_LANE_BYTES
+    def _is_staged(self) -> bool:
+        """Whether the inputs of single calls are uploaded from the host while the clock runs.
+
+        A call on larger inputs takes long enough to be timed with context switches. Besides, a side could start on the
+        first part of large inputs while the rest is uploaded.
+        """
+        return self.arena.layout.pitch <= MAX_STAGED_BYTES
 
     @property
     def wall_calls(self) -> int:  # type: ignore[override]
-        if not self._has_lane:
-            return MOST_SWITCHED
-        return max(LEAST_ALONE, min(MOST_ALONE, MOST_IMAGES // self.arena.layout.pitch))
+        if not self._is_staged:
+            return MAX_SWITCHED_CALLS
+        return max(MIN_SINGLE_CALLS, min(MAX_SINGLE_CALLS, MAX_IMAGE_BYTES // self.arena.layout.pitch))
 
     @property
     def protocol_drifts(self) -> bool:  # type: ignore[override]
-        """An exchange with a worker that waits awake takes as long as its processor's mood of the moment has it; one
-        with switches between contexts and a stop in it is measured once, like a block."""
-        return self._has_lane
+        """Whether the overhead varies over time: true for exchanges with a worker that is not stopped in between.
+
+        The overhead of blocks with a stop and context switches is measured once.
+        """
+        return self._is_staged
 
     def run_single_calls(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
-        """Each call's inputs come when the call before it is over and the clock runs, by the copy engines, while the
-        worker waits awake: its processor and the GPU are as they are in a program that calls again and again. Before
-        the clock stops, pieces of its outputs are looked at, at places that nobody can foresee; they must be final by
-        then."""
-        if not self._has_lane:
+        """Run single calls of a worker that busy-waits between them, as in a program that calls repeatedly.
+
+        The inputs of a call are uploaded by the copy engines after the previous call has ended and the clock has
+        started. Before the clock stops, random pieces of the outputs are downloaded, which must be final by then.
+        """
+        if not self._is_staged:
             yield from super().run_single_calls(contents, slots)
             return
         contents.place(self, slots)
         inputs = [self._slot_bytes(slot) for slot in slots]
-        images = self.keeper.lane.keep(inputs)
+        images = self.keeper.staging.keep(inputs)
         for place in inputs:
-            place.zero_()  # nothing to work on before its turn
+            place.zero_()  # no call can start before its inputs are uploaded
         with self._awake() as awake:
             for slot, place, image in zip(slots, inputs, images, strict=True):
                 awake.call(slot, image, place)
         whole = awake.whole()
         offsets = self._offsets(slots, whole.pointers)
-        self.keeper.reaches(self._left_span, self.region, self._retained.extra_bytes)
+        self.keeper.covers(self._outputs_span, self.region, self._retained.extra_bytes)
         self.keeper.secure(self.region)
         places = self.keeper.places(offsets)
         awake.refuse_late_work(slots, places)
         self.refuse_damage(slots)
-        self.held_slots.let_go()
+        self.held_slots.drop_contents()
         changed = self._secure_changed(slots)
         yield 0, whole, BlockOutputs(self.keeper, self.output_specs, places, changed, slots)
 
     def run_empty_blocks(self, repeats: int) -> list[Block]:
-        """Each does all that a block with calls does, but for the calls."""
-        if self.keeper.metric != "wall" or not self._has_lane:
+        """Run blocks that do the same as blocks with calls, except for the calls."""
+        if self.keeper.metric != "wall" or not self._is_staged:
             self.prepare()
             blocks = []
             for _ in range(repeats):
@@ -254,7 +260,7 @@ class CudaSession(Session):
             return blocks
         self.prepare()
         place = self._slot_bytes(0)
-        (image,) = self.keeper.lane.keep([place])
+        (image,) = self.keeper.staging.keep([place])
         with self._awake() as awake:
             for _ in range(repeats):
                 awake.call(None, image, place)
@@ -262,8 +268,10 @@ class CudaSession(Session):
 
     @contextlib.contextmanager
     def _awake(self) -> Iterator[AwakeCalls]:
-        """Caches cold, nobody else there; then a block of no calls, which pays for the switch to the worker. From here
-        to the end the worker waits awake and its context stays on the GPU."""
+        """Keep the worker running and its context on the GPU inside the context.
+
+        An empty block at the start pays for the switch to the worker's context.
+        """
         self.ready()
         calls = AwakeCalls(self)
         try:
@@ -279,14 +287,13 @@ class CudaSession(Session):
         pitch = self.arena.layout.pitch
         return self.arena.bytes[slot * pitch : (slot + 1) * pitch]
 
-    def outputs_of(self, left: Any, call: int) -> Outputs:
-        return {name: left.value(name, call) for name in (*self.output_specs, *self.changed_inputs)}
+    def outputs_of(self, block_outputs: Any, call: int) -> Outputs:
+        return {name: block_outputs.value(name, call) for name in (*self.output_specs, *self.changed_inputs)}
 
     def _refuse_aliases(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Outputs lie in the region or are refused; inputs lie elsewhere."""
+        """Do nothing: outputs outside the region are refused, and inputs are not in the region."""
 
     def _outputs_at(self, pointers: Sequence[int]) -> Outputs:
-        """Straight out of the region."""
         return {name: found.clone() for name, found in self._views_at(pointers).items()}
 
     def _views_at(self, pointers: Sequence[int]) -> Outputs:
@@ -296,24 +303,24 @@ class CudaSession(Session):
         return {name: view_of(self.region.bytes, offset, spec) for (name, spec), offset in places}
 
     def _are_unchanged(self, retained: Sequence[RetainedOutput]) -> bool:
-        """All in one go: the judge waits for the GPU once."""
+        """Compare all retained outputs with a single synchronization."""
         differ = [
-            (as_integers(found) != as_integers(retained_output.values[name])).any()
-            for retained_output in retained
-            if retained_output.values
-            for name, found in self._views_at(retained_output.pointers).items()
+            (as_integers(found) != as_integers(output.values[name])).any()
+            for output in retained
+            if output.values
+            for name, found in self._views_at(output.pointers).items()
         ]
         return not differ or not bool(torch.stack(differ).any())
 
     def refuse_damage(self, order: Sequence[int]) -> None:
-        """All guards and all inputs in one go: the judge waits for the GPU once."""
+        """Compare all guards and inputs with a single synchronization."""
         if self.style == "writes":
             super().refuse_damage(order)
             return
-        self.held_slots.look(order, self._contents)
+        self.held_slots.refuse_damage(order, self._contents)
 
     def close(self) -> None:
-        self._settle()
+        self._synchronize()
         self._retained = RetainedOutputs(0, ())
         self.held_slots.close()
         release = self.arena.release

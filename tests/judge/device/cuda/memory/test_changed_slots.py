@@ -13,7 +13,7 @@ from kernwright.judge.device.problems import DeviceFull
 device = "cuda" if torch.cuda.is_available() else "cpu"
 PITCH = 4608
 copied = []
-kernel = changed_slots._copy_round
+kernel = changed_slots._copy_cyclic
 
 
 class Counted:
@@ -24,7 +24,7 @@ class Counted:
         return launch
 
 
-changed_slots._copy_round = Counted()
+changed_slots._copy_cyclic = Counted()
 for counts in ((1, 5), (5, 1), (3, 3), (2, 7, 4)):
     keeper = ChangedSlots(device)
     sides = [torch.randint(0, 256, (count * PITCH,), dtype=torch.uint8, device=device) for count in counts]

@@ -38,7 +38,7 @@ def contents(*front):
 
 def said(order, filled):
     try:
-        held.look(order, filled)
+        held.refuse_damage(order, filled)
     except WrongBehaviour as wrong:
         return str(wrong)
 
@@ -82,12 +82,12 @@ first = layout.plan["gaps"].offset - 1
 for byte in (first, layout.pitch + first, 5 * layout.pitch + layout.plan["x"].offset - 1, layout.size - 1):
     kept = arena.bytes[byte].clone()
     arena.bytes[byte] ^= 1
-    assert said([4], slots) == f"wrote outside its outputs (canary at byte {byte} is gone)", byte
+    assert said([4], slots) == f"wrote outside its outputs (canary at byte {byte} is overwritten)", byte
     arena.bytes[byte] = kept
 assert said([4], slots) is None
 
-# What was let go of nobody minds; what was placed anew somebody does.
-held.let_go()
+# Dropped contents are not compared; contents that were placed again are.
+held.drop_contents()
 assert changed(4, "x", [4], {}) is None
 assert changed(1, "x", [4], slots) == "changed its input x"
 held.forget()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernwright.judge.device.cuda.memory.window import PAGE, Span, claimed, holds, longer, window_of
+from kernwright.judge.device.cuda.memory.window import PAGE, Span, contains, grown_span, window_length, window_of
 
 SIZE = 64 * PAGE
 places = st.integers(0, SIZE)
@@ -15,8 +15,8 @@ spans = st.tuples(places, places).map(lambda ends: (min(ends), max(ends)))
 
 def after(seen: Span | None, length: int, outputs: Span, room: int = 0) -> tuple[Span, int]:
     """What one block's outputs make of a window."""
-    seen = claimed(seen, outputs, SIZE)
-    return seen, min(longer(length, seen, room), SIZE)
+    seen = grown_span(seen, outputs, SIZE)
+    return seen, min(window_length(length, seen, room), SIZE)
 
 
 @given(st.lists(spans, min_size=1, max_size=8), st.integers(0, 4 * PAGE))
@@ -25,7 +25,7 @@ def test_a_window_holds_all_that_was_seen(blocks: list[Span], room: int) -> None
     for outputs in blocks:
         seen, length = after(seen, length, outputs, room)
     window = window_of(seen, length, SIZE)
-    assert all(holds(window, outputs) for outputs in blocks)
+    assert all(contains(window, outputs) for outputs in blocks)
     assert window[0] >= 0 and window[1] <= SIZE and window[1] - window[0] == length
 
 
@@ -39,7 +39,7 @@ def test_a_side_with_temporaries_below_its_outputs_does_not_make_the_others_copy
 def test_room_is_left_above_what_was_seen() -> None:
     seen, length = after(None, 0, (3 * PAGE, 4 * PAGE), room=2 * PAGE)
     window = window_of(seen, length, SIZE)
-    assert holds(window, (5 * PAGE, 6 * PAGE)) and not holds(window, (6 * PAGE, 7 * PAGE))
+    assert contains(window, (5 * PAGE, 6 * PAGE)) and not contains(window, (6 * PAGE, 7 * PAGE))
 
 
 @pytest.mark.parametrize("steps", [range(60), range(60)[::-1], [n // 2 if n % 2 else 60 - n // 2 for n in range(60)]])
@@ -47,7 +47,7 @@ def test_outputs_that_wander_are_caught_up_with_in_few_blocks(steps: Sequence[in
     seen, length, moves = None, 0, 0
     for step in steps:
         outputs = (step * PAGE, (step + 1) * PAGE)
-        if not holds(window_of(seen, length, SIZE), outputs):
+        if not contains(window_of(seen, length, SIZE), outputs):
             seen, length = after(seen, length, outputs)
             moves += 1
     assert moves <= 10
@@ -58,5 +58,5 @@ def test_at_the_end_of_the_memory_a_window_begins_further_down() -> None:
 
 
 def test_what_left_no_outputs_is_in_any_window() -> None:
-    assert holds(window_of(None, 0, SIZE), (0, 0))
-    assert not holds(window_of(None, 0, SIZE), (0, 1))
+    assert contains(window_of(None, 0, SIZE), (0, 0))
+    assert not contains(window_of(None, 0, SIZE), (0, 1))

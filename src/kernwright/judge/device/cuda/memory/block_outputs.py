@@ -1,4 +1,4 @@
-"""BlockOutputs: what a block left, and how far it lies from what it must be."""
+"""BlockOutputs: the outputs of a block in the judge's memory, and their error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernwright.tasks.tensor import ConcreteTensor
 
 @dataclass(frozen=True)
 class BlockOutputs:
-    """In the judge's memory: outputs by where they lie there, changed inputs by slot."""
+    """The outputs of a block: returned tensors at `places` in the keeper's copy, inputs changed in place by slot."""
 
     keeper: OutputKeeper
     specs: Mapping[str, ConcreteTensor]
@@ -34,30 +34,31 @@ class BlockOutputs:
         return self.keeper.view(self._places_of(name)[call], self.specs[name])
 
     def _places_of(self, name: str) -> Sequence[int]:
-        """Where the calls left it, in their order."""
+        """Return the places of one output of all calls, in the order of the calls."""
         return self.places[list(self.specs).index(name) :: len(self.specs)]
 
     def distances(self, name: str, centre: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest and the RMS distance of each call's output from its oracle."""
+        """Return maximum and RMS error of each call's output relative to its oracle."""
         if name not in self.changed and self.specs[name].is_contiguous:
             from kernwright.judge.device.cuda.memory.distance import distances
 
             spec = self.specs[name]
             starts = [place // spec.item_bytes for place in self._places_of(name)]
             return distances(self.keeper.as_elements(spec), starts, centre)
-        away = (self._stacked(name) - centre).flatten(1)
-        norms = [torch.linalg.vector_norm(away, order, dim=1) for order in (math.inf, 2)]
-        return norms[0], norms[1] / math.sqrt(max(1, away.shape[1]))
+        error = (self._stacked(name) - centre).flatten(1)
+        norms = [torch.linalg.vector_norm(error, order, dim=1) for order in (math.inf, 2)]
+        return norms[0], norms[1] / math.sqrt(max(1, error.shape[1]))
 
-    def has_bytes(self, name: str, wanted: Tensor) -> bool:
-        """Whether the outputs of all calls are these, byte by byte."""
+    def has_bytes(self, name: str, expected: Tensor) -> bool:
+        """Return whether the outputs of all calls are bitwise equal to the expected ones."""
         if name in self.changed or not self.specs[name].is_contiguous:
-            return same_bytes(self._stacked(name), wanted)
+            return same_bytes(self._stacked(name), expected)
         from kernwright.judge.device.cuda.memory.rows import ScatteredRows
 
-        found = torch.zeros(1, dtype=torch.int32, device=wanted.device)
-        ScatteredRows(self.keeper.memory, self._places_of(name), self.specs[name].span_bytes).compare(wanted, found)
-        return not bool(found)
+        differs = torch.zeros(1, dtype=torch.int32, device=expected.device)
+        rows = ScatteredRows(self.keeper.memory, self._places_of(name), self.specs[name].span_bytes)
+        rows.compare(expected, differs)
+        return not bool(differs)
 
     def _stacked(self, name: str) -> Tensor:
         if name in self.changed:

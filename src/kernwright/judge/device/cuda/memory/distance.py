@@ -1,6 +1,6 @@
-"""Distance: how far each call's output lies from its oracle, in one pass over both and with no copy in between.
+"""Distance: the error of each call's output relative to its oracle, in one pass over both without a copy.
 
-Bytes an element: the output's own and four (or eight) of the oracle's.
+Bytes read per element: those of the output, and four or eight of the oracle.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from torch import Tensor
 from kernwright.judge.device.cuda.memory.rows import on_device
 
 BLOCK = 4096
-MOST_RUNS = 16  # that are filled one by one
+MAX_FILLS = 16  # runs of memory up to which each is filled by a separate kernel
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _distance(  # type: ignore[no-untyped-def]
-    memory, starts, centre, furthest, squares, elements, parts, ALIGNED: tl.constexpr, BLOCK: tl.constexpr
+    memory, starts, centre, max_errors, squares, elements, parts, ALIGNED: tl.constexpr, BLOCK: tl.constexpr
 ):
     part, call = tl.program_id(0), tl.program_id(1)
     place = part.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < elements
-    start = tl.multiple_of(tl.load(starts + call), ALIGNED)  # unknown, it would be read element by element
-    own = tl.load(memory + start + place, inside, 0.0).to(centre.dtype.element_ty)
-    wanted = tl.load(centre + call.to(tl.int64) * elements + place, inside, 0.0)
-    away = tl.abs(own - wanted)
-    away = tl.where(away == away, away, float("inf"))  # what is no number is as far as can be
-    tl.store(furthest + call * parts + part, tl.max(away, 0))
-    tl.store(squares + call * parts + part, tl.sum(away * away, 0))
+    start = tl.multiple_of(tl.load(starts + call), ALIGNED)  # without a known alignment, loads are not vectorized
+    value = tl.load(memory + start + place, inside, 0.0).to(centre.dtype.element_ty)
+    expected = tl.load(centre + call.to(tl.int64) * elements + place, inside, 0.0)
+    error = tl.abs(value - expected)
+    error = tl.where(error == error, error, float("inf"))  # NaN counts as an infinite error
+    tl.store(max_errors + call * parts + part, tl.max(error, 0))
+    tl.store(squares + call * parts + part, tl.sum(error * error, 0))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -43,13 +43,12 @@ def _poison(memory, starts, words, ALIGNED: tl.constexpr, BLOCK: tl.constexpr): 
 
 
 def poison(memory: Tensor, spans: Sequence[tuple[int, int]]) -> None:
-    """Makes spans of bytes NaN, whatever floating dtype they are read in.
+    """Fill spans of bytes with a pattern that is NaN in every floating-point dtype.
 
-    A block mostly leaves its outputs beside each other: then they are filled in a few runs, at the memory's speed and
-    without a word from the host about each of them.
+    The outputs of a block are usually adjacent and are then filled in a few runs at full memory bandwidth.
     """
     runs = joined(spans)
-    if len(runs) <= MOST_RUNS:
+    if len(runs) <= MAX_FILLS:
         for start, end in runs:
             if (start | end) % 8:
                 memory[start:end].fill_(0xFF)
@@ -65,7 +64,7 @@ def poison(memory: Tensor, spans: Sequence[tuple[int, int]]) -> None:
 
 
 def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that touch each other are one. What lies between two may be anybody's."""
+    """Return the spans with adjacent ones joined. Memory between spans is not included, since it may be in use."""
     runs: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if runs and start <= runs[-1][1]:
@@ -76,25 +75,25 @@ def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _poison_each(memory: Tensor, starts: Sequence[int], size: int) -> None:
-    """Places and size in bytes, multiples of 4."""
+    """Fill spans of one size with a single kernel. Starts and size are in bytes and multiples of 4."""
     words = memory.view(torch.int32)
-    where = on_device([start // 4 for start in starts], memory.device)
+    start_words = on_device([start // 4 for start in starts], memory.device)
     aligned = 16 if math.gcd(*starts) % 64 == 0 else 1
-    _poison[(triton.cdiv(size // 4, BLOCK), len(starts))](words, where, size // 4, ALIGNED=aligned, BLOCK=BLOCK)
+    _poison[(triton.cdiv(size // 4, BLOCK), len(starts))](words, start_words, size // 4, ALIGNED=aligned, BLOCK=BLOCK)
 
 
 def distances(memory: Tensor, starts: Sequence[int], centre: Tensor) -> tuple[Tensor, Tensor]:
-    """Largest and RMS distance per call. `starts` are places in `memory`, in elements; `centre` has the calls in front.
+    """Return maximum and RMS error of each call. Outputs must be contiguous.
 
-    Contiguous outputs only.
+    `starts` are the offsets of the outputs in `memory`, in elements. The first axis of `centre` is the call.
     """
     calls, elements = len(starts), centre[0].numel()
     parts = triton.cdiv(elements, BLOCK)
-    furthest = torch.empty((calls, parts), dtype=centre.dtype, device=centre.device)
-    squares = torch.empty_like(furthest)
-    where = on_device(starts, centre.device)
+    max_errors = torch.empty((calls, parts), dtype=centre.dtype, device=centre.device)
+    squares = torch.empty_like(max_errors)
+    offsets = on_device(starts, centre.device)
     aligned = 16 if math.gcd(*starts) % 16 == 0 else 1
     _distance[(parts, calls)](
-        memory, where, centre, furthest, squares, elements, parts, ALIGNED=aligned, BLOCK=BLOCK, num_warps=8
+        memory, offsets, centre, max_errors, squares, elements, parts, ALIGNED=aligned, BLOCK=BLOCK, num_warps=8
     )
-    return furthest.amax(1), squares.sum(1, dtype=torch.float64).sqrt() / math.sqrt(elements)
+    return max_errors.amax(1), squares.sum(1, dtype=torch.float64).sqrt() / math.sqrt(elements)

@@ -1,10 +1,10 @@
-"""MemorySpeed: whether the device's memory is as fast as it can be, right before something is timed on it.
+"""MemorySpeed: checks that the device's memory runs at full speed right before something is timed.
 
-Memory that a process gives back is wiped by the driver in the background, and that takes bandwidth from whoever runs
-meanwhile. On an H200 copies came to 3.8 instead of 4.2 TB/s for 2.5 ms after each GiB that was freed. It happens in
-whoever's time comes next: between two judgements of a row it was the difference, and a candidate could free its memory
-to slow its rivals. So before every block a copy is timed, again and again until it is fast. Where it stays slow,
-somebody's copies may be on the device, or its heat slows it: whose doing it is, others must find out.
+The driver clears freed memory in the background, which takes bandwidth from other work. On an H200 copies reached 3.8
+instead of 4.2 TB/s for 2.5 ms after each GiB that was freed. The next side to run pays for it: two judgements of a row
+differed by it, and a candidate could free memory to slow down its competitors. So before every block a copy is timed
+repeatedly until it is fast. If it stays slow, other work may be on the device or it may be throttled; the caller has to
+find the cause.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections.abc import Callable
 
 import torch
 
-PROBE_BYTES = 2**28  # that a copy reads, and writes: so many that no cache holds them
-PROBE_SHARE = 64  # of a device's memory one such side takes no more than this part
-SLOWED = 1.05  # times a fast copy: while memory is wiped it is 1.1, on a quiet device under 1.03
-LEARNT_S = 0.4  # that fast copies are looked for: to wipe all of an H200's memory takes the driver 0.35 s
-FAST_SHARE = 0.05  # of them, the fastest, may be so by chance: the next one is what others are held to
-MOST_WAIT_S = 2.0
-PAUSE_S = 0.002  # after a slow copy: who waits for a device must not heat it
-FAST_RUN = 8  # copies, as long as a block: what is slow every other millisecond is slow
-GLITCHES = 3  # copies in a row that are faster than fast are none
+PROBE_BYTES = 2**28  # size of source and of target of the timed copy, larger than any cache
+PROBE_FRACTION = 64  # source and target each take at most this fraction of the device's memory
+SLOW_FACTOR = 1.05  # slow relative to the reference: 1.1 while memory is cleared, under 1.03 on an idle device
+LEARN_S = 0.4  # duration of the search for the reference time; clearing all of an H200's memory takes 0.35 s
+FAST_SHARE = 0.05  # share of the fastest copies that is ignored as chance when the reference time is chosen
+MAX_WAIT_S = 2.0
+PAUSE_S = 0.002  # pause after a slow copy, so that waiting does not heat the device
+FAST_RUN = 8  # fast copies in a row after a slow one, as long as a block, since slowness can be intermittent
+RECORD_RUN = 3  # this many record-fast copies in a row are real and lower the reference time
 
 
 class MemorySpeed:
-    """Of one device, for as long as it is judged on. `probe` gives a copy's seconds."""
+    """The memory speed of one device for the lifetime of the process. `probe` returns the seconds of a copy."""
 
     def __init__(
         self,
@@ -39,19 +39,19 @@ class MemorySpeed:
     ) -> None:
         self._probe, self._now, self._pause = probe, now, pause
         self._fast: float | None = None
-        self._last: deque[float] = deque(maxlen=GLITCHES)
+        self._last: deque[float] = deque(maxlen=RECORD_RUN)
 
     def learn(self) -> None:
-        """Once, while nobody's code has run that could want it slow."""
+        """Measure the reference time once, before any contestant's code runs that could slow the device down."""
         if self._fast is not None:
             return
-        until, found = self._now() + LEARNT_S, [self._probe()]
+        until, times = self._now() + LEARN_S, [self._probe()]
         while self._now() < until:
-            found.append(self._probe())
-        self._fast = sorted(found)[int(FAST_SHARE * len(found))]
+            times.append(self._probe())
+        self._fast = sorted(times)[int(FAST_SHARE * len(times))]
 
-    def is_full(self, within_s: float = MOST_WAIT_S) -> bool:
-        """When it is; or not, when it should have been by now."""
+    def wait_until_fast(self, within_s: float = MAX_WAIT_S) -> bool:
+        """Wait until the memory is at full speed. Return False if it is still slow after `within_s`."""
         self.learn()
         until = self._now() + within_s
         fast, needed = 0, 1
@@ -66,27 +66,27 @@ class MemorySpeed:
         return True
 
     def accept(self) -> None:
-        """As it is now is how fast it is: by its heat, or by others."""
+        """Take the current speed as the reference, whatever slows the device down."""
         self._fast = statistics.median(self._probe() for _ in range(FAST_RUN))
 
     def _is_slow(self) -> bool:
         assert self._fast is not None
-        took = self._probe()
-        self._last.append(took)
-        if len(self._last) == GLITCHES:
+        seconds = self._probe()
+        self._last.append(seconds)
+        if len(self._last) == RECORD_RUN:
             self._fast = min(self._fast, max(self._last))
-        return took > SLOWED * self._fast
+        return seconds > SLOW_FACTOR * self._fast
 
 
 @functools.cache
 def memory_speed_of(device: int) -> MemorySpeed:
-    """One for all judgements of a process."""
-    size = min(PROBE_BYTES, torch.cuda.get_device_properties(device).total_memory // PROBE_SHARE)
+    """Return the memory speed of a device, one object for all judgements of the process."""
+    size = min(PROBE_BYTES, torch.cuda.get_device_properties(device).total_memory // PROBE_FRACTION)
     source, target = torch.zeros(2, size, dtype=torch.uint8, device=f"cuda:{device}")
     start, end = (torch.Event(enable_timing=True, device=f"cuda:{device}") for _ in range(2))
 
     def probe() -> float:
-        target.copy_(source)  # keeps the device busy until the host has asked for all that follows
+        target.copy_(source)  # keeps the device busy until the host has queued the timed copies
         start.record()
         target.copy_(source)
         target.copy_(source)

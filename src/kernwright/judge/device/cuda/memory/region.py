@@ -1,4 +1,4 @@
-"""Region: the memory that a worker's outputs live in. The judge owns it and reads it without asking anyone."""
+"""Region: the memory for a worker's outputs, which the judge owns and can read directly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.judge.device.cuda.memory.lane import Lane
+from kernwright.judge.device.cuda.memory.host_staging import HostStaging
 from kernwright.judge.device.cuda.memory.memory_speed import MemorySpeed, memory_speed_of
-from kernwright.judge.device.cuda.memory.window import Span, claimed, holds, longer, window_of
+from kernwright.judge.device.cuda.memory.window import Span, contains, grown_span, window_length, window_of
 from kernwright.judge.device.problems import DeviceFull
 from kernwright.judge.process.faults import WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
@@ -29,11 +29,11 @@ from kernwright.tasks.tensor import ConcreteTensor
 if TYPE_CHECKING:
     from kernwright.judge.device.cuda.memory.changed_slots import ChangedSlots  # which imports Triton
 
-BUSY_NS = 1_000_000  # a kernel of ours that waits this long shares the device: slices are about two milliseconds
+BUSY_NS = 1_000_000  # a tiny kernel that takes longer waits for other work; time slices are about two milliseconds
 
 
 def build_pool(folder: Path) -> Path:
-    """The worker's end of a region, in a judgement's folder."""
+    """Build the library with the worker's memory pool in a judgement's folder."""
     library = folder / "pool.so"
     if library.exists():
         return library
@@ -46,7 +46,7 @@ def build_pool(folder: Path) -> Path:
 
 @functools.cache
 def _compiled_pool() -> bytes:
-    """Compiled once a process: it takes as long as judging a small row does."""
+    """Return the compiled library, once per process because compiling takes as long as judging a small row."""
     source = Path(__file__).parents[3] / "worker" / "cuda" / "pool.cc"
     with tempfile.TemporaryDirectory(prefix="kernwright-pool-") as folder:
         library = Path(folder) / "pool.so"
@@ -56,12 +56,12 @@ def _compiled_pool() -> bytes:
         except OSError as error:
             raise EnvironmentProblem(f"no C++ compiler: {error}", "install one (c++)") from None
         if done.returncode:
-            raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "mend the C++ compiler")
+            raise EnvironmentProblem(f"the memory pool does not compile: {done.stderr[-300:]}", "fix the C++ compiler")
         return library.read_bytes()
 
 
 def lend(size: int, device: int, purpose: str) -> LentMemory:
-    """What torch keeps of memory that the judge has given back is free: where there is too little, it gives that up."""
+    """Allocate memory to lend to a worker. If there is too little, free torch's cached blocks and try again."""
     try:
         try:
             return LentMemory.create(size, device)
@@ -76,7 +76,7 @@ def lend(size: int, device: int, purpose: str) -> LentMemory:
 
 
 class Region:
-    """One worker's, for its whole life."""
+    """The memory for the outputs of one worker, for its whole life."""
 
     def __init__(self, worker: WorkerProcess, size: int, device: int, pool: Path) -> None:
         self.memory = lend(size, device, "a worker's outputs")
@@ -84,23 +84,22 @@ class Region:
         assert self.memory.descriptor is not None
         message = Attach(bytes=self.memory.size, pool=str(pool))
         self.base = worker.request(message, RegionAddress, 60.0, (self.memory.descriptor,)).region
-        self.seen: dict[Metric, Span] = {}  # where outputs of a row lay so far
+        self.seen: dict[Metric, Span] = {}  # the span that contained all outputs of the row so far
         self._row: object = None
 
     def begin(self, row: object) -> None:
-        """Another row, other places."""
+        """Begin a row. Another row has its outputs elsewhere."""
         if row != self._row:
             self._row, self.seen = row, {}
 
     def offsets(self, pointers: Sequence[int], sizes: Sequence[int]) -> list[int]:
-        """Where outputs lie in the region. An address means nothing else here: a wrong one reads a wrong output."""
+        """Return the offsets of outputs in the region. A wrong address from a worker only leads to a wrong output."""
         offsets = [pointer - self.base for pointer in pointers]
         for number, size in enumerate(sizes):
-            own = offsets[number :: len(sizes)]
-            if own and not 0 <= min(own) <= max(own) <= self.memory.size - size:
+            of_output = offsets[number :: len(sizes)]
+            if of_output and not 0 <= min(of_output) <= max(of_output) <= self.memory.size - size:
                 raise WorkerFailed(
-                    "an output lies outside the memory that torch hands out: return tensors that torch allocated "
-                    "during the call"
+                    "an output is outside torch's memory pool: return tensors that torch allocated during the call"
                 )
         return offsets
 
@@ -111,25 +110,25 @@ class Region:
 
 
 class OutputKeeper:
-    """Where the judge puts a worker's outputs before the clock stops.
+    """The judge's copy of a worker's outputs, taken before the clock stops.
 
-    It copies a window of a side's region, which is as long for every side: its own time is the same for all of them.
-    Where the window begins is each side's own, since a chain has temporaries below its outputs and a kernel has none.
+    It copies a window of the side's region. The window has the same length for all sides, so that the copy takes the
+    same time. Its start differs, since an eager chain has temporaries below its outputs and a fused kernel has none.
     """
 
     def __init__(self, device: int) -> None:
         self.device = device
         self._lengths: dict[Metric, int] = {}
         self._row: object = None
-        self._copied: Span = (0, 0)  # of the region that was secured last
+        self._copied: Span = (0, 0)  # the window that was copied last
         self.metric: Metric = "stream"
-        self.lane = Lane(device)
+        self.staging = HostStaging(device)
         self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{device}")
         self._changed: ChangedSlots | None = None
-        self._spark = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
+        self._probe = torch.empty(256, dtype=torch.uint8, device=f"cuda:{device}")
 
     def begin(self, row: object) -> None:
-        """Another row, another length: it grows to what that row's sides use."""
+        """Begin a row. For another row the window starts empty and grows to the size that the row's sides use."""
         if row != self._row:
             self._row, self._lengths = row, {}
             if self._changed is not None:
@@ -137,7 +136,7 @@ class OutputKeeper:
 
     @property
     def changed(self) -> ChangedSlots:
-        """For ops that work in place."""
+        """The copies of slots, for ops that work in place."""
         if self._changed is None:
             from kernwright.judge.device.cuda.memory.changed_slots import ChangedSlots
 
@@ -145,20 +144,20 @@ class OutputKeeper:
         return self._changed
 
     def window(self, region: Region) -> Span:
-        """What is copied of a region: a call by itself leaves less than a block of them."""
+        """Return the window of a region for the current metric. A single call needs less than a block."""
         return window_of(region.seen.get(self.metric), self._lengths.get(self.metric, 0), region.memory.size)
 
-    def reaches(self, outputs: Span, region: Region, room: int = 0) -> bool:
-        """Whether outputs that lie here were inside the window. Where not, the next one has room for all that was seen
-        and `room` bytes more."""
-        if holds(self.window(region), outputs):
+    def covers(self, outputs: Span, region: Region, extra_bytes: int = 0) -> bool:
+        """Return whether the window contains these outputs. If not, grow it to contain them and `extra_bytes` more."""
+        if contains(self.window(region), outputs):
             return True
-        seen = region.seen[self.metric] = claimed(region.seen.get(self.metric), outputs, region.memory.size)
-        known = self._lengths.get(self.metric, 0)
-        self._lengths[self.metric] = min(longer(known, seen, room), region.memory.size)
+        seen = region.seen[self.metric] = grown_span(region.seen.get(self.metric), outputs, region.memory.size)
+        length = self._lengths.get(self.metric, 0)
+        self._lengths[self.metric] = min(window_length(length, seen, extra_bytes), region.memory.size)
         return False
 
     def secure(self, region: Region) -> None:
+        """Copy the window of a region and wait for the copy."""
         start, end = self._copied = self.window(region)
         if self._buffer.numel() < end - start:
             self._buffer = torch.empty(0, dtype=torch.uint8, device=f"cuda:{self.device}")
@@ -167,15 +166,15 @@ class OutputKeeper:
         torch.cuda.synchronize(self.device)
 
     def places(self, offsets: Sequence[int]) -> list[int]:
-        """Where outputs at these places of the region lie in what was copied."""
+        """Convert offsets in the region to offsets in the copy."""
         return [offset - self._copied[0] for offset in offsets]
 
-    def waits_ns(self) -> int:
-        """How long a tiny kernel takes; the best of a few, for the host has hiccups of its own."""
+    def response_ns(self) -> int:
+        """Return the time of a tiny kernel, the best of a few because the host may be delayed too."""
         best = 2**62
         for _ in range(5):
             start = time.perf_counter_ns()
-            self._spark.fill_(1)
+            self._probe.fill_(1)
             torch.cuda.synchronize(self.device)
             best = min(best, time.perf_counter_ns() - start)
             if best < BUSY_NS:
@@ -184,21 +183,21 @@ class OutputKeeper:
 
     @property
     def memory_speed(self) -> MemorySpeed:
-        """Of the device: it has memory of its own, which only who times has a use for."""
+        """The memory speed of the device. It allocates memory, so it is created only when something is timed."""
         return memory_speed_of(self.device)
 
-    def refuse_slowness(self) -> None:
-        """Before something is timed."""
-        if not self.memory_speed.is_full():
-            raise DeviceSlowed("the GPU's memory is slower than it was while every worker stands still")
+    def require_full_speed(self) -> None:
+        """Raise if the device's memory stays slow, before something is timed."""
+        if not self.memory_speed.wait_until_fast():
+            raise DeviceSlowed("the GPU's memory is slower than before although every worker is stopped")
 
     @property
     def memory(self) -> Tensor:
-        """What was copied, byte by byte."""
+        """The bytes of the copy."""
         return self._buffer
 
     def as_elements(self, spec: ConcreteTensor) -> Tensor:
-        """All of it as the numbers that such a tensor holds."""
+        """Return the whole copy as elements of the tensor's dtype."""
         return self._buffer.view(getattr(torch, spec.torch_dtype_name))
 
     def view(self, place: int, spec: ConcreteTensor) -> Tensor:

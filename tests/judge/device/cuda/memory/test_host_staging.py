@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernwright.judge.device.cuda.memory.lane import PIECES, Pieces
+from kernwright.judge.device.cuda.memory.host_staging import PIECES, Pieces
 
 
 @pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 100, 4095, 4096, 4097, 65_536, 10_000_019])
