@@ -176,7 +176,7 @@ def test_strict_from_outside_is_on_or_off(word: str, on: bool, monkeypatch: pyte
 def test_strict_that_is_neither_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.STRICT_VARIABLE, "ture")
     preference.reset()
-    with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*: 1, true"):
+    with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*'1', 'true'"):
         is_strict()
 
 

@@ -49,8 +49,7 @@ NOTHING = Preference()
 _blocks: ContextVar[tuple[Preference, ...]] = ContextVar("kernwright_preference", default=())
 _traced: list[Preference] = []  # blocks inside the function that is being traced; empty outside of traces
 _program = [NOTHING]
-# Places where a backend may be preferred: the environment until it was read, the program, and every open block. Each
-# call of an op looks here first, since an empty list costs least to check.
+# Where a backend may be preferred: the environment until it was read, the program, open blocks. Calls look here first.
 active: list[str] = ["environment"]
 
 
@@ -70,7 +69,7 @@ class preferring:
         self.wish = Preference(backend and known(backend), strict)
 
     def __enter__(self) -> None:
-        if _is_traced():  # in steps that a tracer can follow
+        if _is_traced():
             _traced.append(self.wish.inside(wish_of_blocks(True)))
         else:
             active.append("block")
