@@ -7,7 +7,7 @@
     python benchmarks/bench_judge_gpu.py alone                where the time of a call by itself goes, and its noise
     python benchmarks/bench_judge_gpu.py row                  one row with the default policy, workers warm
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
-    python benchmarks/bench_judge_gpu.py short                a little of everything, in about two minutes
+    python benchmarks/bench_judge_gpu.py short                a little of everything, in about 80 seconds
 
 The rows are naps (naps.py). Each part keeps its records in a ledger of its own below --out and counts from there, so an
 interrupted run goes on where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to
@@ -340,9 +340,9 @@ def short(folder: Out = DEFAULT_OUT) -> None:
     """A little of everything."""
     clock(folder=folder)
     row(folder=folder, repeats=1)
-    injected(folder=folder, every=6)
     faults(folder=folder, times=1)
-    aa(folder=folder, verdicts=24, rows=naps_between(0, 1000, 16))
+    injected(folder=folder, every=12)
+    aa(folder=folder, verdicts=16, rows=naps_between(0, 1000, 24))
 
 
 COMMANDS = {

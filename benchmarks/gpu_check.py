@@ -27,13 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from gpu_machine import ROOT, CannotRun, environment, look_around, search_path
-from gpu_steps import LEDGER, REPORT, Outcome, run_benchmark, run_builds, run_tests
+from gpu_steps import LEDGER, REPORT, Outcome, build_command, run_benchmark, run_tests
 
 ARCHIVE, SUMMARY = "evidence.tar.gz", "summary.json"
 STEPS = ("builds", "tests", "judged-tests", "benchmark")
 TESTS_SHARE = 0.7  # of the time, at least; the benchmark has what is left
-BENCHMARK_S = 130.0  # which it needs no more than
-BUILDS_SHARE = 0.3  # of the time, at most, to build libraries of kernels that are missing
+BENCHMARK_S = 85.0  # which it needs no more than
 MOST_PROCESSES = 14  # with a context on the device each
 
 
@@ -123,10 +122,10 @@ def check(options: argparse.Namespace) -> int:
         (options.out / stale).unlink(missing_ok=True)
     work = Path(tempfile.mkdtemp(prefix="kernwright-gpu-"))
     env["KERNWRIGHT_LEDGER"] = str(work / "ledger")  # for whatever is judged without naming a ledger
-    outcomes = build_missing(found, env, options.out, BUILDS_SHARE * (end - time.monotonic()))
+    outcomes = refuse_unknown(found["kernels"])
     left = end - time.monotonic()
     seconds = max(TESTS_SHARE * left, left - BENCHMARK_S)
-    tested, counts = run_tests(options.tests, env, options.out, seconds, options.processes)
+    tested, counts = run_tests(options.tests, env, options.out, seconds, options.processes, build_missing(found))
     outcomes += tested
     if outcomes[-1].status != "interrupted":
         outcomes.append(run_benchmark(options.benchmark, env, work, options.out, end - time.monotonic()))
@@ -142,16 +141,24 @@ def check(options: argparse.Namespace) -> int:
     return report(options.out, summary, outcomes, problems)
 
 
-def build_missing(found: dict[str, Any], env: dict[str, str], out: Path, seconds: float) -> list[Outcome]:
-    """Build the libraries of kernels that are not there; no step where all of them are, or where there is no GPU."""
-    if not (kernels := found["kernels"]) or kernels["built"] >= kernels["all"]:
+def refuse_unknown(kernels: dict[str, Any] | None) -> list[Outcome]:
+    """Return a failed step where the libraries of kernels could not be listed: every test of theirs would fail too."""
+    if not kernels or "unknown" not in kernels:
         return []
+    print(f"the libraries of kernels cannot be listed: {kernels['unknown']}", flush=True)
+    return [Outcome("inventory", "failed", detail=f"the libraries of kernels cannot be listed: {kernels['unknown']}")]
+
+
+def build_missing(found: dict[str, Any]) -> list[str] | None:
+    """Return the command that builds libraries of kernels that are not there; None where nothing is to be built."""
+    if not (kernels := found["kernels"]) or kernels["built"] >= kernels["all"]:
+        return None
     print(
         f"{kernels['built']} of {kernels['all']} libraries of kernels are built; to save the time for the others, "
         "bring them along (kernwright build --machine, KERNWRIGHT_BUILDS)",
         flush=True,
     )
-    return [run_builds(env, "sm_{}{}".format(*found["device"]["capability"]), out, seconds)]
+    return build_command("sm_{}{}".format(*found["device"]["capability"]))
 
 
 def report(out: Path, summary: dict[str, Any], outcomes: list[Outcome], problems: list[str]) -> int:
@@ -180,7 +187,8 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     if options.minutes <= 0 or options.processes < 1:
         parser.error("--minutes must be above 0, and --processes at least 1")
-    options.out, options.bundle = options.out.resolve(), options.bundle.resolve()
+    for name in ("out", "bundle", "tests"):
+        setattr(options, name, getattr(options, name).resolve())  # steps run in the checkout's folder
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
     try:
         return check(options)

@@ -20,8 +20,9 @@ from gpu_machine import ROOT
 
 GRACE_S = 10.0  # from the request to end to the end: a judge records that it was interrupted, pytest what it has seen
 NONE_SELECTED = 5  # pytest's exit status
-MOST_TOGETHER = 0.6  # of the tests' time, for those that run side by side: the others must have theirs
-GPU_MARK = "mark.gpu"  # in the file of any test that has it
+MOST_BUILDING = 0.4  # of the tests' time, for builds and the attacks beside them
+MOST_TOGETHER = 0.5  # of the time that is left then, for tests that run side by side: the others must have theirs
+GPU_MARK, CONVICTED_MARK = "mark.gpu", "mark.convicted"  # in the file of any test that has it
 SLOWEST = 30  # tests whose durations are reported
 REPORT, LEDGER = "tests.xml", "fooled.json"
 COMMITTED_LEDGER = ROOT / "tests" / "exploits" / LEDGER  # attacks that were shown to fool the naive harness
@@ -134,12 +135,11 @@ def merge_reports(reports: Iterable[Path], target: Path) -> None:
     ElementTree.ElementTree(merged).write(target, encoding="unicode", xml_declaration=True)
 
 
-def run_builds(env: dict[str, str], architecture: str, out: Path, seconds: float) -> Outcome:
-    """Build every native library that is missing, one for each processor, before tests ask for them one by one."""
+def build_command(architecture: str) -> list[str]:
+    """Return the command that builds every native library that is missing, one for each processor."""
     from kernwright.runtime.library import cache_folder
 
-    words = ["-m", "kernwright", "build", "--arch", architecture, "--out", str(cache_folder())]
-    return run_step("builds", [[sys.executable, *words]], [env], out / "builds.log", seconds)
+    return [sys.executable, "-m", "kernwright", "build", "--arch", architecture, "--out", str(cache_folder())]
 
 
 def _heed_interrupts() -> None:
@@ -148,9 +148,12 @@ def _heed_interrupts() -> None:
 
 
 def run_tests(
-    tests: Path, env: dict[str, str], out: Path, seconds: float, processes: int = 1
+    tests: Path, env: dict[str, str], out: Path, seconds: float, processes: int = 1, build: list[str] | None = None
 ) -> tuple[list[Outcome], dict[str, Any]]:
     """First those that only compute, many at once; then those that take the time of something, one after the other.
+
+    Before both, libraries are built on all processors (``build``). The GPU is free meanwhile: attacks that must be
+    convicted of wrong results are judged there one by one, since that takes the GPU but no quiet processors.
 
     Attacks that fool the naive harness here for the first time are left in a ledger beside the logs.
     """
@@ -173,48 +176,57 @@ def run_tests(
         ]
         for share in shares:
             Path(share["KERNWRIGHT_LOCKS"]).mkdir()
-        files = files_with_gpu_tests(tests)
-        outcomes = [
-            run_step(
-                "tests", [_pytest(files, "gpu and not alone", report) for report in together], shares,
-                out / "tests.log", MOST_TOGETHER * seconds,
-            )
-        ]  # fmt: skip
-        if outcomes[0].status != "interrupted":
+        files = files_with(GPU_MARK, tests)
+        convicted = Path(folder) / "convicted.xml"
+        first = [build] if build else []
+        if CONVICTED_MARK in "".join(path.read_text(errors="replace") for path in files if path.is_file()):
+            first.append(_pytest(files_with(CONVICTED_MARK, tests), "gpu and convicted", convicted))
+        outcomes = []
+        if first:
+            outcomes.append(run_step("builds", first, [env] * len(first), out / "builds.log", MOST_BUILDING * seconds))
+        if not outcomes or outcomes[-1].status != "interrupted":
+            outcomes.append(
+                run_step(
+                    "tests", [_pytest(files, "gpu and not alone", report) for report in together], shares,
+                    out / "tests.log", MOST_TOGETHER * (end - time.monotonic()),
+                )
+            )  # fmt: skip
+        if outcomes[-1].status != "interrupted":
             outcomes.append(
                 run_step(
                     "judged-tests",
-                    [_pytest(files[::-1], "gpu and alone", alone)],
+                    [_pytest(files[::-1], "gpu and alone and not convicted", alone, "-v")],
                     [env],
                     out / "judged-tests.log",
                     end - time.monotonic(),
                 )
             )  # fmt: skip  (backwards: the judge's own, which are few, before the many attacks)
-        counts = count_tests([*together, alone])
-        merge_reports([*together, alone], out / REPORT)
+        counts = count_tests([convicted, *together, alone])
+        merge_reports([convicted, *together, alone], out / REPORT)
     if ledger.is_file() and COMMITTED_LEDGER.is_file() and ledger.read_bytes() == COMMITTED_LEDGER.read_bytes():
         ledger.unlink()  # nothing was added
     for outcome in outcomes:
         if outcome.exit_status == NONE_SELECTED:  # of one kind; whether there were any at all is seen below
             outcome.status = "passed"
     if not counts.get("passed"):  # pytest is content when every test was skipped
-        outcomes[0].status = "failed" if outcomes[0].status == "passed" else outcomes[0].status
-        if not counts.get("failed") and outcomes[0].status == "failed":
-            outcomes[0].detail = "no test ran"
+        first_tests = next((own for own in outcomes if own.name == "tests"), outcomes[0])
+        first_tests.status = "failed" if first_tests.status == "passed" else first_tests.status
+        if not counts.get("failed") and first_tests.status == "failed":
+            first_tests.detail = "no test ran"
     return outcomes, counts
 
 
-def _pytest(files: Sequence[Path], marked: str, report: Path) -> list[str]:
+def _pytest(files: Sequence[Path], marked: str, report: Path, detail: str = "-q") -> list[str]:
     return [
-        sys.executable, "-m", "pytest", "-m", marked, "-q", "--durations=30", "-p", "no:cacheprovider",
+        sys.executable, "-m", "pytest", "-m", marked, detail, "--durations=30", "-p", "no:cacheprovider",
         f"--junitxml={report}", *map(str, files),
     ]  # fmt: skip
 
 
-def files_with_gpu_tests(tests: Path) -> list[Path]:
-    """To collect all the others takes every process longer than some tests."""
+def files_with(mark: str, tests: Path) -> list[Path]:
+    """Return the files whose tests have a mark: to collect all others takes longer than some tests."""
     files = sorted(tests.rglob("test_*.py")) if tests.is_dir() else [tests]
-    return [path for path in files if GPU_MARK in path.read_text(errors="replace")] or [tests]
+    return [path for path in files if mark in path.read_text(errors="replace")] or [tests]
 
 
 def run_benchmark(script: Path, env: dict[str, str], work: Path, out: Path, seconds: float) -> Outcome:

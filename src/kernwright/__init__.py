@@ -9,12 +9,12 @@ from kernwright.core.version import __version__ as __version__
 if TYPE_CHECKING:
     from kernwright.ops.catalog import explain as explain
     from kernwright.runtime.preference import prefer as prefer
-    from kernwright.runtime.preference import strict as strict
+    from kernwright.runtime.preference import preferring as preferring
 
 _PUBLIC = {
     "explain": "kernwright.ops.catalog",
     "prefer": "kernwright.runtime.preference",
-    "strict": "kernwright.runtime.preference",
+    "preferring": "kernwright.runtime.preference",
 }
 
 

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -103,7 +105,7 @@ def test_only_files_with_gpu_tests_are_collected(tmp_path: Path) -> None:
     with_gpu, without = tmp_path / "deep" / "test_gpu.py", tmp_path / "test_cpu.py"
     with_gpu.write_text(GOOD_TESTS)
     without.write_text("def test_it(): ...")
-    files = script("steps").files_with_gpu_tests
+    files = partial(script("steps").files_with, "mark.gpu")
     assert files(tmp_path) == [with_gpu]
     assert files(without) == [without], "nothing to leave out: pytest is to say that there is none"
 
@@ -159,21 +161,51 @@ def test_the_exit_status_is_0_only_where_all_went_well(
     assert script("check").report(tmp_path, summary, outcomes, problems) == expected
 
 
-def test_libraries_that_are_missing_are_built_before_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[tuple[str, list[str]]] = []
+CONVICTED_TESTS = """
+import pytest
+@pytest.mark.gpu
+@pytest.mark.alone
+@pytest.mark.convicted
+def test_attack(): ...
+@pytest.mark.gpu
+@pytest.mark.alone
+def test_timed(): ...
+@pytest.mark.gpu
+def test_one(): ...
+"""
 
-    def run_step(name: str, commands: list[list[str]], envs: object, log: Path, seconds: float) -> object:
-        steps.append((name, commands[0]))
+
+def test_libraries_that_are_missing_are_built_before_the_tests_and_attacks_beside_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, list[list[str]]]] = []
+
+    def run_step(name: str, commands: list[list[str]], envs: list[Any], log: Path, seconds: float) -> object:
+        assert len(envs) == len(commands)
+        steps.append((name, commands))
         return script("steps").Outcome(name, "passed")
 
     monkeypatch.setattr(script("steps"), "run_step", run_step)
     found = {"kernels": {"all": 5, "built": 4}, "device": {"capability": [9, 0]}}
-    (outcome,) = script("check").build_missing(found, {}, tmp_path, 60.0)
-    ((name, command),) = steps
-    assert (outcome.name, name) == ("builds", "builds") and "sm_90" in command
+    build = script("check").build_missing(found)
+    assert "sm_90" in build
+    (tmp_path / "test_it.py").write_text(CONVICTED_TESTS)
+    script("steps").run_tests(tmp_path / "test_it.py", {}, tmp_path, 60.0, 2, build)
+    asked = [(name, [own if own is build else own[own.index("-m", 2) + 1] for own in given]) for name, given in steps]
+    assert asked == [
+        ("builds", [build, "gpu and convicted"]),
+        ("tests", ["gpu and not alone"] * 2),
+        ("judged-tests", ["gpu and alone and not convicted"]),
+    ]
     for kernels in ({"all": 5, "built": 5}, None):
-        assert script("check").build_missing({"kernels": kernels, "device": None}, {}, tmp_path, 60.0) == []
-    assert len(steps) == 1
+        assert script("check").build_missing({"kernels": kernels, "device": None}) is None
+
+
+def test_libraries_that_cannot_be_listed_fail_the_check() -> None:
+    kernels = {"all": 0, "built": 0, "unknown": "no such file: flat.h"}
+    (outcome,) = script("check").refuse_unknown(kernels)
+    assert not outcome.good and "flat.h" in outcome.detail
+    assert script("check").refuse_unknown({"all": 1, "built": 1}) == script("check").refuse_unknown(None) == []
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ X, D = torch.zeros(2, 6, 64, dtype=BF16), torch.zeros(64)
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ((X, X[:, :5], D, D, D, D), "update: has another shape than residual"),
+        ((X, X[:, :5], D, D, D, D), "update: has 5 where residual has 6 tokens"),
         ((X, X, D[:63], D, D, D), "gate: has 63 where residual has 64 channels"),
         ((X, X, D, D[:63], D, D), "weight: has 63 where residual has 64 channels"),
         ((X, X, D, D, torch.zeros(3, 1, 64), D), "scale: has 3 where residual has 2 batch entries"),
@@ -92,7 +92,7 @@ def test_a_wrong_argument_is_named(given: tuple[Any, ...], named: str, emulated:
 
 
 def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
-    for given in ((X.float(), X, D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
+    for given in ((X.float(), X, D, D), (X, X[:, :1], D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
         own = torch.zeros_like(given[0])
         assert not emulated.ernie_residual_norm_modulate(*given, D, D, 1e-6, own, own)
 

@@ -74,6 +74,8 @@ def test_what_trains_is_traced_as_its_reference() -> None:
             ((1, 4, 64), (1, 5, 64), (64,)),
             r"update: is \[1, 5, 64\], which does not broadcast with",
         ),
+        # The gate does not fit the update, but it fits the residual: the update is the odd one.
+        ("residual_gate", ((2, 6, 8), (2, 6, 7), (8,)), r"update: is \[2, 6, 7\], which does not broadcast with"),
         ("broadcast_add", ((4, 64), (5, 64)), r"b: is \[5, 64\], which does not broadcast with a, \[4, 64\]"),
     ],
 )

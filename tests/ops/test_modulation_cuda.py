@@ -11,12 +11,12 @@ import torch
 from builds import shared_compilation
 from modulation_cases import BF16, FP16, FP32
 
+from kernwright.core.registry import shipped_ops
 from kernwright.ops.modulation.family import CUDA
 from kernwright.runtime.target import Target, nvcc
 
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 SM90 = Target("sm_90")
-H200 = 132  # multiprocessors
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **more: Any) -> str:
     scale = x.new_zeros(x.shape[-1]) if scale is None else scale
-    return str(library.scale_shift_variant(x, scale, more.get("shift", scale), 1.0, more.get("y", x), H200))
+    return str(library.scale_shift_variant(x, scale, more.get("shift", scale), 1.0, more.get("y", x)))
 
 
 @needs_nvcc
@@ -109,7 +109,7 @@ def test_what_is_no_run_of_vectors_is_no_flat_problem(plain: Any) -> None:
     assert not is_flat(tokens(2, 6, 33), tokens(2, 33))  # the second batch starts on no vector
     assert is_flat(tokens(2, 8, 33), tokens(2, 33))
     d = tokens(64)
-    half = [str(plain.scale_shift_variant(tokens(1, 6, 64), d, d, own, tokens(1, 6, 64), H200)) for own in (1.5, 1.1)]
+    half = [str(plain.scale_shift_variant(tokens(1, 6, 64), d, d, own, tokens(1, 6, 64))) for own in (1.5, 1.1)]
     assert half[0].startswith("flat: ") and half[1].startswith("tiled: ")  # 1.1 is no number of bfloat16
 
 
@@ -131,7 +131,7 @@ def test_more_axes_are_one_launch_where_they_grow_together(plain: Any) -> None:
 @needs_nvcc
 def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: Any) -> None:
     def of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> str:
-        return str(plain.broadcast_add_variant(a, b, out, H200))
+        return str(plain.broadcast_add_variant(a, b, out))
 
     row, whole = tokens(1, 1, 3, 64), tokens(1, 126, 3, 64)
     assert of(row, whole, whole) == of(whole, row, whole) == "flat: scale none, shift row"
@@ -152,8 +152,8 @@ def test_it_answers_no_and_launches_nothing_for_a_tensor_that_is_not_its_own(pla
     assert plain.broadcast_add(x, d, y) is False
     assert (y == 7).all()
     assert chosen(plain, x.double()) == chosen(plain, x.half()) == "none"
-    assert plain.residual_gate_variant(x.float(), x, d, x.float(), H200) == "none"  # the library beside it takes that
-    assert plain.residual_gate_variant(x[:, :1], x, d, x, H200) == "none"
+    assert plain.residual_gate_variant(x.float(), x, d, x.float()) == "none"  # the library beside it takes that
+    assert plain.residual_gate_variant(x[:, :1], x, d, x) == "none"
 
 
 @needs_nvcc
@@ -176,10 +176,18 @@ def test_a_wrong_argument_is_named(plain: Any, changed: dict[str, torch.Tensor],
 @needs_nvcc
 def test_the_other_ops_name_their_own_arguments(plain: Any) -> None:
     x = tokens(2, 6, 64)
-    with pytest.raises(ValueError, match=r"^gate: has 63 channels, update has 64"):
-        plain.residual_gate_variant(x, x, tokens(63), x, H200)
+    with pytest.raises(ValueError, match=r"^gate: has 63 channels, residual has 64"):
+        plain.residual_gate_variant(x, x, tokens(63), x)
     with pytest.raises(ValueError, match=r"^b: has 5 where a has 6, and they do not broadcast"):
-        plain.broadcast_add_variant(x, tokens(5, 64), x, H200)
+        plain.broadcast_add_variant(x, tokens(5, 64), x)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["scale_shift", "residual_gate", "broadcast_add", "ernie_residual_gate"])
+def test_each_function_lists_the_parameters_of_its_definition(plain: Any, name: str) -> None:
+    op = shipped_ops()[name]
+    named = [parameter.name for parameter in op.tensor_parameters] + [*op.scalar_defaults, *op.outputs]
+    assert str(getattr(plain, f"{name}_parameters")()).split() == named
 
 
 def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target) -> Path:

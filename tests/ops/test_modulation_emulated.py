@@ -112,17 +112,13 @@ def test_between_rows_of_one_channel_there_may_be_gaps(emulated: Emulated) -> No
 def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
     own, x = emulated[BF16, BF16].ernie_residual_gate, torch.zeros(2, 6, 64, dtype=BF16)
     for given, named in (
-        ((x, x, x[..., :63], x), "gate: has 63 where update has 64 channels"),
-        ((x, x, x, x[:1]), "out: has another shape than update"),
+        ((x, x, x[..., :63], x), "gate: has 63 where residual has 64 channels"),
+        ((x, x[:, :5], x, x), "update: has 5 where residual has 6 tokens"),
+        ((x, x, x, x[:1]), "out: has another shape than residual"),
     ):
         with pytest.raises(ValueError, match=f"^{named}"):
             own(*given)
-    assert (
-        not own(x, x[:, :5], x, x)
-        and not own(x, x[:, :1], x, x)
-        and not own(x, x, x[None], x)
-        and not own(x[:1], x[:1], x, x[:1])
-    )
+    assert not own(x, x[:, :1], x, x) and not own(x, x, x[None], x) and not own(x[:1], x[:1], x, x[:1])
 
 
 @pytest.mark.parametrize("op", folded_cases.EXACT)
@@ -162,6 +158,8 @@ def test_a_wrong_argument_of_more_axes_is_named(emulated: Emulated) -> None:
     ):
         with pytest.raises(ValueError, match=f"^{named}"):
             own.scale_shift(*given)
+    with pytest.raises(ValueError, match=r"^update: has 2 where residual has 3 in axis 1"):
+        own.ernie_residual_gate(x, x[:, :2], d, x)
     assert not own.residual_gate(x, x[:, :1], d, x) and not own.ernie_residual_gate(x, x[:, :1], d, x)
     assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # which would make more of it
 

@@ -103,7 +103,7 @@ def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
     code = (
         "import torch, kernwright; from kernwright import ops\n"
         "x, d = torch.randn(1, 4, 32), torch.randn(32)\n"
-        "with kernwright.prefer('triton'):\n"
+        "with kernwright.preferring('triton'):\n"
         "    y = ops.scale_shift(x, d, d, contract='exact')\n"
         "    print(kernwright.explain('scale_shift', x, d, d).chosen)\n"
         "print(torch.equal(y, x * (1 + d) + d))\n"

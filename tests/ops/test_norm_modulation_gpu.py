@@ -69,7 +69,7 @@ def test_rows_of_the_grid_have_the_chains_bits(distribution: str) -> None:
 def test_an_exact_norm_is_the_kernels_where_torch_norms_as_it_does() -> None:
     """And the chain's own where torch norms otherwise: an address off four elements, a width no multiple of four."""
     x, row = drawn(2, 33, 1000), drawn(2, 1, 1000)
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         assert str(kernwright.explain("norm_scale_shift", x, row, row, contract="exact").chosen) == "triton (exact)"
     whole = drawn(33 * 1000 + 1)
     off = whole[1:].view(1, 33, 1000)

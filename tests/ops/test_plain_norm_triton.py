@@ -69,7 +69,7 @@ def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
         "import torch, kernwright; from kernwright import ops\n"
         "x, d = torch.randn(2, 4, 32).transpose(0, 1), torch.randn(32)\n"
         "out = torch.empty(4, 2, 32)\n"
-        "with kernwright.prefer('triton'):\n"
+        "with kernwright.preferring('triton'):\n"
         "    y = ops.rms_norm(x, d); ops.layer_norm(x, None, d, out=out)\n"
         "    print(kernwright.explain('rms_norm', x, d).chosen)\n"
         "print(torch.allclose(y, ops.rms_norm(x, d, backend='torch'), atol=1e-5))\n"

@@ -161,7 +161,7 @@ def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) ->
     """And the chain's own where torch sums otherwise: an address off 16 bytes, a width that is no multiple of 4."""
     x, row = drawn(2, 33, width), drawn(2, 1, width)
     assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "cuda (exact)"
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "triton (exact)"
     whole = drawn(33 * width + 1, dtype=FP32)
     for tokens in (x, whole[:-1].view(1, 33, width), whole[1:].view(1, 33, width), drawn(1, 33, width + 1)):

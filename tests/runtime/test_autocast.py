@@ -49,7 +49,7 @@ def test_autocast_does_not_reach_the_reference(way: Callable[..., Any], compiles
     wishes = (None, None) if way is torch.ops.kernwright.product else ()
     torch._dynamo.reset()
     own = torch.compile(way, backend="aot_eager", fullgraph=True) if compiles else way
-    with kernwright.prefer("torch"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with kernwright.preferring("torch"), torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ w).dtype == torch.bfloat16
         found = own(x, w, *wishes)
     assert torch.equal(found, x @ w)

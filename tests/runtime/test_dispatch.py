@@ -33,9 +33,9 @@ OP = define(outputs=["y"], activations=["x"])(twice)
 def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
     monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
-    preference.forget()
+    preference.reset()
     yield
-    preference.forget()
+    preference.reset()
 
 
 def at_most(rows: int) -> Any:
@@ -103,7 +103,7 @@ def test_a_fallback_says_why_once() -> None:
 
 
 def test_strict_makes_a_fallback_an_error() -> None:
-    with kernwright.strict(), pytest.raises(CannotRun, match="would run its reference: cpu"):
+    with kernwright.preferring(strict=True), pytest.raises(CannotRun, match="would run its reference: cpu"):
         Trace().dispatch(torch.ones(9))
 
 
@@ -115,7 +115,7 @@ def test_an_explicit_request_that_cannot_be_met_names_the_requirement(how: str) 
         if how == "argument":
             trace.dispatch(x, backend="cpu")
         elif how == "block":
-            with kernwright.prefer("cpu"):
+            with kernwright.preferring("cpu"):
                 trace.dispatch(x)
         else:
             kernwright.prefer("cpu")
@@ -128,7 +128,7 @@ def test_an_explicit_request_that_cannot_be_met_names_the_requirement(how: str) 
 def test_a_request_is_followed_where_another_would_have_been_chosen() -> None:
     trace = Trace()
     trace.dispatch(torch.ones(2), backend="triton")
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         trace.dispatch(torch.ones(2))
         trace.dispatch(torch.ones(2), backend="cpu")
         trace.dispatch(torch.ones(2), backend="torch")
@@ -197,7 +197,7 @@ def test_an_automatic_choice_passes_by_what_cannot_be_built_and_says_so_once() -
         warnings.simplefilter("error")
         dispatch(torch.ones(2))
         dispatch(torch.ones(3))
-        with kernwright.strict():
+        with kernwright.preferring(strict=True):
             dispatch(torch.ones(2))  # a kernel runs
     assert own.tried == 1 and trace.ran == ["triton"] * 4
     with pytest.warns(Fallback, match=f"^twice runs its reference: {why}; triton"):
@@ -213,7 +213,7 @@ def test_what_cannot_be_built_is_an_error_where_nothing_else_may_run(how: str) -
     dispatch = Dispatcher(OP, [own.implementation])
     named: Any = {"backend": "cpu"} if how == "argument" else {}
     for _ in range(2):
-        with kernwright.prefer("cpu" if how == "block" else None), kernwright.strict(how == "strict"):
+        with kernwright.preferring("cpu" if how == "block" else None), kernwright.preferring(strict=how == "strict"):
             with pytest.raises(NotBuilt, match="remedy: mend the compiler"):
                 dispatch(torch.ones(2), **named)
             if own.tried:
@@ -246,7 +246,7 @@ def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
     assert dispatch.latest("cpu", "close") is launch
     assert dispatch.latest(None, "exact") is None
     assert dispatch.latest("triton", None) is None
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         assert dispatch.latest(None, None) is None
         assert dispatch.latest("cpu", None) is launch
 
@@ -295,9 +295,9 @@ def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.Monk
     for number, call in enumerate(different, 2):
         call()
         assert len(asked) == number
-    with kernwright.prefer("torch"):
+    with kernwright.preferring("torch"):
         trace.dispatch(torch.ones(2))
-    with kernwright.strict():
+    with kernwright.preferring(strict=True):
         trace.dispatch(torch.ones(2))
     assert len(asked) == len(different) + 3
     assert trace.ran.count("triton") == 1
@@ -319,7 +319,7 @@ def test_what_is_remembered_is_of_one_reading_of_the_wishes(monkeypatch: pytest.
     assert str(trace.dispatch.explain(torch.ones(6))).startswith("twice: triton (close)\n")
     monkeypatch.undo()
     trace.dispatch(torch.ones(2))
-    with kernwright.strict(), pytest.raises(CannotRun):
+    with kernwright.preferring(strict=True), pytest.raises(CannotRun):
         trace.dispatch(torch.ones(9))
     assert trace.ran == ["cpu", "cpu"]
 
@@ -328,7 +328,7 @@ def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
     trace = Trace()
     with pytest.warns(Fallback):
         trace.dispatch(torch.ones(9))
-    with kernwright.strict(), pytest.raises(CannotRun):
+    with kernwright.preferring(strict=True), pytest.raises(CannotRun):
         trace.dispatch(torch.ones(9))
 
 
@@ -383,7 +383,7 @@ def test_an_explanation_lists_everybody() -> None:
         "  triton (close): takes it",
         "  torch (exact): takes it",
     ]
-    with kernwright.prefer("cpu"):
+    with kernwright.preferring("cpu"):
         assert str(dispatch.explain(torch.ones(6))).startswith("twice: an error, as cpu is preferred")
 
 
@@ -391,7 +391,7 @@ def test_an_explanation_is_of_the_call_with_all_that_it_takes() -> None:
     dispatch = Trace().dispatch
     asked = dispatch.explain(torch.ones(2), backend="triton")
     assert str(asked).startswith("twice: triton (close), as triton is preferred")
-    with kernwright.prefer("cpu"):
+    with kernwright.preferring("cpu"):
         assert str(dispatch.explain(torch.ones(2), backend="triton").chosen) == "triton (close)"
         assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"
     refused = dispatch.explain(torch.ones(9), backend="triton")
@@ -403,7 +403,7 @@ def test_an_explanation_is_of_the_call_with_all_that_it_takes() -> None:
 
 def test_an_explanation_knows_of_strict() -> None:
     dispatch = Trace().dispatch
-    with kernwright.strict():
+    with kernwright.preferring(strict=True):
         assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"
         told = dispatch.explain(torch.ones(9))
         assert told.chosen is None

@@ -14,16 +14,14 @@ from kernwright.core.errors import KernwrightError
 from kernwright.runtime import preference
 from kernwright.runtime.preference import is_strict, preferred
 
-KEPT: list[Any] = []
-
 
 @pytest.fixture(autouse=True)
 def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
     monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
-    preference.forget()
+    preference.reset()
     yield
-    preference.forget()
+    preference.reset()
 
 
 def test_nothing_is_preferred_at_first() -> None:
@@ -31,8 +29,7 @@ def test_nothing_is_preferred_at_first() -> None:
 
 
 def test_a_call_holds_for_the_program_and_in_other_threads() -> None:
-    kernwright.prefer("triton")
-    kernwright.strict()
+    kernwright.prefer("triton", strict=True)
     seen: list[object] = []
     thread = threading.Thread(target=lambda: seen.extend([preferred(), is_strict()]))
     thread.start()
@@ -43,26 +40,26 @@ def test_a_call_holds_for_the_program_and_in_other_threads() -> None:
 def test_a_block_holds_inside_it_and_in_its_thread_alone() -> None:
     kernwright.prefer("cpu")
     seen: list[object] = []
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         assert preferred() == "triton"
         thread = threading.Thread(target=lambda: seen.append(preferred()))
         thread.start()
         thread.join()
-        with kernwright.prefer(None):
+        with kernwright.preferring("best"):
             assert preferred() is None
         assert preferred() == "triton"
     assert preferred() == "cpu" and seen == ["cpu"]
 
 
 def test_a_call_need_not_ask_where_nobody_prefers_anything() -> None:
-    assert preference.preferences, "the environment was not read yet"
-    assert preferred() is None and not preference.preferences
-    with kernwright.prefer("triton"):
-        preference.forget()
-        assert preferred() == "triton" and preference.preferences
-    assert preferred() is None and not preference.preferences
+    assert preference.active, "the environment was not read yet"
+    assert preferred() is None and not preference.active
+    with kernwright.preferring("triton"):
+        preference.reset()
+        assert preferred() == "triton" and preference.active
+    assert preferred() is None and not preference.active
     kernwright.prefer("cpu")
-    assert preference.preferences
+    assert preference.active
 
 
 def seen_elsewhere(what: Callable[[], Any]) -> Any:
@@ -71,53 +68,33 @@ def seen_elsewhere(what: Callable[[], Any]) -> Any:
         return threads.submit(what).result(timeout=30)
 
 
-@pytest.mark.parametrize(
-    ("made", "asked", "value"),
-    [(lambda: kernwright.prefer("triton"), preferred, "triton"), (kernwright.strict, is_strict, True)],
-)
-def test_a_block_is_never_another_threads_not_even_before_it_is_entered(
-    made: Callable[[], Any], asked: Callable[[], Any], value: Any
-) -> None:
-    before = asked()
-    block = made()
-    assert seen_elsewhere(asked) is before
-    with block:
-        assert asked() is value and seen_elsewhere(asked) is before
-    assert asked() is before and seen_elsewhere(asked) is before
-
-
-@pytest.mark.parametrize(
-    "goes_on", [preferred, lambda: kernwright.prefer("torch"), lambda: repr(KEPT[-1]), lambda: KEPT.pop()]
-)
-def test_what_became_no_block_holds_in_other_threads_too(goes_on: Callable[[], Any]) -> None:
-    KEPT[:] = [kernwright.prefer("triton")]
-    assert seen_elsewhere(preferred) is None, "it may be a block yet"
-    goes_on()
-    assert seen_elsewhere(preferred) == ("torch" if preferred() == "torch" else "triton")
-
-
-def test_of_what_is_said_for_the_program_the_latest_counts() -> None:
-    first = kernwright.prefer("cpu")
+def test_the_latest_setting_of_the_program_counts_in_every_thread() -> None:
+    kernwright.prefer("cpu")
     kernwright.prefer("triton")
     assert preferred() == seen_elsewhere(preferred) == "triton"
-    with first:
-        assert preferred() == "cpu"
-    del first
-    assert preferred() == "triton"
+    kernwright.prefer(strict=True)
+    assert preferred() == "triton" and is_strict(), "None leaves a setting as it is"
+    kernwright.prefer("best")
+    assert preferred() is None and is_strict()
+
+
+def test_a_statement_cannot_be_mistaken_for_a_block() -> None:
+    with pytest.raises(TypeError), kernwright.prefer("triton"):  # type: ignore[attr-defined]
+        pass
 
 
 def test_a_block_can_be_entered_again_and_in_itself() -> None:
-    block, careful = kernwright.prefer("triton"), kernwright.strict()
+    block, careful = kernwright.preferring("triton"), kernwright.preferring(strict=True)
     for _ in range(2):
         with block, careful:
-            with kernwright.prefer("cpu"), block, careful:
-                assert preferred() == "triton" and preference.preferences and is_strict()
-            assert preferred() == "triton" and preference.preferences and is_strict()
-        assert preferred() is None and not preference.preferences and not is_strict()
+            with kernwright.preferring("cpu"), block, careful:
+                assert preferred() == "triton" and preference.active and is_strict()
+            assert preferred() == "triton" and preference.active and is_strict()
+        assert preferred() is None and not preference.active and not is_strict()
 
 
 def test_a_block_can_be_entered_by_several_threads_at_once() -> None:
-    block, entered = kernwright.prefer("triton"), threading.Barrier(3, timeout=30)
+    block, entered = kernwright.preferring("triton"), threading.Barrier(3, timeout=30)
 
     def run(_: int) -> object:
         with block:
@@ -126,18 +103,18 @@ def test_a_block_can_be_entered_by_several_threads_at_once() -> None:
 
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(run, range(3))) == ["triton"] * 3
-    assert preferred() is None and not preference.preferences
+    assert preferred() is None and not preference.active
 
 
 def test_as_a_decorator_it_is_a_block_around_every_call() -> None:
-    @kernwright.prefer("triton")
-    @kernwright.strict()
+    @kernwright.preferring("triton")
+    @kernwright.preferring(strict=True)
     def asked(depth: int) -> list[object]:
         return [preferred(), is_strict(), *(asked(depth - 1) if depth else [])]
 
     assert preferred() is None and not is_strict()
     assert asked(1) == asked(1) == ["triton", True] * 2
-    assert preferred() is None and not preference.preferences and not is_strict()
+    assert preferred() is None and not preference.active and not is_strict()
 
 
 def test_a_decorator_of_what_runs_later_is_an_error_and_leaves_nothing() -> None:
@@ -147,13 +124,13 @@ def test_a_decorator_of_what_runs_later_is_an_error_and_leaves_nothing() -> None
     async def awaited() -> None: ...
 
     for function in (later, awaited):
-        with pytest.raises(KernwrightError, match=r"write `with kernwright.prefer\('triton'\):` inside of it"):
-            kernwright.prefer("triton")(function)
+        with pytest.raises(KernwrightError, match="cannot decorate"):
+            kernwright.preferring("triton")(function)
     assert preferred() is None
 
 
 def test_a_block_is_left_by_an_error_too() -> None:
-    with pytest.raises(RuntimeError), kernwright.prefer("triton"), kernwright.strict():
+    with pytest.raises(RuntimeError), kernwright.preferring("triton"), kernwright.preferring(strict=True):
         raise RuntimeError
     assert preferred() is None and not is_strict()
 
@@ -163,7 +140,7 @@ def test_blocks_of_two_threads_do_not_undo_each_other() -> None:
     seen: dict[str, object] = {}
 
     def run(backend: preference.Backend) -> None:
-        block = kernwright.prefer(backend)
+        block = kernwright.preferring(backend)
         both_made.wait()
         with block:
             entered.wait()
@@ -180,9 +157,9 @@ def test_blocks_of_two_threads_do_not_undo_each_other() -> None:
 def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.BACKEND_VARIABLE, "torch")
     monkeypatch.setenv(preference.STRICT_VARIABLE, "1")
-    preference.forget()
+    preference.reset()
     assert preferred() == "torch" and is_strict()
-    with kernwright.prefer("cpu"), kernwright.strict(False):
+    with kernwright.preferring("cpu"), kernwright.preferring(strict=False):
         assert preferred() == "cpu" and not is_strict()
 
 
@@ -192,21 +169,22 @@ def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_strict_from_outside_is_on_or_off(word: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.STRICT_VARIABLE, word)
-    preference.forget()
+    preference.reset()
     assert is_strict() is on
 
 
 def test_strict_that_is_neither_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.STRICT_VARIABLE, "ture")
-    preference.forget()
-    with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*: 1, true"):
+    preference.reset()
+    with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*'1', 'true'"):
         is_strict()
 
 
 def test_a_backend_that_is_none_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(KernwrightError, match="there is no backend 'cutlass'"):
-        kernwright.prefer("cutlass")  # type: ignore[arg-type]
+    for named in (kernwright.prefer, kernwright.preferring):
+        with pytest.raises(KernwrightError, match="there is no backend 'cutlass'"):
+            named("cutlass")  # type: ignore[operator]
     monkeypatch.setenv(preference.BACKEND_VARIABLE, "rocm")
-    preference.forget()
+    preference.reset()
     with pytest.raises(KernwrightError, match="KERNWRIGHT_BACKEND: there is no backend 'rocm'"):
         preferred()

@@ -61,13 +61,13 @@ def twice(x: Tensor, backend: Any = None) -> Tensor:
 def nothing_preferred(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(preference.BACKEND_VARIABLE, raising=False)
     monkeypatch.delenv(preference.STRICT_VARIABLE, raising=False)
-    preference.forget()
+    preference.reset()
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    assert not preference._backends.traced and not preference._strictness.traced
-    preference.forget()
+    assert not preference._traced
+    preference.reset()
 
 
 def compiled(
@@ -86,14 +86,14 @@ def ran(call: Callable[..., Any], *given: Any) -> list[str]:
 def test_a_preference_that_changes_between_calls_is_followed_without_another_graph() -> None:
     own, counter = compiled(lambda x: twice(x) + 1)
     assert ran(own, X) == ["cpu"]
-    with kernwright.prefer("triton"):
+    with kernwright.preferring("triton"):
         assert ran(own, X) == ["triton"]
     assert ran(own, X) == ["cpu"]
     kernwright.prefer("triton")
     assert ran(own, X) == ["triton"]
-    with kernwright.prefer("torch"):
+    with kernwright.preferring("torch"):
         assert ran(own, X) == []
-    preference.forget()
+    preference.reset()
     assert ran(own, X) == ["cpu"]
     assert counter.frame_count == 1
 
@@ -102,7 +102,7 @@ def test_strictness_that_changes_between_calls_is_followed() -> None:
     own, counter = compiled(lambda x: twice(x) + 1)
     big = torch.ones(9)
     assert ran(own, big) == []
-    with kernwright.strict(), pytest.raises(CannotRun, match="would run its reference"):
+    with kernwright.preferring(strict=True), pytest.raises(CannotRun, match="would run its reference"):
         own(big)
     assert ran(own, big) == []
     assert counter.frame_count == 1
@@ -111,11 +111,11 @@ def test_strictness_that_changes_between_calls_is_followed() -> None:
 def test_a_block_inside_the_function_is_a_part_of_its_graph() -> None:
     def mixed(x: Tensor) -> Tensor:
         x = twice(x)
-        with kernwright.prefer("triton"):
+        with kernwright.preferring("triton"):
             x = twice(x)
-            with kernwright.prefer("torch"):
+            with kernwright.preferring("torch"):
                 x = twice(x)
-            with kernwright.prefer(None):
+            with kernwright.preferring("best"):
                 x = twice(x, "triton")
                 x = twice(x)
             x = twice(x)
@@ -123,7 +123,7 @@ def test_a_block_inside_the_function_is_a_part_of_its_graph() -> None:
 
     own, counter = compiled(mixed)
     assert ran(own, X) == ran(mixed, X) == ["cpu", "triton", "triton", "cpu", "triton", "cpu"]
-    with kernwright.prefer("triton"):  # the nearest counts, and that of prefer(None) is whatever is best
+    with kernwright.preferring("triton"):  # the nearest counts, and "best" ignores those around it
         expected = ["triton", "triton", "triton", "cpu", "triton", "triton"]
         assert ran(own, X) == ran(mixed, X) == expected
     assert torch.equal(own(X), mixed(X))
@@ -132,25 +132,25 @@ def test_a_block_inside_the_function_is_a_part_of_its_graph() -> None:
 
 def test_strict_inside_the_function_is_a_part_of_its_graph() -> None:
     def careful(x: Tensor) -> Tensor:
-        with kernwright.strict():
+        with kernwright.preferring(strict=True):
             return twice(x)
 
     def careless(x: Tensor) -> Tensor:
-        with kernwright.strict(False):
+        with kernwright.preferring(strict=False):
             return twice(x)
 
     own, _ = compiled(careful)
     assert ran(own, X) == ["cpu"]
     with pytest.raises(CannotRun, match="would run its reference"):
         own(torch.ones(9))
-    with kernwright.strict():
+    with kernwright.preferring(strict=True):
         assert ran(compiled(careless)[0], torch.ones(9)) == []
     assert not preference.is_strict()
 
 
 def test_a_block_that_cannot_be_met_says_so_when_the_graph_runs() -> None:
     def wishful(x: Tensor) -> Tensor:
-        with kernwright.prefer("triton"):
+        with kernwright.preferring("triton"):
             return twice(x)
 
     with pytest.raises(CannotRun, match=r"cannot run on triton: triton \(close\): x has more than 4 rows"):
@@ -159,7 +159,7 @@ def test_a_block_that_cannot_be_met_says_so_when_the_graph_runs() -> None:
 
 def test_a_block_that_the_graph_breaks_in_holds_all_the_same() -> None:
     def broken(x: Tensor) -> Tensor:
-        with kernwright.prefer("triton"):
+        with kernwright.preferring("triton"):
             x = twice(x)
             torch._dynamo.graph_break()
             x = twice(x)
@@ -172,7 +172,7 @@ def test_a_block_that_the_graph_breaks_in_holds_all_the_same() -> None:
 
 def test_a_block_inside_the_function_can_be_entered_again() -> None:
     def mixed(x: Tensor) -> Tensor:
-        block, other = kernwright.prefer("triton"), kernwright.prefer("torch")
+        block, other = kernwright.preferring("triton"), kernwright.preferring("torch")
         with block:
             x = twice(x)
             with other, block:
@@ -185,13 +185,13 @@ def test_a_block_inside_the_function_can_be_entered_again() -> None:
 
 
 def test_a_decorated_function_is_a_part_of_the_graph_with_its_wish() -> None:
-    wishful = kernwright.prefer("triton")(lambda x: twice(x))
+    wishful = kernwright.preferring("triton")(lambda x: twice(x))
     own, counter = compiled(lambda x: twice(wishful(wishful(x))))
     assert ran(own, X) == ["triton", "triton", "cpu"] and counter.frame_count == 1
 
 
 def test_a_block_that_was_made_outside_of_the_function_breaks_its_graph_and_holds_all_the_same() -> None:
-    block = kernwright.prefer("triton")
+    block = kernwright.preferring("triton")
 
     def wishful(x: Tensor) -> Tensor:
         with block:
@@ -203,46 +203,19 @@ def test_a_block_that_was_made_outside_of_the_function_breaks_its_graph_and_hold
         assert ran(own, X) == ["triton", "cpu"]
 
 
-@pytest.mark.parametrize("fullgraph", [True, False])
-def test_a_preference_for_the_program_holds_from_where_it_is_set(fullgraph: bool) -> None:
-    """Its effect comes when the graph has run, so that what follows it in the graph carries the wish along."""
-
+def test_a_preference_for_the_program_breaks_the_graph_and_holds_from_there() -> None:
     def settled(x: Tensor) -> Tensor:
         x = twice(x)
-        kernwright.prefer("triton")
-        x = twice(x)
-        if not fullgraph:
-            torch._dynamo.graph_break()
-        with kernwright.prefer("torch"):
-            x = twice(x)
+        kernwright.prefer("triton", strict=True)
         return twice(x)
 
-    own, _ = compiled(settled, fullgraph)
-    assert ran(own, X) == ["cpu", "triton", "triton"]
-    assert ran(twice, X) == ["triton"], "on the short way, too"
-    assert ran(own, X) == ["triton"] * 3
-    kernwright.prefer("cpu")
-    assert ran(twice, X) == ["cpu"], "the latest counts"
-
-
-def test_a_preference_that_a_traced_function_leaves_disturbs_no_graph() -> None:
-    def settles(x: Tensor) -> Tensor:
-        kernwright.prefer("triton")
-        kernwright.strict()
-        return x + 1
-
-    before, counter = compiled(lambda x: twice(x) + 1)
-    assert ran(before, X) == ["cpu"]
-    compiled(settles)[0](X)
-    assert ran(before, X) == ran(compiled(lambda x: twice(x) - 1)[0], X) == ["triton"]
-    assert preferred() == "triton" and preference.is_strict()
-    preference.forget()
-    assert ran(before, X) == ["cpu"] and not preference.is_strict()
-    assert counter.frame_count <= 2
-    compiled(settles)[0](X)
-    with kernwright.prefer("cpu"):
-        assert ran(twice, X) == ["cpu"]
-    assert ran(twice, X) == ["triton"]
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        compiled(settled)[0](X)
+    assert preferred() is None
+    own, _ = compiled(settled, fullgraph=False)
+    assert ran(own, X) == ["cpu", "triton"]
+    assert ran(twice, X) == ["triton"] and preference.is_strict()
+    assert ran(own, X) == ["triton", "triton"]
 
 
 def test_a_wish_that_a_gradient_stands_against_is_an_error_for_parameters_too() -> None:
@@ -250,7 +223,7 @@ def test_a_wish_that_a_gradient_stands_against_is_an_error_for_parameters_too() 
     for own in (x, X.clone().requires_grad_()):
         with pytest.raises(CannotRun, match="an input needs a gradient"):
             twice(own, "triton")
-        with kernwright.strict(), pytest.raises(CannotRun, match="an input needs a gradient"):
+        with kernwright.preferring(strict=True), pytest.raises(CannotRun, match="an input needs a gradient"):
             twice(own)
     assert ran(twice, x) == []
 
@@ -267,23 +240,27 @@ def wishing(setting: Callable[[], Any], function: Callable[[Tensor], Tensor]) ->
     ("function", "words"),
     [
         (lambda x: twice(x, "triton"), "cannot run on triton"),
-        (wishing(lambda: kernwright.prefer("triton"), twice), "cannot run on triton"),
-        (wishing(kernwright.strict, twice), "would run its reference"),
+        (wishing(lambda: kernwright.preferring("triton"), twice), "cannot run on triton"),
+        (wishing(lambda: kernwright.preferring(strict=True), twice), "would run its reference"),
     ],
 )
 def test_a_wish_that_a_gradient_stands_against_is_an_error_in_a_graph_too(function: Any, words: str) -> None:
     x = X.clone().requires_grad_()
     with pytest.raises(Exception, match=words):
         compiled(function)[0](x)
-    assert ran(compiled(wishing(lambda: kernwright.prefer("torch"), twice))[0], x) == []
+    assert ran(compiled(wishing(lambda: kernwright.preferring("torch"), twice))[0], x) == []
 
 
 def test_a_wish_that_an_op_without_kernels_cannot_meet_is_an_error_in_a_graph_too() -> None:
     bare = Dispatcher(traced_twice)
-    function = wishing(lambda: kernwright.prefer("triton"), bare)
+    function = wishing(lambda: kernwright.preferring("triton"), bare)
     with pytest.raises(Exception, match="cannot run on triton"):
         compiled(function)[0](X)
-    for setting in (lambda: kernwright.prefer("torch"), lambda: kernwright.prefer(None), kernwright.strict):
+    for setting in (
+        lambda: kernwright.preferring("torch"),
+        lambda: kernwright.preferring("best"),
+        lambda: kernwright.preferring(strict=True),
+    ):
         assert torch.equal(compiled(wishing(setting, bare))[0](X), X * 2)
 
 
@@ -291,13 +268,13 @@ def test_a_wish_that_an_op_without_kernels_cannot_meet_is_an_error_in_a_graph_to
 def test_an_exported_program_keeps_its_blocks(strict: bool) -> None:
     class Wishful(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            with kernwright.prefer("triton"):
+            with kernwright.preferring("triton"):
                 x = twice(x)
             return twice(x)
 
     program = torch.export.export(Wishful(), (X,), strict=strict).module()
     assert ran(program, X) == ["triton", "cpu"]
-    with kernwright.prefer("torch"):
+    with kernwright.preferring("torch"):
         assert ran(program, X) == ["triton"]
 
 

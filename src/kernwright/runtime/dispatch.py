@@ -41,7 +41,7 @@ from kernwright.runtime.outputs import (
     share_memory,
     written,
 )
-from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone, is_strict, known, preferred
+from kernwright.runtime.preference import BEST, Backend, is_strict, known, preferred, wish_of_blocks
 from kernwright.runtime.public_call.public_function import Option, as_op_arguments
 from kernwright.runtime.triton.tuning import Found, configured
 
@@ -157,7 +157,7 @@ class Dispatcher:
     ) -> Any:
         if is_compiling() and len(self.implementations) == 1:
             _refuse_unknown(contract)
-            block, _ = blocks_wishes(is_dynamo_compiling())
+            block, _ = wish_of_blocks(is_dynamo_compiling())
             check_reference_alone(self.op.name, backend or block, None, "it has no other implementation")
             return reference_function(self.op)(*arguments, **named, out=out)  # there is nothing to choose, and to hide
         call = Call.of(self.op, arguments, named)
@@ -387,6 +387,17 @@ def _raise_unbuilt(refusals: Sequence[Answer]) -> None:
     for answer in refusals:
         if answer.unbuilt is not None:
             raise answer.unbuilt from None  # a call that has just found it out is no further reason
+
+
+def check_reference_alone(op: str, backend: str | None, strict: bool | None, why: str) -> None:
+    """Raise if anything but the reference was asked for, where only the reference can be a part of a graph.
+
+    The error is one of Python's, since torch.compile cannot trace ours.
+    """
+    if backend not in (None, BEST, "torch"):
+        raise RuntimeError(f"{op} cannot run on {backend}: {why}")
+    if strict:
+        raise RuntimeError(f"{op} would run its reference: {why}")
 
 
 def _refuse_unknown(contract: str | None, backend: str | None = None) -> None:

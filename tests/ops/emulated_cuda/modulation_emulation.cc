@@ -48,15 +48,6 @@ bool late_residual_gate(ffi::PackedArgs given) {
   });
 }
 
-bool sum(ffi::TensorView a, ffi::TensorView b, ffi::TensorView out) {
-  return each_sum(kDLCPU, a, b, out, [](Problem* own) {
-    if (!Launched::is_compiled(*own)) return false;
-    if (is_empty(*own)) return true;
-    part(own);
-    return run(*own);
-  });
-}
-
 template <typename Call>
 bool run_call(ffi::PackedArgs given) {
   return emulated<Call>(given, run);
@@ -69,4 +60,4 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_left, kernwright::kernels_left);
 KERNWRIGHT_EXPORT(scale_shift, kernwright::run_call<kernwright::ScaleShift>)
 KERNWRIGHT_EXPORT(residual_gate, kernwright::run_call<kernwright::ResidualGate>)
 KERNWRIGHT_EXPORT(ernie_residual_gate, kernwright::run_call<kernwright::ErnieResidualGate>)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(broadcast_add, kernwright::sum);
+KERNWRIGHT_EXPORT(broadcast_add, kernwright::run_call<kernwright::BroadcastAdd>)

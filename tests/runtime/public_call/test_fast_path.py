@@ -441,19 +441,19 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
     assert ops.norm_scale_shift(x, row, row, out=apart) is apart, "one memory, and apart in it"
 
 
-def test_a_preference_that_a_traced_function_has_left_is_seen_on_the_short_way(launches: Launches) -> None:
+def test_a_preference_of_the_program_is_seen_on_the_fast_path(launches: Launches) -> None:
     ran = []
     launches(lambda *given: ran.append(given) or True)  # type: ignore[func-returns-value]
-    preference.forget()
+    preference.reset()
     try:
-        assert preference.preferred() is None and not preference.preferences, "nobody prefers anything"
+        assert preference.preferred() is None and not preference.active, "nobody prefers anything"
         ops.norm_scale_shift(X, ROW, ROW)
         assert len(ran) == 1
-        preference.TracedBlock(preference._backends, "torch")
+        kernwright.prefer("torch")
         ops.norm_scale_shift(X, ROW, ROW)
         assert len(ran) == 1 and preference.preferred() == "torch"
     finally:
-        preference.forget()
+        preference.reset()
 
 
 def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:

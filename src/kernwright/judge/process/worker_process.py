@@ -292,9 +292,8 @@ class WorkerProcess:
         """Wait until the last thread has left its processor, and note the processor time used until then."""
         for thread in procfs.threads(self.pid):
             with contextlib.suppress(OSError):
-                procfs.read(
-                    f"/proc/{self.pid}/task/{thread}/syscall"
-                )  # the kernel answers only when a stopped thread has left its processor
+                # The kernel answers only when a stopped thread has left its processor.
+                procfs.read(f"/proc/{self.pid}/task/{thread}/syscall")
         self._stood_ns = self._processor_ns()
 
     def _affinities(self) -> list[set[int]]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, T
 
 from kernwright.judge.protocol.channel import ChannelGarbled, as_object
 from kernwright.judge.protocol.isolation import Isolation
-from kernwright.judge.protocol.orders import Orders, RowSignature, SideOrders, TensorPlacement, WorkerOrders
+from kernwright.judge.protocol.orders import JudgeMessage, RowSignature, SideOrders, TensorPlacement, WorkerOrders
 
 MOST_TEXT = 4000
 
@@ -36,7 +36,7 @@ MOST_KERNELS = 200
 # Requests
 
 
-class Attach(Orders):
+class Attach(JudgeMessage):
     """Lend the worker memory for its outputs, for its whole life. The descriptor travels beside the message."""
 
     do: Literal["attach"] = "attach"
@@ -44,14 +44,14 @@ class Attach(Orders):
     pool: str  # library of the allocator that hands this memory out
 
 
-class Load(Orders):
+class Load(JudgeMessage):
     """Load or build the code of a side."""
 
     do: Literal["load"] = "load"
     side: SideOrders
 
 
-class OpenRow(Orders):
+class OpenRow(JudgeMessage):
     """Open a row: map its slots, whose memory travels beside the message as a descriptor, and bind the call."""
 
     do: Literal["open_row"] = "open_row"
@@ -63,34 +63,34 @@ class OpenRow(Orders):
     changes_inputs: bool
 
 
-class OpenLoop(Orders):
+class OpenLoop(JudgeMessage):
     """Make the loop without Python over the slots of the open row."""
 
     do: Literal["open_loop"] = "open_loop"
 
 
-class Prepare(Orders):
+class Prepare(JudgeMessage):
     """Free the outputs of earlier calls except those in `hold`, before new contents arrive."""
 
     do: Literal["prepare"] = "prepare"
     hold: tuple[int, ...] = ()
 
 
-class Check(Orders):
+class Check(JudgeMessage):
     """Call once on a slot, untimed, and check what the call returns."""
 
     do: Literal["check"] = "check"
     slot: int
 
 
-class Rehearse(Orders):
+class Rehearse(JudgeMessage):
     """Call once on a slot, untimed, so that the first call's compilation is over."""
 
     do: Literal["rehearse"] = "rehearse"
     slot: int
 
 
-class Census(Orders):
+class Census(JudgeMessage):
     """List the kernels that one call launches."""
 
     do: Literal["census"] = "census"
@@ -98,14 +98,14 @@ class Census(Orders):
     profiled: bool
 
 
-class Explain(Orders):
+class Explain(JudgeMessage):
     """Say which implementation of a shipped op runs on a slot."""
 
     do: Literal["explain"] = "explain"
     slot: int
 
 
-class Events(Orders):
+class Events(JudgeMessage):
     """Return the time of the last block by the device's events."""
 
     do: Literal["events"] = "events"
@@ -209,7 +209,7 @@ def decode_answer(kind: type[AnswerT], message: dict[str, Any]) -> AnswerT:
 # Messages of the zygote
 
 
-class Fork(Orders):
+class Fork(JudgeMessage):
     """Fork a worker. Its end of the pipe and its log travel beside the message as descriptors."""
 
     environment: dict[str, str]

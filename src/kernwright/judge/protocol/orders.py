@@ -12,13 +12,13 @@ from kernwright.tasks.tensor import ConcreteTensor, DType
 SideKind = Literal["eager", "compile", "adapter", "package", "shipped", "candidate"]
 
 
-class Orders(BaseModel):
-    """Base of all orders: immutable, and strict about unknown fields."""
+class JudgeMessage(BaseModel):
+    """Base of everything that the judge sends: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class SideOrders(Orders):
+class SideOrders(JudgeMessage):
     """The code of one side and how to load it. Only the fields that its kind needs are set."""
 
     kind: SideKind
@@ -40,7 +40,7 @@ class SideOrders(Orders):
         return self.model_copy(update={"op": op})
 
 
-class RowSignature(Orders):
+class RowSignature(JudgeMessage):
     """How a side is called on one row."""
 
     inputs: tuple[str, ...]
@@ -49,7 +49,7 @@ class RowSignature(Orders):
     style: Style
 
 
-class TensorPlacement(Orders):
+class TensorPlacement(JudgeMessage):
     """One tensor within a slot: byte offset, shape, strides in elements, dtype."""
 
     offset: int
@@ -58,7 +58,7 @@ class TensorPlacement(Orders):
     dtype: DType
 
 
-class WorkerOrders(Orders):
+class WorkerOrders(JudgeMessage):
     """What a new worker process needs to start."""
 
     threads: int
@@ -69,7 +69,7 @@ class WorkerOrders(Orders):
     block_loop: str = ""  # library of the native block loop; empty: Python's loop
 
 
-class SanitizerOrders(Orders):
+class SanitizerOrders(JudgeMessage):
     """What the program under compute-sanitizer calls, and the file that it logs its calls to."""
 
     side: SideOrders

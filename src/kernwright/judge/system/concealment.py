@@ -1,4 +1,4 @@
-"""Concealment of the judge: its memory and its command line are closed to workers of the same user."""
+"""Concealment of the judge from workers of the same user: its memory and its command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from kernwright.judge.system.linux import PR_SET_DUMPABLE, prctl
 
 
 def hide_judge() -> str:
-    """Closes the judge's own memory to processes of the same user, and takes the seed out of its command line."""
+    """Close the memory of this process to its user, and blank its command line, which may hold the seed.
+
+    Return a description for the record.
+    """
     try:
         prctl(PR_SET_DUMPABLE, 0)
         said = "not dumpable, command line blanked"
@@ -19,7 +22,7 @@ def hide_judge() -> str:
 
 
 def _blank_command_line() -> None:
-    """A worker could read the seed from /proc/<judge>/cmdline; the kernel serves that from our own stack."""
+    """Blank the command line. The kernel serves /proc/<pid>/cmdline from the stack of the process."""
     with open("/proc/self/stat", encoding="ascii") as stat:  # noqa: PTH123 - read before the process turns non-dumpable
         fields = stat.read().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])

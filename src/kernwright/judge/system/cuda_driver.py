@@ -1,8 +1,8 @@
-"""The few calls of the CUDA driver that torch does not offer: memory that travels between processes as a descriptor.
+"""Calls of the CUDA driver that torch does not offer: memory that is shared between processes by descriptor.
 
-A buffer made here is one physical allocation of its own. Its descriptor goes to a worker like any other open file, so
-neither another user nor a namespace stands in the way, and a worker sees that buffer and nothing beside it. (Handles of
-`cudaIpcGetMemHandle` would export whatever else shares the allocation, and need both ends in one namespace.)
+A buffer made here is a separate physical allocation. Its descriptor is sent to a worker like any open file, so neither
+another user nor a namespace is an obstacle, and the worker sees that buffer and nothing else. (Handles of
+`cudaIpcGetMemHandle` export whatever shares the allocation, and require both processes in one namespace.)
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 PINNED, DEVICE, POSIX_DESCRIPTOR, READ_WRITE = 1, 1, 1, 3
 HOST_MEMORY, DEVICE_MEMORY, SPIN = 1, 2, 1
-GRANULARITY = 2 * 2**20  # of every NVIDIA GPU with virtual memory management
+GRANULARITY = 2 * 2**20  # on every NVIDIA GPU with virtual memory management
 MEMORY_CLOCK_KHZ, BUS_WIDTH_BITS = 36, 37
 VMM_WITH_DESCRIPTORS = 103
 
 
 class CudaDriverError(Exception):
-    """A driver call failed; `name` is the driver's word for it."""
+    """A driver call failed. `name` is the driver's name of the error."""
 
     def __init__(self, call: str, name: str) -> None:
         self.name = name
@@ -92,9 +92,9 @@ def attribute(device: int, number: int) -> int:
 
 
 def wait_awake(device: int) -> None:
-    """Makes this process wait for the device without going to sleep: an interrupt takes longer than many a call does.
+    """Make this process poll when it waits for the device, because an interrupt takes longer than many calls.
 
-    To be called before torch uses the device.
+    Call this before torch uses the device.
     """
     handle = c_int()
     call("cuInit", 0)
@@ -102,29 +102,30 @@ def wait_awake(device: int) -> None:
     try:
         call("cuDevicePrimaryCtxSetFlags_v2", handle, ctypes.c_uint(SPIN))
     except CudaDriverError as error:
-        if error.name != "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE":  # somebody used it before: then it stays as it is
+        if error.name != "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE":  # the context exists already and keeps its flags
             raise
 
 
 def reset_persisting_l2() -> None:
-    """Lines that somebody pinned in the cache become ordinary ones again."""
+    """Reset persisting lines of the L2 cache to normal ones."""
     call("cuCtxResetPersistingL2Cache")
 
 
 def start_to_device(host: int, device: int, size: int) -> None:
-    """A copy out of pinned memory, which is not waited for."""
+    """Start a copy out of pinned memory, without waiting for it."""
     call("cuMemcpyHtoDAsync_v2", c_uint64(device), c_void_p(host), c_size_t(size), c_void_p(0))
 
 
 def settle() -> None:
-    """Returns when all that this process has started on its device is done. With less on the way there than torch's
-    own, for what is timed."""
+    """Wait until all work of this process on its device is done. This has less overhead than torch's function."""
     call("cuCtxSynchronize")
 
 
 class RowsToHost:
-    """A copy of every `pitch` bytes `width` of them, side by side into pinned memory: one command to a copy engine,
-    made ready before it is known where the bytes will lie."""
+    """A copy of `width` bytes out of every `pitch` into pinned memory, by one command to a copy engine.
+
+    It is prepared before the source address is known.
+    """
 
     def __init__(self, host: int, pitch: int, width: int, rows: int) -> None:
         self._copy = _Copy2D(
@@ -138,7 +139,7 @@ class RowsToHost:
         )
 
     def start(self, device: int) -> None:
-        """It is not waited for."""
+        """Start the copy, without waiting for it."""
         self._copy.from_device = device
         call("cuMemcpy2DAsync_v2", byref(self._copy), c_void_p(0))
 
@@ -148,9 +149,9 @@ def rounded(size: int) -> int:
 
 
 class LentMemory:
-    """A buffer on the device, mapped into this process; made here, or opened from a descriptor that came by the pipe.
+    """A buffer on the device, mapped into this process: made here, or opened from a received descriptor.
 
-    The device's primary context must be current: use torch on that device first.
+    The primary context of the device must be current, so use torch on that device first.
     """
 
     def __init__(self, handle: c_uint64, size: int, device: int, descriptor: int | None) -> None:
@@ -193,7 +194,7 @@ class LentMemory:
         return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 3, "strides": None}
 
     def close(self) -> None:
-        """Nothing may use the memory any more: neither a tensor nor a kernel in flight."""
+        """Unmap the memory. No tensor and no kernel in flight may use it."""
         if self._handle is None:
             return
         if self.descriptor is not None:

@@ -1,8 +1,8 @@
 """Interrupt: a request to stop that cannot get lost.
 
-Python raises KeyboardInterrupt wherever it happens to be. In a destructor or a callback from C it is printed and
-forgotten, and a judgement would go on for minutes. So the request is also kept, and asked for between quads. It is
-heeded in a program that a shell started in the background, too: Python itself would ignore it there.
+Python raises KeyboardInterrupt wherever it happens to be. In a destructor or in a callback from C it is printed and
+dropped, and a judgement would go on for minutes. So the request is also stored and checked between quads. It works in a
+program that a shell started in the background, too, where Python would ignore it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """Whether somebody asked to stop."""
+    """Whether a stop was requested."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -30,7 +30,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Interrupt]:
-        """Keeps requests while it lasts; only a program's first thread is told of any."""
+        """Store requests while the context lasts. Only the main thread of a program receives any."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return

@@ -1,6 +1,6 @@
-"""Landlock: the kernel's own wall around a process's files, ports and signals. Needs no privilege, has no way out.
+"""Landlock: permanent restrictions on the files, ports and signals of a process. They need no privilege.
 
-Whatever is not named is closed. A folder inside an open one cannot be closed again, so the open ones are kept few.
+Everything that is not named is denied. A folder inside an allowed one cannot be denied again, so few are allowed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 TCP = 0b11
 ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
-# Version of the interface -> file rights that it knows.
+# File rights that each version of the interface adds.
 _FIRST_RIGHTS = (1 << 13) - 1
 _ADDED_RIGHTS = {2: REFER, 3: TRUNCATE, 5: IOCTL_DEV}
 TCP_SINCE, SCOPES_SINCE = 4, 6
 
 
 class LandlockUnavailable(Exception):
-    """Why there is no such wall here."""
+    """The reason why landlock is unavailable."""
 
 
 @dataclass(frozen=True)
 class AllowedPaths:
-    """What stays open: trees to read and run, trees to write, device nodes, folders to list."""
+    """Allowed paths: trees to read and execute, trees to write, device nodes, folders to list."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -46,7 +46,7 @@ class AllowedPaths:
 
 @dataclass(frozen=True)
 class LandlockState:
-    """What the kernel's version of landlock could close."""
+    """What this version of landlock restricts."""
 
     version: int
     tcp: bool
@@ -54,7 +54,7 @@ class LandlockState:
 
 
 def landlock_version() -> int:
-    """Zero where the kernel has none, or has it switched off."""
+    """Return the version of landlock; zero if the kernel has none or has disabled it."""
     try:
         return syscall("landlock", _CREATE_RULESET, None, 0, _VERSION_ONLY)
     except OSError:
@@ -69,7 +69,7 @@ def rights_of(version: int) -> int:
 
 
 def close_all_but(opened: AllowedPaths) -> LandlockState:
-    """Closes everything else to this thread and its future children, for good. Needs no_new_privs."""
+    """Deny everything else to this thread and its future children, permanently. Requires no_new_privs."""
     version = landlock_version()
     if version == 0:
         raise LandlockUnavailable("this kernel has no landlock")
@@ -102,7 +102,7 @@ def _open(ruleset: int, paths: Iterable[str], rights: int) -> None:
         try:
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            continue  # not there, or out of reach anyway
+            continue  # missing, or inaccessible anyway
         try:
             is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
             rule = struct.pack("=Qi", rights if is_folder else rights & OF_A_FILE, place)
@@ -112,7 +112,7 @@ def _open(ruleset: int, paths: Iterable[str], rights: int) -> None:
 
 
 def device_nodes() -> tuple[str, ...]:
-    """The harmless ones, and a GPU's. No disks, no terminals, no shared memory folder."""
+    """Return the harmless device nodes and those of GPUs: no disks, no terminals, no shared memory folder."""
     plain = ("null", "zero", "full", "random", "urandom")
     return (
         *(f"/dev/{name}" for name in plain),

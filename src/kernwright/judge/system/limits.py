@@ -1,4 +1,4 @@
-"""Limits: how much memory, disk, descriptors and processes a worker may have."""
+"""Limits on the memory, disk, descriptors and processes of a worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 
 MOST_FILE_BYTES = 2 * 2**30
 MOST_DESCRIPTORS = 1024
-MOST_PROCESSES = 256  # and threads
+MOST_PROCESSES = 256  # threads included
 MEMORY_SHARE = 0.7
 
 
 def limit_resources() -> str:
-    """Memory is limited for each process by itself; where they use the machine up together, they are the ones to go."""
+    """Limit resources, and return a description for the record.
+
+    Memory is limited per process. If the machine runs out of memory, the kernel kills workers first.
+    """
     memory = int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_DATA, memory)
@@ -22,7 +25,7 @@ def limit_resources() -> str:
     _lower(resource.RLIMIT_NOFILE, MOST_DESCRIPTORS)
     goes_first = ""
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the worker goes, not the judge
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel kills the worker before the judge
         goes_first = ", first to go when memory runs out"
     return (
         f"{memory >> 30} GiB of memory a process, files of {MOST_FILE_BYTES >> 30} GiB, "
@@ -31,12 +34,12 @@ def limit_resources() -> str:
 
 
 def limit_processes(beyond: int = 0) -> None:
-    """The kernel counts a user's processes and threads; `beyond` is how many of them are not the worker's."""
+    """Limit processes and threads. The kernel counts per user; `beyond` of them are not the worker's."""
     _lower(resource.RLIMIT_NPROC, MOST_PROCESSES + beyond)
 
 
 def threads_of(user: int) -> int:
-    """Processes and threads that a user has now."""
+    """Return the number of processes and threads of a user."""
     count = 0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

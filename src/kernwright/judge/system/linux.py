@@ -1,4 +1,4 @@
-"""Linux calls that Python has no name for; a refusal is an OSError with the kernel's own words."""
+"""Linux system calls that Python does not wrap. A refusal is an OSError with the kernel's error."""
 
 from __future__ import annotations
 
@@ -44,23 +44,26 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 
 def held_capabilities() -> frozenset[str]:
-    """Those that matter here and that this process may use now."""
+    """Return the effective capabilities of this process, of those that matter here."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 - no pathlib needed
         mask = next((int(line.split()[1], 16) for line in status if line.startswith("CapEff:")), 0)
     return frozenset(name for name, bit in CAPABILITIES.items() if mask >> bit & 1)
 
 
 def bar_capabilities() -> None:
-    """For every program to come, root's included. Those of this process stay; the right to do this is one of them."""
+    """Drop all capabilities from the bounding set, for every program that is executed later, also as root.
+
+    This process keeps its capabilities: one of them is the right to do this.
+    """
     for bit in range(64):
         try:
             prctl(PR_CAPBSET_DROP, bit)
         except OSError:
-            return  # past the last one that this kernel knows, or without the right
+            return  # beyond the last capability of this kernel, or without the right
 
 
 def drop_capabilities() -> None:
-    """All that this process has."""
+    """Drop all capabilities of this process."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     nothing = (ctypes.c_uint32 * 6)()
     _checked(_libc.capset(header, nothing), "capset")

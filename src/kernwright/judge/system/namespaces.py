@@ -1,4 +1,4 @@
-"""Namespaces: a network and IPC of the worker's own, and a view of the file system that another user can pass."""
+"""Namespaces: a separate network and IPC, and a view of the file system that another user can pass."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from kernwright.judge.system.linux import (
 
 
 def leave_network(stays_the_same_user: bool) -> str:
-    """A network with nobody in it. An ordinary user gets one by way of a user namespace, where the machine lets it."""
+    """Move to an empty network. Return the kind of namespace.
+
+    An ordinary user gets one through a user namespace, if the machine allows it.
+    """
     try:
         unshare(CLONE_NEWNET | CLONE_NEWIPC)
         return "namespace"
     except OSError:
-        if not stays_the_same_user:  # the namespace would know no other
+        if not stays_the_same_user:  # the user namespace would map no other user
             raise
         return _leave_with_user_namespace()
 
@@ -39,20 +42,22 @@ def leave_network(stays_the_same_user: bool) -> str:
 def _leave_with_user_namespace() -> str:
     uid, gid = os.getuid(), os.getgid()
     unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC)
-    prctl(PR_SET_DUMPABLE, 1)  # the new rights closed /proc/self to us
-    # The same numbers inside as outside. Processes are counted anew in it, so that a limit on them means something.
+    prctl(PR_SET_DUMPABLE, 1)  # the new rights closed /proc/self to this process
+    # Map ids to themselves. Processes are counted anew in the namespace, so a limit on them is meaningful.
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         Path(f"/proc/self/{name}").write_text(text)
     return "user namespace"
 
 
 def make_passable(covered: Sequence[str], kept: Sequence[str], written: Sequence[str]) -> None:
-    """Replaces folders that another user cannot enter (a home of mode 0700) by empty ones that hold `kept` and
-    `written` alone, in a mount namespace of our own. All the rest of such a folder is gone from sight."""
+    """Cover folders that another user cannot enter (such as a home of mode 0700), in a private mount namespace.
+
+    The covers are empty except for `kept` and `written`. Everything else in such a folder becomes invisible.
+    """
     unshare(CLONE_NEWNS)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     inside = {path: writable for paths, writable in ((kept, False), (written, True)) for path in paths}
-    # Parents first, so that a child lands inside its parent's mount; all are opened before they are covered.
+    # Parents first, so that a child is mounted inside its parent. All are opened before they are covered.
     places = sorted((path for path in inside if _is_below(path, covered)), key=lambda path: path.count("/"))
     held = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in places]
     for folder in covered:

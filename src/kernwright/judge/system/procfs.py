@@ -1,4 +1,4 @@
-"""What the kernel tells of processes in /proc. Read by hand: the judge asks before and after every block."""
+"""Process information from /proc. It is read directly, because the judge reads it before and after every block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def threads(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads, the unburied included."""
+    """Return the children of all threads of a process, zombies included."""
     found: list[int] = []
     for thread in threads(pid):
         with contextlib.suppress(OSError):
@@ -30,9 +30,11 @@ def children(pid: int) -> list[int]:
 
 
 def adopted(pid: int) -> list[int]:
-    """Children of its first thread, the unburied included. To it fall all orphans below a process that adopts them, and
-    whoever was made a sibling of one of these; so there is no need to look at the other threads, of which a judge has
-    dozens and which are asked for after every block."""
+    """Return the children of the first thread of a process, zombies included.
+
+    All orphans below a process that adopts them become children of its first thread, as do their siblings. So the other
+    threads need not be read, of which a judge has dozens, after every block.
+    """
     try:
         return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
     except OSError:
@@ -40,7 +42,7 @@ def adopted(pid: int) -> list[int]:
 
 
 def states(pid: int) -> set[bytes]:
-    """Of all its threads: the first one may have ended, and others run on, while the process as such shows as dead."""
+    """Return the states of all threads: the first may have ended while others run and the process looks dead."""
     found = set()
     for thread in threads(pid):
         with contextlib.suppress(OSError):
@@ -53,17 +55,17 @@ def is_alive(pid: int) -> bool:
 
 
 def stands_still(pid: int) -> bool:
-    """Stopped, gone, or held by the kernel: it does nothing by itself now."""
+    """Return whether a process is stopped, gone or blocked in the kernel."""
     return states(pid) <= {b"T", b"t", b"D", b"Z", b"X"}
 
 
 def living_children(pid: int) -> list[int]:
-    """The dead are no help to anyone."""
+    """Return whether a process lives. A zombie does not."""
     return [child for child in children(pid) if is_alive(child)]
 
 
 def scheduled_ns(pid: int) -> tuple[int, int]:
-    """Time that the process's first thread ran, and that it was ready to run and had no processor."""
+    """Return how long the first thread ran, and how long it was ready but had no processor."""
     try:
         ran, ready = read(f"/proc/{pid}/task/{pid}/schedstat").split()[:2]
     except OSError:
@@ -72,6 +74,6 @@ def scheduled_ns(pid: int) -> tuple[int, int]:
 
 
 def available_memory() -> int:
-    """Host memory that can be had without pushing anyone else out, in bytes."""
+    """Return the host memory in bytes that is available without swapping."""
     found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     return int(found.group(1)) * 1024 if found else 0

@@ -27,7 +27,7 @@ SYSTEM = (
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Orders for one worker. `off` names walls that are left out on purpose, each with the reason."""
+    """Orders for one worker. `off` names walls that are disabled on purpose, each with the reason."""
 
     scratch: str
     reads: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Sandbox:
     def around(
         cls, scratch: Path, reads: Sequence[Path] = (), off: Mapping[str, str] | None = None, for_gpu: bool = False
     ) -> Sandbox:
-        """Makes the scratch folder and decides who will own it. `reads` is what this side needs beside Python."""
+        """Create the scratch folder and choose its owner. `reads` is what this side needs in addition to Python."""
         scratch.mkdir(parents=True, exist_ok=True)
         left_out = disabled_walls() | dict(off or {})
         opened = [path for path in (*python_folders(), *reads) if path.exists()]
@@ -50,7 +50,7 @@ class Sandbox:
             try:
                 os.chown(scratch, user, user, follow_symlinks=False)
                 scratch.chmod(0o700)
-            except OSError as error:  # a file system that is not ours to give away
+            except OSError as error:  # a file system without ownership
                 user, covered, why_not = None, [], f"{scratch} cannot be given to another: {error.strerror}"
         if user is not None:
             opened = [path for path in opened if unreadable([path]) is None]
@@ -65,9 +65,9 @@ class Sandbox:
         )
 
     def opened(self) -> AllowedPaths:
-        """For landlock. Of /dev only nodes that hurt nobody: no disks, no shared memory.
+        """Return the paths that landlock allows. Of /dev only harmless nodes: no disks, no shared memory.
 
-        CUDA's driver names its threads through /proc, and does not start where it cannot.
+        CUDA's driver names its threads through /proc and does not start without access to it.
         """
         own = (self.scratch, "/proc/self") if self.for_gpu else (self.scratch,)
         return AllowedPaths(reads=(*SYSTEM, *self.reads), writes=own, devices=device_nodes(), lists=("/dev",))
@@ -83,7 +83,7 @@ class Sandbox:
 
 
 def disabled_walls() -> dict[str, str]:
-    """Walls that whoever runs the judge has switched off by name."""
+    """Return the walls that are disabled by the environment variable."""
     names = [name.strip() for name in os.environ.get(OFF_VARIABLE, "").split(",") if name.strip()]
     if unknown := [name for name in names if name not in NAMES]:
         raise KernwrightError(f"{OFF_VARIABLE}: no wall is called {unknown[0]!r}", f"the walls are: {', '.join(NAMES)}")
@@ -91,7 +91,7 @@ def disabled_walls() -> dict[str, str]:
 
 
 def python_folders() -> list[Path]:
-    """What any worker reads: this Python, its libraries, this package, compilers and their libraries."""
+    """Return what every worker reads: Python, its libraries, this package, compilers and their libraries."""
     places = [
         *import_folders(),
         sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(Path(sys.executable).resolve().parent),
@@ -103,8 +103,10 @@ def python_folders() -> list[Path]:
 
 
 def import_folders() -> list[str]:
-    """Where a worker finds modules: as the judge does, but not in the folder that the judge happens to stand in, nor
-    beside the script that called it. Python puts those first by itself, and they may hold anything."""
+    """Return the import folders of a worker: those of the judge, without the current folder and the script's folder.
+
+    Python puts these two first by itself, and they may hold anything.
+    """
     package = str(Path(__file__).resolve().parents[3])
     script = getattr(sys.modules["__main__"], "__file__", None)
     by_chance = {str(Path.cwd()), *([str(Path(script).resolve().parent)] if script else [])}
@@ -117,7 +119,7 @@ def import_folders() -> list[str]:
 def _choose_user(
     scratch: Path, reads: Sequence[Path], opened: Sequence[Path], off: Mapping[str, str]
 ) -> tuple[int | None, list[str], str]:
-    """A user of the worker's own, the folders that must be made passable for it; or why there is none."""
+    """Return a user for the worker and the folders to cover for it; or None and the reason."""
     if "user" in off:
         return None, [], off["user"]
     if why_not := why_no_other_user():
@@ -128,7 +130,7 @@ def _choose_user(
     barred = barred_folders([*essential, scratch])
     shown = {path.resolve() for path in opened if barred and unreadable([path]) is None}
     for folder in barred:
-        if not shown.isdisjoint([folder, *folder.parents]):  # would come along, closed as it is
+        if not shown.isdisjoint([folder, *folder.parents]):  # it would stay closed inside the cover
             return None, [], f"{folder} is closed to others"
     covered = outermost(barred)
     if covered and "SYS_ADMIN" not in held_capabilities():
@@ -137,7 +139,7 @@ def _choose_user(
 
 
 def _essential_files() -> list[Path]:
-    """Without these no worker starts."""
+    """Return the files without which no worker starts."""
     torch = importlib.util.find_spec("torch")
     found = [torch.origin] if torch is not None and torch.origin is not None else []
     return [Path(path) for path in (sys.executable, os.__file__, __file__, *found)]

@@ -1,7 +1,7 @@
-"""Seccomp: the system calls that no kernel under judgement needs are refused, whoever's user the worker runs as.
+"""Seccomp: a filter that refuses system calls which no kernel under judgement needs, for workers of any user.
 
-Frequent calls are let through first; since Linux 5.11 the kernel remembers that they always are and does not run the
-filter at all for them. `SPEC_ALLOW` keeps older kernels from slowing a filtered process down against Spectre.
+Frequent calls are allowed first. Since Linux 5.11 the kernel caches that they are always allowed and does not run the
+filter for them. `SPEC_ALLOW` keeps older kernels from slowing down a filtered process as a mitigation of Spectre.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ FREQUENT: dict[str, tuple[Number, Number]] = {
     "madvise": (28, 233), "ioctl": (16, 29), "sched_yield": (24, 124), "brk": (12, 214),
 }  # fmt: skip
 REFUSED: dict[str, tuple[Number, Number]] = {
-    # other processes: their memory, descriptors, limits and their share of the processor
+    # other processes: memory, descriptors, limits, scheduling
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "process_madvise": (440, 440), "process_mrelease": (448, 448), "pidfd_getfd": (438, 438),
     "perf_event_open": (298, 241), "move_pages": (279, 239), "migrate_pages": (256, 238),
     "setpriority": (141, 140), "ioprio_set": (251, 30),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
-    # signals that the kernel sends later on one's behalf: SIGCONT would end a stop, and the worker move unseen
+    # signals that the kernel sends later: SIGCONT would end a stop unseen
     "timer_create": (222, 107), "mq_notify": (244, 184),
-    # and timers that fire while a worker stands still: whoever has the processor then pays for them
+    # timers that fire while a worker is stopped: another process would pay for them
     "timerfd_create": (283, 85), "timerfd_settime": (286, 86),
-    # what outlives its process, where there is no namespace for it
+    # resources that outlive the process, if there is no namespace for them
     "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
-    # ways round this filter or round the file system's walls
+    # ways around this filter or the file system restrictions
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "personality": (135, 92),
     "bpf": (321, 280), "userfaultfd": (323, 282), "fanotify_init": (300, 262),
@@ -68,11 +68,11 @@ Instruction = tuple[int, int, int, int]
 
 
 class SeccompUnavailable(Exception):
-    """Why there is no filter here."""
+    """The reason why seccomp is unavailable."""
 
 
 def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
-    """The program: plain data, so that it can be looked at and run by a test."""
+    """Return the filter program as plain data, so that a test can inspect and run it."""
     column = ARCHITECTURES[machine][0]
     refuse = _answer(errno.EPERM)
     program = _opening(machine)
@@ -88,17 +88,17 @@ def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
         CLONE[column],
         [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, NEW_NAMESPACES), refuse, (_RETURN, 0, 0, _ALLOW)],
     )
-    # Its flags lie in memory, where a filter cannot look; C libraries fall back to clone.
+    # The flags of clone3 lie in memory, which a filter cannot read. C libraries fall back to clone.
     program += _when(CLONE3[column], [_answer(errno.ENOSYS)])
-    # Limits of the caller's own process only.
+    # Allow limits of the calling process only.
     program += _when(
         PRLIMIT[column], [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW), refuse]
     )
-    # Another signal than SIGIO for a descriptor that is ready: see timers.
+    # Refuse a signal other than SIGIO for a ready descriptor: see timers.
     program += _when(
         FCNTL[column], [(_LOAD, 0, 0, _SECOND_ARGUMENT), (_EQUAL, 0, 1, F_SETSIG), refuse, (_RETURN, 0, 0, _ALLOW)]
     )
-    # A worker dies with its judge, whatever it would rather do then.
+    # Refuse to change the parent-death signal.
     program += _when(
         PRCTL[column],
         [
@@ -112,8 +112,11 @@ def build_filter(machine: str, unix_sockets: bool) -> list[Instruction]:
 
 
 def build_pin(machine: str, refuses: bool = True) -> list[Instruction]:
-    """A second, small one for later: from then on threads stay on the processors that they have. A side that may change
-    them has one too, of the same length: every system call passes through it, and no side's may take longer."""
+    """Return a second filter for later, after which threads stay on their processors.
+
+    A side that may change them gets a filter of the same length, because every system call passes through it and must
+    take as long for each side.
+    """
     column = ARCHITECTURES[machine][0]
     answer = _answer(errno.EPERM) if refuses else (_RETURN, 0, 0, _ALLOW)
     return [*_opening(machine), *_when(SET_AFFINITY[column], [answer]), (_RETURN, 0, 0, _ALLOW)]
@@ -127,7 +130,7 @@ def _opening(machine: str) -> list[Instruction]:
         (_LOAD, 0, 0, _NUMBER),
     ]
     if machine == "x86_64":
-        program += [(_AT_LEAST, 0, 1, _X32), _answer(errno.EPERM)]  # the same calls under other numbers
+        program += [(_AT_LEAST, 0, 1, _X32), _answer(errno.EPERM)]  # x32 numbers of the same calls
     return program
 
 
@@ -140,7 +143,7 @@ def _when(number: Number, then: list[Instruction]) -> list[Instruction]:
 
 
 def refuse_calls(unix_sockets: bool = False) -> str:
-    """Puts the filter on every thread of this process, for good. Needs no_new_privs; answers what it does."""
+    """Install the filter on every thread of this process, permanently. Return a description. Requires no_new_privs."""
     _install(build_filter(_machine(), unix_sockets))
     return f"{len(REFUSED)} refused (seccomp), sockets {'local' if unix_sockets else 'none'}"
 
@@ -158,7 +161,7 @@ def _machine() -> str:
 def _install(program: list[Instruction]) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *i) for i in program))
     filtered = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
-    for flags in (_TSYNC | _SPEC_ALLOW, _TSYNC):  # the second for kernels before 4.17
+    for flags in (_TSYNC | _SPEC_ALLOW, _TSYNC):  # kernels before 4.17 need the second
         try:
             if syscall("seccomp", _SECCOMP[platform.machine()], _SET_MODE_FILTER, flags, filtered) == 0:
                 return

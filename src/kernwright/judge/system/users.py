@@ -1,4 +1,4 @@
-"""Worker user: where the judge is root, each worker gets a user of its own, the oldest wall that the kernel has."""
+"""Users: a judge that runs as root gives each worker a separate user id."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from kernwright.judge.system import procfs
 from kernwright.judge.system.linux import held_capabilities
 
-# Above every range that distributions and systemd hand out. Each judge has 64 of its own by its process number, so
-# two judges on one machine never share one.
+# Above every range that distributions and systemd assign. Each judge has 64 ids by its process number, so
+# two judges on one machine never share an id.
 FIRST_USER, USERS_PER_JUDGE = 0x70000000, 64
-# In a container that maps only the first 65,536: between ordinary users and systemd's dynamic ones.
+# In a container that maps 65,536 ids: between ordinary users and systemd's dynamic ones.
 FIRST_SMALL, SMALL_USERS = 57_344, 3_840
-# To become another user, hand it a folder, clean up after it and end it. A container's root has all of these.
+# To change user, give it a folder, remove its files and end it. A container's root has all of these.
 NEEDED = ("SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
 END_DEADLINE_S = 20.0
 
@@ -31,7 +31,7 @@ _STATE, _OWNERS = re.compile(rb"^State:\t(\S)", re.MULTILINE), re.compile(rb"^Ui
 
 
 def why_no_other_user() -> str | None:
-    """Why workers must run as the judge's own user; None where they need not."""
+    """Return why workers must run as the judge's user; None if they need not."""
     if os.geteuid() != 0:
         return "the judge is not root"
     if lacking := [name for name in NEEDED if name not in held_capabilities()]:
@@ -43,7 +43,7 @@ def why_no_other_user() -> str | None:
 
 
 def user_for(folder: Path) -> int:
-    """The folder's owner, if that is one of this judge's worker users already; otherwise one that nobody uses."""
+    """Return the owner of the folder if it is one of this judge's worker users, else an unused id."""
     owner = folder.stat().st_uid
     if owner in _users():
         return owner
@@ -68,7 +68,7 @@ def is_worker_user(user: int) -> bool:
 
 
 def _is_mapped(user: int) -> bool:
-    """Whether this user exists at all in our user namespace."""
+    """Return whether this id is mapped in our user namespace."""
     ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
     return any(inside <= user < inside + count for inside, _, count in ranges)
 
@@ -82,7 +82,7 @@ def _is_known(user: int) -> bool:
 
 
 def barred_folders(paths: Iterable[Path]) -> set[Path]:
-    """The folders on the way to these paths that a stranger may not enter."""
+    """Return the folders above these paths that other users may not enter."""
     folders = {folder for path in paths for way in (path.absolute(), path.resolve()) for folder in way.parents}
     return {folder.resolve() for folder in folders if not folder.stat().st_mode & stat.S_IXOTH}
 
@@ -93,7 +93,7 @@ def outermost(folders: Iterable[Path]) -> list[str]:
 
 
 def unreadable(paths: Iterable[Path]) -> Path | None:
-    """The first of these that a stranger could not read even if all folders above it were open."""
+    """Return the first path that other users could not read even if all folders above it were open."""
     for path in paths:
         mode = path.stat().st_mode
         wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
@@ -103,7 +103,7 @@ def unreadable(paths: Iterable[Path]) -> Path | None:
 
 
 def processes_of(user: int) -> list[int]:
-    """Living processes of a user. Read from status: the owner of /proc/<pid> is root for those that hide."""
+    """Return the living processes of a user. The owner of /proc/<pid> is root for non-dumpable ones, so read status."""
     found = []
     for pid in _all_processes():
         with contextlib.suppress(ProcessLookupError):
@@ -113,8 +113,11 @@ def processes_of(user: int) -> list[int]:
 
 
 def _may_have_processes(user: int) -> bool:
-    """Whether a user has any, dead ones included, or one on the list was gone when it was looked at. Who forks and
-    exits all the time, always ahead of us, shows up in one of these ways."""
+    """Return whether a user may have processes, zombies included.
+
+    A process that was gone when its status was read counts, too: one that forks and exits all the time shows up this
+    way.
+    """
     try:
         return any(user in owners_of(pid) for pid in _all_processes())
     except ProcessLookupError:
@@ -126,8 +129,10 @@ def _all_processes() -> list[int]:
 
 
 def owners_of(pid: int, living: bool = False) -> set[int]:
-    """The users that a process acts for; none for an unburied one where the living are asked for. One whose first
-    thread alone has ended is among these."""
+    """Return the user ids of a process; none for a zombie if only living ones count.
+
+    A process whose first thread alone has ended counts as living.
+    """
     try:
         with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - hundreds of them a worker
             status = file.read()
@@ -140,18 +145,21 @@ def owners_of(pid: int, living: bool = False) -> set[int]:
 
 
 def end_processes_of(user: int) -> None:
-    """Ends all that runs as this user. kill(-1) reaches every one of them in a single walk of the kernel's list, during
-    which none can fork: a fork bomb cannot outrun it."""
+    """Kill all processes of this user.
+
+    kill(-1) reaches all of them in one walk of the kernel's list, during which none can fork, so a fork bomb cannot
+    escape.
+    """
     deadline = time.monotonic() + END_DEADLINE_S
     left = _may_have_processes(user)
     while left and time.monotonic() < deadline:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):  # no shell, or no process to be had: one by one
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # else they are killed one by one
             subprocess.run(
                 ["/bin/sh", "-c", "kill -s KILL -- -1"], user=user, group=user, extra_groups=(), cwd="/", env={},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=5, check=False,
             )  # fmt: skip
         pids = processes_of(user)
-        for pid in pids:  # where there was no shell
+        for pid in pids:  # if there was no shell
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         left = bool(pids)

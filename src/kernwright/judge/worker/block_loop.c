@@ -1,10 +1,11 @@
-/* Blocks of calls inside a worker: from the judge's order to the answer nothing but the calls.
+/* The native block loop of a worker: it reads a request, makes the calls and answers, without Python in between.
  *
- * Python's own way there and back takes longer than many a call, and who takes a shorter one would seem to call faster:
- * what the way takes is found out on the baseline's twin and taken off for all. So it is made as short as it can be.
+ * The same path in Python takes longer than many calls. The judge measures this overhead on the baseline's twin and
+ * subtracts it for all sides, so a side that found a shorter path would seem faster. The overhead is kept minimal here.
  *
- * Python's functions are declared here, since its headers need not be installed: they are in the process that loads
- * this, and those used have been the same for years. Loaded with Python's lock held, which it gives up while it waits.
+ * Python's functions are declared here, because its headers need not be installed. They exist in the process that loads
+ * this library and have been stable for years. The library is called with the interpreter lock held and releases it
+ * while it waits.
  */
 
 #include <errno.h>
@@ -33,25 +34,25 @@ void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *);
 
 enum { HEADER = 5, MOST_FRAME = 1 << 14 };  /* a length and a tag; and a block of thousands of calls */
-enum { OTHER = 0, RAISED = -1, NO_TENSOR = -2 };  /* what `serve` ends with */
+enum { OTHER = 0, RAISED = -1, NO_TENSOR = -2 };  /* return values of `serve` */
 
 struct work {
   int32_t descriptor;
-  int32_t tags;      /* of a request and of an answer, a byte each */
-  int32_t flags;     /* of the requests that are for this loop */
-  int32_t outputs;   /* whether calls return any */
-  PyObject *call;    /* takes a slot's arguments as one */
+  int32_t tags;      /* tags of a request and of an answer, one byte each */
+  int32_t flags;     /* flags of the requests that this loop handles */
+  int32_t outputs;   /* whether calls return outputs */
+  PyObject *call;    /* takes the arguments of a slot as one sequence */
   PyObject *slots;   /* list */
-  PyObject *kept;    /* list of what calls returned */
-  PyObject *tensor;  /* the type that outputs have, */
-  PyObject *tuple;   /* and those that hold several of them */
+  PyObject *kept;    /* list of the results of calls */
+  PyObject *tensor;  /* type of an output */
+  PyObject *tuple;   /* types of results with several outputs */
   PyObject *list;
-  PyObject *address; /* of an output */
-  int32_t waiting;   /* while it waits for a request: what is raised then, a signal's handler has raised */
+  PyObject *address; /* function that returns the address of an output */
+  int32_t waiting;   /* true while it waits for a request: only a signal handler can raise then */
 };
 
 struct addresses {
-  uint64_t *bytes; /* room for a header lies before the first one */
+  uint64_t *bytes; /* with room for a header before the first */
   size_t count, room;
 };
 
@@ -60,7 +61,7 @@ static void wait_for(int descriptor, short event) {
   poll(&one, 1, -1);
 }
 
-/* The next frame, which stays where it is. 0: the other side is gone; below: a signal's handler raised. */
+/* Peek at the next frame. Return 0 if the judge is gone, and less if a signal handler raised. */
 static ssize_t peek(int descriptor, uint8_t *frame) {
   for (;;) {
     void *thread = PyEval_SaveThread();
@@ -88,7 +89,7 @@ static void answer(const struct work *work, const struct addresses *found) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       wait_for(work->descriptor, POLLOUT);
     } else if (errno != EINTR) {
-      return; /* the judge is gone, which the next look shows */
+      return; /* the judge is gone, as the next peek will show */
     }
   }
 }
@@ -152,7 +153,7 @@ static int run(const struct work *work, const uint8_t *order, size_t calls, stru
   return 0;
 }
 
-/* Runs blocks until the next frame is none for this loop; leaves that where it is. */
+/* Run blocks until the next frame is of another kind. That frame stays in the pipe. */
 int serve(struct work *work) {
   uint8_t frame[MOST_FRAME];
   struct addresses found = {malloc(64 * sizeof(uint64_t)), 0, 64};

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from kernwright.judge.protocol.frames import DONE, RUN, WITH_PYTHON
 
-NO_TENSOR = -2  # what a call returned, and the loop could not read
+NO_TENSOR = -2  # a call returned something that is no tensor
 
 
 class RaisedWhileWaiting(BaseException):
-    """By a signal's handler. No request is to blame, so none is answered: the worker ends."""
+    """A signal handler raised while the loop waited. No request caused it, so the worker ends."""
 
 
 class _Work(ctypes.Structure):
@@ -39,16 +39,18 @@ class _Work(ctypes.Structure):
 
 
 class BlockLoop:
-    """Inside a worker, over its end of the pipe."""
+    """The native loop over this worker's end of the pipe."""
 
     def __init__(self, library: str, descriptor: int) -> None:
-        self._serve = ctypes.PyDLL(library).serve  # which holds Python's lock, and raises what a call raised
+        self._serve = ctypes.PyDLL(library).serve  # holds the interpreter lock and raises what a call raised
         self._descriptor = descriptor
-        self._address = Tensor.data_ptr  # as it is before a side is loaded
+        self._address = Tensor.data_ptr  # the original, before a side could replace it
 
     def serve(self, call: Any, slots: list[Any], kept: list[Any], has_outputs: bool) -> bool:
-        """Runs blocks until the next frame is another one, which is still to be received. False: a call of the last one
-        returned something that is no tensor; it is kept like all others."""
+        """Run blocks until a frame of another kind is next in the pipe.
+
+        Return False if a call of the last block returned something that is no tensor. It is kept like all results.
+        """
         work = _Work(
             self._descriptor, RUN | DONE << 8, WITH_PYTHON, has_outputs, call, slots, kept, Tensor, tuple, list,
             self._address,

@@ -1,7 +1,7 @@
-"""Compiler keys: hashes that compilers compute once per process, equal in all of them.
+"""Compiler keys: hashes that compilers compute once per process, equal in all processes.
 
-Triton and Inductor name what they have compiled by a hash over all of their own files, hundreds of megabytes. A zygote
-that has worked it out hands it on to each worker that it forks.
+Triton and Inductor name compiled code by a hash over all of their files, hundreds of megabytes. Workers inherit the
+hash from the zygote that has computed it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# Each is remembered by the function itself. (Triton has moved its own; where none is found, workers work it out.)
+# Each function caches its result. (Triton has moved its function; if none is found, workers compute the key.)
 KEYS = (
     ("triton", "triton.runtime.cache", "triton_key"),
     ("triton", "triton.compiler.compiler", "triton_key"),
@@ -18,8 +18,10 @@ KEYS = (
 
 
 def compute_compiler_keys() -> list[str]:
-    """Asks those that are here for their keys. Nothing is imported for it that would not be there: a module may
-    remember from its import where it was. Answers whom it asked."""
+    """Compute the keys of the compilers that are imported already. Return their names.
+
+    Nothing else is imported: a module may read its environment at import.
+    """
     asked = []
     for needed, module, name in KEYS:
         if needed in sys.modules and name not in asked:

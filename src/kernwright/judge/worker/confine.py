@@ -1,7 +1,7 @@
-"""Confine: a worker shuts itself in before it imports anything foreign. It answers what was possible, for the record.
+"""Confinement of a worker: it restricts itself before it imports foreign code, and reports what was possible.
 
-It happens at the very start, while the process has one thread: landlock binds the calling thread and those it starts
-later, and libraries start threads of their own.
+This happens at the start, while the process has one thread: landlock binds the calling thread and threads that it
+starts later, and libraries start threads.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from kernwright.judge.system.seccomp import SeccompUnavailable, refuse_affinity,
 
 
 def die_with(parent: int) -> bool:
-    """Whatever ends the judge ends its workers, stopped or not."""
+    """Ask the kernel to kill this process when its parent ends. Return whether that was possible."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         asked = True
     except OSError:
         asked = False
-    if os.getppid() != parent:  # the judge died before the request took hold
+    if os.getppid() != parent:  # the judge ended before the request took effect
         os._exit(1)
     return asked
 
 
 def confine(sandbox: Sandbox, parent: int) -> Isolation:
-    """Puts up every wall that this machine has. Each line that has run in this process so far is the judge's own."""
-    prctl(PR_SET_DUMPABLE, 1)  # forked from a process that hides, we own our folder in /proc only now
+    """Apply every restriction that this machine offers. Only our code has run in this process so far."""
+    prctl(PR_SET_DUMPABLE, 1)  # the zygote is not dumpable; /proc/self must belong to us again
     isolation = Isolation(limits=limit_resources())
     if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
         isolation.missing.append(f"walls around every thread: {threads} ran before they went up")
@@ -50,8 +50,8 @@ def confine(sandbox: Sandbox, parent: int) -> Isolation:
     _change_user(sandbox, isolation)
     _limit_processes(sandbox, isolation, namespace)
     _give_up_privileges(isolation)
-    prctl(PR_SET_DUMPABLE, 1)  # a new user or new rights closed our memory, which the judge reads outputs from,
-    isolation.dies_with_judge = die_with(parent)  # and made the kernel forget whom we die with
+    prctl(PR_SET_DUMPABLE, 1)  # a change of user or rights resets this, but the judge reads our memory
+    isolation.dies_with_judge = die_with(parent)  # and resets the parent-death signal
     closed = _close_files(sandbox, isolation)
     filtered = _refuse_calls(sandbox, isolation)
     _describe_network(sandbox, isolation, namespace, closed, filtered)
@@ -59,8 +59,10 @@ def confine(sandbox: Sandbox, parent: int) -> Isolation:
 
 
 def hold_processor(sandbox: Sandbox, processor: int | None, isolation: Isolation, roams: bool = False) -> None:
-    """Later than the rest: the imports use all processors. Every thread there is; those to come inherit it. One that
-    roams may leave it between blocks: the judge looks after every block, whoever it is."""
+    """Pin all threads to a processor, after the imports, which use all processors. New threads inherit it.
+
+    A worker that may roam can leave the processor between blocks. The judge checks every worker after every block.
+    """
     if processor is None:
         return
     try:
@@ -70,12 +72,12 @@ def hold_processor(sandbox: Sandbox, processor: int | None, isolation: Isolation
         return
     isolation.processors = f"pinned to {processor}"
     if "seccomp" not in sandbox.off:
-        with contextlib.suppress(SeccompUnavailable):  # said already; the judge looks after every block
+        with contextlib.suppress(SeccompUnavailable):  # already reported; the judge checks after every block
             refuse_affinity(not roams)
 
 
 def move_to(processors: set[int]) -> None:
-    """Every thread of this process, also one that is started meanwhile."""
+    """Move every thread of this process, including threads that start meanwhile."""
     moved: set[str] = set()
     while left := {thread.name for thread in Path("/proc/self/task").iterdir()} - moved:
         for thread in left:
@@ -104,11 +106,11 @@ def _change_user(sandbox: Sandbox, isolation: Isolation) -> None:
         try:
             make_passable(sandbox.covered, sandbox.reads, [sandbox.scratch])
         except OSError as error:
-            os.chown(sandbox.scratch, os.getuid(), os.getgid())  # we stay who we are, and need to write there
+            os.chown(sandbox.scratch, os.getuid(), os.getgid())  # we keep our user and need to write there
             isolation.user = f"uid {os.getuid()}, the judge's own"
             isolation.missing.append(f"a user of its own: {error.strerror}")
             return
-        os.chdir(sandbox.scratch)  # the same folder, on the way that is open to us
+        os.chdir(sandbox.scratch)  # the same folder, by the path that is open to us
     os.setgroups([])
     os.setresgid(sandbox.user, sandbox.user, sandbox.user)
     os.setresuid(sandbox.user, sandbox.user, sandbox.user)

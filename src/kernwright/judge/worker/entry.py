@@ -1,4 +1,4 @@
-"""Inside a worker: turns a side (baseline or candidate) into one callable per row, in the row's call style."""
+"""Entry: turns a side (baseline or candidate) into one callable per row, in the call style of the row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernwright.judge.protocol.orders import RowSignature, SideOrders
 from kernwright.tasks.tensor import ConcreteTensor
 
 Arguments = Sequence[Any]
-BoundCall = Callable[[Arguments], Any]  # a slot's arguments in, its outputs out (nothing, where it writes)
+BoundCall = Callable[[Arguments], Any]  # takes the arguments of a slot, returns its outputs (None if it writes them)
 
 
 class SideProblem(Exception):
@@ -35,7 +35,7 @@ def find_op(name: str, definitions: str | None) -> Op:
 
 
 def load(side: SideOrders) -> Callable[..., Any]:
-    """The side's own function, loaded or built but not yet called."""
+    """Return the function of a side, loaded or built but not yet called."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         from kernwright.judge.worker.triton_interpreter import round_to_nearest
 
@@ -58,7 +58,7 @@ def load(side: SideOrders) -> Callable[..., Any]:
 
 
 def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str, Any]) -> ChosenImplementation:
-    """Which of a shipped op's implementations these arguments lead to, and what every better one has against them."""
+    """Return the implementation of a shipped op that these arguments select, and why better ones were refused."""
     dispatcher = importlib.import_module(f"{SHIPPED}.catalog").dispatcher
     if side.kind != "shipped":
         raise SideProblem("only the ops that ship can explain themselves")
@@ -72,8 +72,11 @@ def implementation_of(side: SideOrders, arguments: Arguments, scalars: dict[str,
 
 
 def own_code(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function with a code object of its own. torch.compile keeps by code object what it has compiled: so each
-    row has what is its own alone, static shapes, and no limit on recompiles to fall out of."""
+    """Return the same function with its own code object.
+
+    torch.compile stores compiled code by code object. So each row has its own static shapes and its own limit on
+    recompiles.
+    """
     assert isinstance(function, types.FunctionType)
     own = types.FunctionType(
         function.__code__.replace(),
@@ -134,17 +137,17 @@ def _native_function(side: SideOrders) -> Callable[..., Any]:
 
 
 def _complaints(log: str, folder: Path) -> str:
-    """What a compiler found wrong, without what led up to it."""
+    """Return the error lines of a compiler's log."""
     lines = [line.replace(f"{folder}/", "") for line in log.splitlines() if "error" in line.lower()]
     return "\n".join(lines[:6]) or log[-1000:]
 
 
 class OutputProblem(SideProblem):
-    """The side returned something else than the row's outputs."""
+    """The side returned something other than the outputs of the row."""
 
 
 class RowCall:
-    """How one side is called on one row: the same wrapper for both sides, whatever each needs inside."""
+    """How one side is called on one row. Both sides use the same wrapper."""
 
     def __init__(self, side: SideOrders, function: Callable[..., Any], row: RowSignature, device: str = "cpu") -> None:
         self.device = device
@@ -167,10 +170,10 @@ class RowCall:
             wanted = ", ".join([*inputs, "*", *self.scalars, *extra])
             raise SideProblem(f"wrong signature: {error}; it is called as ({wanted})") from None
         except ValueError:
-            return  # a callable without a signature to read: the first call will tell
+            return  # the signature is unreadable; the first call will show
 
     def bind(self) -> BoundCall:
-        """The callable that the loop runs, in the row's style."""
+        """Return the callable that the loop runs, in the style of the row."""
         function, scalars = self.function, self.scalars
         if not self.writes:
             return lambda arguments: function(*arguments, **scalars)
@@ -190,7 +193,7 @@ class RowCall:
         return allocate_and_write
 
     def _into(self, outputs: int) -> BoundCall:
-        """Destination passing: the slot's arguments end with its outputs."""
+        """Return a call in destination-passing style: the arguments of a slot end with its outputs."""
         function, scalars = self.function, self.scalars
         if self.native:
             values = tuple(scalars.values())
@@ -208,9 +211,9 @@ class RowCall:
         return OutputProblem(f"output {number} is a {type(found).__name__}, not a plain torch.Tensor")
 
     def check_outputs(self, result: Any) -> list[Tensor]:
-        """Every returned object is a plain tensor of the row's shape, dtype, strides and device."""
+        """Check that every output is a plain tensor of the row's shape, dtype, strides and device."""
         if not self.outputs:
-            return []  # an op that works in place: whatever a call returns is not looked at
+            return []  # an in-place op: its return value is ignored
         tensors = [result] if isinstance(result, Tensor) else list(result) if isinstance(result, list | tuple) else []
         if len(tensors) != len(self.outputs):
             got = type(result).__name__ if not tensors else f"{len(tensors)} outputs"
@@ -227,12 +230,14 @@ class RowCall:
                 )
             if not _same_layout(tensor, spec):
                 raise OutputProblem(f"output {number} has strides {tensor.stride()}, the row's are {spec.strides}")
-            if tensor.is_neg() or tensor.is_conj() or tensor.requires_grad:  # the judge reads memory, a user does not
+            if (
+                tensor.is_neg() or tensor.is_conj() or tensor.requires_grad
+            ):  # the judge reads raw memory, which does not show these
                 raise OutputProblem(f"output {number} is not what its memory holds, or asks for gradients")
         return tensors
 
     def check_again(self, results: Iterable[Any]) -> None:
-        """What calls of a block returned, of which only the addresses were looked at."""
+        """Check the results of a block, whose addresses alone were used so far."""
         if self.style == "writes" or not self.outputs:
             return
         for result in results:
@@ -246,7 +251,7 @@ class RowCall:
 
 
 def _is_plainly(tensor: Any, wanted: tuple[Any, ...]) -> bool:
-    """The quick look: whoever fails it is looked at closely."""
+    """Return whether a tensor passes the fast check. Others get the full one."""
     shape, dtype, strides = wanted
     return (
         type(tensor) is Tensor
@@ -258,7 +263,7 @@ def _is_plainly(tensor: Any, wanted: tuple[Any, ...]) -> bool:
 
 
 def _same_layout(tensor: Tensor, spec: ConcreteTensor) -> bool:
-    """Strides of dimensions of size 1 address nothing."""
+    """Compare strides, except those of dimensions of size 1, which address nothing."""
     return all(
         size == 1 or own == wanted
         for size, own, wanted in zip(tensor.shape, tensor.stride(), spec.strides, strict=True)

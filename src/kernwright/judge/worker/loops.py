@@ -1,8 +1,7 @@
-"""Inside a worker: loops over a row's slots without Python between the calls, for the `device` metric on a CPU.
+"""Loops over the slots of a row without Python between the calls, for the `device` metric on a CPU.
 
-A GPU replays a graph; a CPU has no such thing, so `device` is the side's own calls from a loop that is not Python's:
-native code from a compiled loop, the eager chain from TorchScript's interpreter, operator by operator and unfused.
-Where neither is possible the metric is unavailable, with the reason.
+A GPU replays a graph. A CPU has no such thing, so `device` runs native code from a compiled loop, and the eager chain
+in TorchScript's interpreter, operator by operator and unfused. Otherwise the metric is unavailable, with the reason.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _scripted_loop(call: RowCall, slots: list[list[Any]]) -> Loop:
             arguments[number] = tensor
         result = call.function(*arguments, **call.scalars)
         if result is None:
-            return present[:1]  # worked in place; a scripted body must return something
+            return present[:1]  # an in-place op; a scripted body must return something
         return [result] if isinstance(result, Tensor) else list(result)
 
     with warnings.catch_warnings():

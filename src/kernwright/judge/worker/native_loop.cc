@@ -1,6 +1,6 @@
 // The `device` metric of native code on a CPU: a block of calls with no Python between them.
 //
-// `kernel` is the side's own exported function, `slots` its arguments (outputs last), `order` the calls to make.
+// `kernel` is the exported function of the side, `slots` its arguments (outputs last), `order` the slots to call with.
 
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>

@@ -1,7 +1,6 @@
-"""The program that compute-sanitizer watches: shuts itself in like a worker, then calls one side on some rows.
+"""The program that runs under compute-sanitizer: it confines itself like a worker and calls one side on some rows.
 
-Each tensor is an allocation of its own, so that one byte beyond it is beyond everything. Nothing is compared and
-nothing is timed here: that is the judge's.
+Each tensor is a separate allocation, so that one byte beyond it is detected. Nothing is compared or timed here.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> None:
             side = orders.side.for_op(op.name)
             if op.name not in functions:
                 functions[op.name] = load(side)
-            # The row's own size, and the odd ones beside it: tails are where kernels run over.
+            # The frozen size and its odd neighbours: kernels run over at tails.
             sizes = {_call_name(case.row): case.row for case in cases_for(op, rows[name], task.file.neighbours)}
             for call, row in sizes.items():
                 log.write(json.dumps({"began": call}) + "\n")
@@ -51,16 +50,18 @@ def main() -> None:
 
 
 def _call_name(row: Any) -> str:
-    """A neighbour has its row's id, and sizes of its own."""
+    """Return a name with the sizes, because neighbours share the id of their row."""
     return " ".join([row.id, *(f"{axis}={size}" for axis, size in row.axes.items())])
 
 
 def _meet_the_tool(device: str) -> None:
-    """It watches from a process of its own and is spoken to over the network, until the device's context is there.
-    Behind the walls there is no network; what is connected by then stays so."""
+    """Create the device's context before the network is closed.
+
+    The tool runs in another process and connects over the network until then. The connection stays open.
+    """
     if device == "cpu":
         return
-    with contextlib.suppress(OSError, AttributeError):  # no driver: the first tensor will say so better
+    with contextlib.suppress(OSError, AttributeError):  # without a driver the first tensor fails with a better message
         driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         driver.cuInit(0)
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), int(device.partition(":")[2] or 0))

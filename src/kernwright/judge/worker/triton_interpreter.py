@@ -1,7 +1,7 @@
-"""Triton's interpreter, with a GPU's rounding.
+"""Triton's interpreter, with the rounding of a GPU.
 
-It cuts off what does not fit into bfloat16, where every GPU rounds to the nearest: half of all numbers are one last
-place off, and an honest kernel would be called incorrect on a CPU.
+The interpreter truncates to bfloat16, but every GPU rounds to nearest. Half of all numbers would differ in the last
+place, and an honest kernel would be incorrect on a CPU.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-_LOWER = 16  # bits of a float32 that bfloat16 has no room for
-_QUIET = 0x40  # what makes a bfloat16 NaN of any upper half
+_LOWER = 16  # low bits of a float32 that bfloat16 does not have
+_QUIET = 0x40  # bit that keeps a bfloat16 NaN a NaN
 
 
-@functools.cache  # a worker loads several functions, and one is enough for all of them
+@functools.cache  # once per worker, which may load several functions
 def round_to_nearest() -> None:
-    """To be called in a worker whose kernels are interpreted, before they run."""
+    """Make the interpreter round like a GPU. Call this before interpreted kernels run."""
     import triton.language as tl
     from triton._C.libtriton import ir
     from triton.runtime import interpreter
@@ -33,7 +33,7 @@ def round_to_nearest() -> None:
 
 
 def nearest_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The bits of float32 numbers in bfloat16; of two that are as near, the even one."""
+    """Return float32 numbers as bfloat16 bits, rounded to nearest, ties to even."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     upper = bits >> _LOWER
     rounded = (bits.astype(np.uint64) + (2 ** (_LOWER - 1) - 1) + (upper & 1)) >> _LOWER

@@ -1,7 +1,7 @@
-"""The worker program: both sides run this same loop, in a process of their own.
+"""Worker: the program that both sides run, each in a process of its own.
 
-It is not trusted once a candidate is loaded. The judge believes nothing that it says: it is told to run a block, it
-answers, the judge stops it, reads the outputs out of its memory and takes the time itself.
+It is not trusted once a candidate is loaded. The judge tells it to run a block, takes the time itself, stops the worker
+and reads the outputs from its memory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MOST_DESCRIPTORS = 4
 
 
 class Worker:
-    """Holds one side and the row that is open."""
+    """One side and the row that is open."""
 
     def __init__(
         self,
@@ -65,20 +65,20 @@ class Worker:
     ) -> None:
         self.channel = channel
         self.device = device
-        self.roams = roams  # the processors that it may compile on, beside others that do
+        self.roams = roams  # processors that it may compile on next to other workers
         self.blocks = blocks
         self.side = SideOrders(kind="eager")  # until a side is loaded
         self.function: Callable[..., Any] | None = None
         self.call: Callable[[Any], Any] | None = None
         self.row_call: Any = None
-        self.compiled_rows: dict[str, Any] = {}  # calls of torch.compile's rows, which take it long to make
+        self.compiled_rows: dict[str, Any] = {}  # row calls that torch.compile made, by row and layout
         self.loop: Callable[[Any], list[Any]] | None = None
-        self.arena: Any = None  # the bytes that slots lie in
+        self.arena: Any = None  # bytes of all slots
         self.slots: list[list[Any]] = []
-        self.handed_out: list[Sequence[int]] | None = []  # slots since they were last renewed; None: nobody knows
+        self.handed_out: list[Sequence[int]] | None = []  # slots used since they were renewed; None: unknown
         self.kept: list[Any] = []
-        self.held: list[Any] = []  # of earlier blocks, as the judge chose
-        self.awake = False  # while it waits for the next block: waking up takes longer than many a call
+        self.held: list[Any] = []  # outputs of earlier blocks that the judge chose
+        self.awake = False  # whether it polls for the next block, because waking up takes longer than many calls
         from torch import Tensor
 
         self.tensor_type = Tensor
@@ -126,7 +126,7 @@ class Worker:
                 return EventTime(ns=self.device.event_ns())
 
     def report(self, error: Exception) -> None:
-        """Whatever foreign code raises becomes a message; the judge decides."""
+        """Send an error of foreign code to the judge, which decides what it means."""
         from kernwright.judge.worker.entry import SideProblem
 
         self.kept.clear()
@@ -149,7 +149,7 @@ class Worker:
 
     @contextlib.contextmanager
     def roaming(self) -> Iterator[None]:
-        """Away from the processor of timed blocks, where this side may: others compile there at the same time."""
+        """Leave the processor of timed blocks for a while, if this side may. Other workers compile at the same time."""
         pinned = os.sched_getaffinity(0)
         if self.roams:
             move_to(set(self.roams))
@@ -186,14 +186,14 @@ class Worker:
         return Done()
 
     def call_of_row(self, row: RowSignature, plan: Sequence[TensorPlacement | None]) -> Any:
-        """What torch.compile has made is made once, whichever other rows and slots came in between."""
+        """Return the call of a row. Those of torch.compile are kept, whatever rows are opened in between."""
         from kernwright.judge.protocol.layout import ALIGNMENT
         from kernwright.judge.worker.entry import RowCall
 
         assert self.function is not None
         if self.side.kind != "compile":
             return RowCall(self.side, self.function, row, self.device.name)
-        # A kernel that was compiled for an aligned address would have the others copied first.
+        # A kernel compiled for an aligned address copies inputs at other addresses first.
         shapes = [place and [place.dtype, place.shape, place.strides, place.offset % ALIGNMENT] for place in plan]
         key = json.dumps([self.side.op, row.model_dump(), shapes])
         if key not in self.compiled_rows:
@@ -201,7 +201,7 @@ class Worker:
         return self.compiled_rows[key]
 
     def open_loop(self) -> LoopAnswer:
-        """Makes the loop without Python over the open row's slots, if this side has one."""
+        """Make the loop without Python over the slots of the open row, if this side has one."""
         from kernwright.judge.worker.loops import NoLoop
 
         self.let_go()
@@ -210,16 +210,16 @@ class Worker:
             self.loop = self.device.loop(self.side, self.row_call, self.slots)
         except NoLoop as reason:
             return LoopAnswer(unavailable=str(reason))
-        except Exception as error:  # a metric that cannot be had is no reason to fail the side
+        except Exception as error:  # a missing metric is no failure of the side
             return LoopAnswer(unavailable=f"no loop: {type(error).__name__}: {error}"[:300])
         return LoopAnswer()
 
     def check(self, message: Check) -> OutputPointers:
-        """One untimed call whose outputs are looked at: their type, shape, dtype and layout."""
+        """Make one untimed call and check the type, shape, dtype and layout of its outputs."""
         assert self.call is not None
         with self.device.calls():
             result = self.call(self.slot_of(message.slot))
-        self.channel.send_json(CALLED)  # what was built is built: from here on only the device is slow
+        self.channel.send_json(CALLED)  # builds are over; only the device may be slow from here on
         self.device.finish()
         if self.row_call.style == "writes":
             return OutputPointers(pointers=())
@@ -228,7 +228,7 @@ class Worker:
         return OutputPointers(pointers=tuple(tensor.data_ptr() for tensor in tensors))
 
     def rehearse(self, message: Rehearse) -> Done:
-        """One call that nobody looks at, for what a first call compiles."""
+        """Make one unchecked call, so that the compilation of a first call is over."""
         assert self.call is not None
         with self.roaming():
             with self.device.calls():
@@ -245,7 +245,7 @@ class Worker:
         return implementation_of(self.side, self.slot_of(message.slot), self.row_call.scalars)
 
     def slot_of(self, slot: int) -> list[Any]:
-        """The one that is asked for, to be handed to the side."""
+        """Return a slot for the side to work on, and note that the side has seen it."""
         self.note_handed_out([slot])
         return self.slots[slot]
 
@@ -254,18 +254,18 @@ class Worker:
             self.handed_out.append(slots)
 
     def run_blocks(self) -> None:
-        """Blocks for as long as nothing else is asked for, where there is a loop for them that is not Python's."""
-        if self.blocks is None or self.call is None or self.awake:  # no worker of a CPU's stays awake
+        """Run blocks with the native loop until another kind of request arrives."""
+        if self.blocks is None or self.call is None or self.awake:  # on a CPU no worker stays awake
             return
         has_outputs = self.row_call.style != "writes" and bool(self.row_call.outputs)
-        self.handed_out = None  # that loop tells nobody what it was asked for
+        self.handed_out = None  # the native loop does not report which slots it used
         if not self.blocks.serve(self.call, self.slots, self.kept, has_outputs):
             for result in self.kept:
-                self.addresses(result)  # which says what is wrong with it
+                self.addresses(result)  # raises an error that names the problem
             raise self.row_call.not_a_tensor(self.kept[-1])
 
     def run(self, payload: bytes) -> None:
-        """One block: the calls that the judge asks for, in its order, then one answer when the device is idle."""
+        """Run one block: make the calls in the judge's order and answer once the device is idle."""
         call, slots, kept = self.call, self.slots, self.kept
         assert call is not None
         flags, order = decode_block(payload)
@@ -276,11 +276,11 @@ class Worker:
         if not flags & WITH_PYTHON:
             if order:
                 assert self.loop is not None
-            if self.loop is not None:  # for no call too: what its launch takes is the protocol's
+            if self.loop is not None:  # also for a block without calls: the launch is overhead of the protocol
                 kept += self.loop(order)
         else:
             self.note_handed_out(order)
-            with self.device.calls():  # for no call too: what a block of none takes is what the protocol takes
+            with self.device.calls():  # also for a block without calls, which measures the overhead of the protocol
                 for index in order:
                     kept.append(call(slots[index]))
         pointers = array("Q")
@@ -291,7 +291,7 @@ class Worker:
         self.channel.send(DONE, pointers.tobytes())
 
     def addresses(self, result: Any) -> list[int]:
-        """Where a call's outputs lie. Plain tensors only: anything else could still have its work to do."""
+        """Return the addresses of a call's outputs, which must be plain tensors: others could compute lazily."""
         tensors = result if type(result) is tuple or type(result) is list else (result,)
         for tensor in tensors:
             if type(tensor) is not self.tensor_type:
@@ -299,9 +299,11 @@ class Worker:
         return [tensor.data_ptr() for tensor in tensors]
 
     def prepare(self, message: Prepare) -> Done:
-        """Before new contents arrive: lets go of old outputs, so that the next block finds warm memory. All but a few:
-        a caller may hold what it was given for as long as it likes. And inputs are other tensors, though they lie where
-        they did: what a side remembers of a tensor, no program would hand it a second time."""
+        """Free old outputs before new contents arrive, so that the next block finds warm memory.
+
+        A few outputs are kept, as any caller may keep them. Inputs become new tensor objects at the same addresses: no
+        program passes the same tensor object with new contents, so nothing may be cached by it.
+        """
         if self.row_call is not None:
             self.row_call.check_again(self.kept)
         so_far = [*self.held, *self.kept]
@@ -313,21 +315,24 @@ class Worker:
         return Done()
 
     def renew_slots(self) -> None:
-        """Those that the side was handed. A loop without Python keeps those that it was made of, and shows it none."""
+        """Replace the tensors of slots that the side has seen. A loop without Python keeps its own and shows none."""
         known = range(len(self.slots)) if self.handed_out is None else {n for part in self.handed_out for n in part}
         for number in known:
             self.slots[number] = [None if tensor is None else tensor.detach() for tensor in self.slots[number]]
         self.handed_out = []
 
     def let_go(self) -> None:
-        """Of all outputs, whoever chose them."""
+        """Free all outputs, also those that the judge chose to keep."""
         self.kept.clear()
         self.held.clear()
 
 
 def with_own_storage(span: Any) -> Any:
-    """The same bytes as a tensor by itself, as any program's inputs are. torch.compile takes inputs of one storage for
-    views of each other, and where a call changes one of them it guards against that or gives up."""
+    """Return the same bytes as a tensor with its own storage, like the inputs of any program.
+
+    torch.compile treats inputs of one storage as views of each other. If a call changes one of them, it adds guards or
+    gives up.
+    """
     import torch
 
     storage = torch._C._construct_storage_from_data_pointer(span.data_ptr(), span.device, span.numel())
@@ -335,7 +340,7 @@ def with_own_storage(span: Any) -> Any:
 
 
 def _open_windows() -> tuple[int, ...]:
-    """Our memory and its map: a judge without the right to look into another user's process has these from us."""
+    """Open this process's memory and its map, for a judge without the right to read another user's process."""
     try:
         return tuple(os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("mem", "maps"))
     except OSError:
@@ -350,7 +355,7 @@ def live(descriptor: int, judge: int, orders: WorkerOrders) -> None:
     isolation = confine(sandbox, judge)
     import torch
 
-    device = find_worker_device(orders.device)  # on all cores now, rather than on one core at the first row
+    device = find_worker_device(orders.device)  # initialised before the worker is pinned
     beside: frozenset[int] = frozenset()
     if orders.roams and orders.processor is not None:
         beside = frozenset(processors_near(orders.processor))

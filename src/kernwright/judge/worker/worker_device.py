@@ -1,4 +1,4 @@
-"""Inside a worker: the memory that calls work in, and what it takes to know that they are over."""
+"""WorkerDevice: the memory that calls work in, and how to wait for their end."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ Slots = Sequence[Sequence[Any]]
 
 
 class WorkerDevice(Protocol):
-    """Where a worker's tensors live. Both sides of a judgement have the same one."""
+    """The device of a worker's tensors. All sides of a judgement have the same."""
 
     name: str
 
     def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
-        """Takes over what the judge lends for the worker's whole life."""
+        """Map memory that the judge lends for the worker's whole life."""
         ...
 
     def open(self, descriptor: int, size: int) -> Tensor:
-        """The bytes of an arena."""
+        """Return the bytes of an arena."""
         ...
 
     def calls(self) -> AbstractContextManager[Any]:
-        """Calls run inside this."""
+        """Return the context that calls run in."""
         ...
 
     def reclaim(self) -> None:
-        """After outputs were let go of: their memory is free for the next ones."""
+        """Make the memory of freed outputs available."""
         ...
 
     def begin(self) -> None:
-        """First thing in a timed block, but where the worker has been awake since the last one."""
+        """Begin a timed block, unless the worker has been awake since the last one."""
         ...
 
     def finish(self) -> None:
-        """Returns when everything that the calls started is done."""
+        """Wait until everything that the calls started is done."""
         ...
 
     def event_ns(self) -> int:
-        """The last block's time by the device's own events; zero where it has none."""
+        """Return the time of the last block by the device's events; zero if it has none."""
         ...
 
     def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop: ...
 
     def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
-        """The kernels of one call, in a pass of its own that nobody times."""
+        """Return the kernels of one untimed call."""
         ...
 
 
 class CpuWorkerDevice:
-    """The host's memory. A call that has returned is over: whatever it left running is stopped with the worker."""
+    """The host's memory. A call that has returned is over; threads that it left running are stopped with the worker."""
 
     name = "cpu"
 

@@ -1,8 +1,8 @@
-"""The zygote program: a process that has imported torch and does nothing but fork workers.
+"""The zygote program: a process that has imported torch and only forks workers.
 
-Importing torch takes seconds, a fork milliseconds. No foreign code ever runs here: each child shuts itself in before it
-loads a side. A child is handed over to the judge (its parent exits, the judge adopts it): the judge waits for it and
-stops it like a process that it had started itself.
+The import of torch takes seconds, a fork milliseconds. No foreign code runs here: each child confines itself before it
+loads a side. The judge adopts each child, because its parent exits, and so can wait for it and stop it like a process
+that it started itself.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def main() -> None:
     descriptor, judge = (int(word) for word in sys.argv[1:3])
     die_with(judge)
     channel = Channel(socket.socket(fileno=descriptor))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
-    prctl(PR_SET_DUMPABLE, 0)  # workers that share its user must not reach into what later workers are made of
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles Ctrl-C
+    prctl(PR_SET_DUMPABLE, 0)  # workers of the same user must not change what later workers are forked from
     for module in WORKER_MODULES:
         importlib.import_module(module)
     for module in sys.argv[3:]:
@@ -63,16 +63,16 @@ def main() -> None:
 
 
 def _has_met_a_gpu() -> bool:
-    """Whether CUDA's driver runs in this process. It does not outlive a fork: no child could use the GPU any more."""
+    """Return whether CUDA's driver is initialised here. It does not survive a fork."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
-    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) == 0  # before its cuInit it answers with an error
+    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) == 0  # before cuInit it returns an error
 
 
 def _bear(message: Fork, descriptors: list[int], judge: int, channel: Channel) -> int:
-    """Forks twice: the one in between exits, and the child becomes the judge's."""
+    """Fork twice and return the pid of the worker. The process in between exits, so the judge adopts the worker."""
     reading, writing = os.pipe()
     between = os.fork()
     if between == 0:
@@ -92,7 +92,7 @@ def _bear(message: Fork, descriptors: list[int], judge: int, channel: Channel) -
 
 
 def _live(message: Fork, descriptors: list[int], judge: int) -> None:
-    """The child's whole life."""
+    """Run a worker from the fork to its end."""
     status = 1
     try:
         _settle(message, descriptors[1], judge)
@@ -111,7 +111,7 @@ def _live(message: Fork, descriptors: list[int], judge: int) -> None:
 
 
 def _settle(message: Fork, log: int, judge: int) -> None:
-    """A session, an environment and a folder of its own, and the judge for a parent."""
+    """Give the worker its session, environment and folder, and wait until the judge is its parent."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -121,7 +121,7 @@ def _settle(message: Fork, log: int, judge: int) -> None:
         os.dup2(source, target)
     os.close(nothing)
     os.close(log)
-    tempfile.tempdir = None  # the environment names another now
+    tempfile.tempdir = None  # the environment names another folder now
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     os.chdir(message.folder)

@@ -30,6 +30,7 @@ CUDA_HEADERS = (
     *CPU_HEADERS,
     *(NATIVE / name for name in ("calling.h", "allocation.cuh", "elements.cuh", "launching.cuh", "totals.cuh")),
 )
+SUM_HEADERS = (*CUDA_HEADERS, NATIVE / "sums.h")
 ROW_HEADERS = (*CUDA_HEADERS, NATIVE / "rows.h")
 TOKEN_HEADERS = (
     *CUDA_HEADERS,

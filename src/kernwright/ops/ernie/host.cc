@@ -14,7 +14,7 @@ struct Call : CallDefaults {
   static constexpr Parameter<Problem> kParameters[] = {
 #if KERNWRIGHT_RESIDUAL
       ARGUMENT(kFirst, residual, x),
-      ARGUMENT(kUpdate, update, update),
+      ARGUMENT(kSummand, update, update),
       ARGUMENT(kBroadcast, gate, gate),
 #else
       ARGUMENT(kFirst, x, x),

@@ -11,7 +11,7 @@ from torch import Tensor, empty_like
 
 from kernwright.core.op import Op
 from kernwright.ops._shared.checks import check_floating, joint_shape
-from kernwright.ops._shared.implementations import CUDA_HEADERS, TYPES, WORDS, CudaOp, Types, sources, triton
+from kernwright.ops._shared.implementations import SUM_HEADERS, TYPES, WORDS, CudaOp, Types, sources, triton
 from kernwright.ops._shared.modulation_layout import check_modulation
 from kernwright.ops._shared.sums import WIDEST, folded_sum
 from kernwright.ops._shared.token_requirements import DTYPES, axes_fit, rounds_to_nearest
@@ -23,7 +23,7 @@ from kernwright.runtime.outputs import Promise, taken
 from kernwright.runtime.triton.tuning import Work, measured_by
 
 MODULATIONS = ("scale", "shift", "gate")
-SOURCES = (*sources(__file__, "host.cc", "kernel.cu", "flat.cuh", "policy.h"), *CUDA_HEADERS)
+SOURCES = (*sources(__file__, "host.cc", "kernel.cu", "flat.cuh", "policy.h"), *SUM_HEADERS)
 
 
 def check(call: Call) -> None:

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from kernwright.core.op import Contract
 from kernwright.runtime.dispatch import Out
 from kernwright.runtime.outputs import has_memory, may_overlap, written
-from kernwright.runtime.preference import Backend, left_by_traces, preferences, preferred
+from kernwright.runtime.preference import Backend, active, preferred
 from kernwright.runtime.public_call.slow_path import MISFITS, SlowPath, modes
 
 Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
@@ -47,7 +47,7 @@ def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[...,
             return slow.watched(arguments, backend, contract, out)
         # `Dispatcher.latest` written out, to save its frame; `preferred` is asked only where anything is preferred.
         own, launch, contracts = dispatcher._latest
-        wanted = backend or ((preferences or left_by_traces) and preferred())
+        wanted = backend or (active and preferred())
         if contract in contracts and (not wanted or wanted == own) and forward_ad._current_level < 0:
             try:
                 for tensor in (

@@ -17,9 +17,9 @@ from kernwright.runtime.call import (
     run_reference,
     transforms,
 )
-from kernwright.runtime.dispatch import Dispatcher, Out, check_results
+from kernwright.runtime.dispatch import Dispatcher, Out, check_reference_alone, check_results
 from kernwright.runtime.outputs import dispatches_itself
-from kernwright.runtime.preference import Backend, blocks_wishes, check_reference_alone
+from kernwright.runtime.preference import NOTHING, Backend, wish_of_blocks
 from kernwright.runtime.public_call.traced import traced
 
 # Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
@@ -60,7 +60,7 @@ class SlowPath:
         trains = any_trains(given)
         if not is_compiling() and transforms() is None and trains:
             return self.dispatcher.run(given, scalars, backend, contract, out)
-        block, strict = blocks_wishes(is_dynamo_compiling()) if is_compiling() else (None, None)
+        block, strict = wish_of_blocks(is_dynamo_compiling()) if is_compiling() else NOTHING
         if trains and is_compiling():
             check_reference_alone(op.name, backend or block, strict, "an input needs a gradient")
         # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.

@@ -19,7 +19,7 @@ from kernwright.core.op import Contract, Op
 from kernwright.runtime.call import Call, run_reference
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.outputs import Promise, given_back
-from kernwright.runtime.preference import BEST, Backend, held
+from kernwright.runtime.preference import BEST, Backend, preferring
 
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -47,7 +47,7 @@ def traced(dispatcher: Dispatcher) -> Callable[..., Any]:
         strict = rest[0] if rest else None  # torch leaves away what is as its default
         if strict is None and backend != BEST:
             return met(own, backend, contract)
-        with held(backend, strict):
+        with preferring(BEST if backend == BEST else None, strict):
             return met(own, None if backend == BEST else backend, contract)
 
     def met(own: Sequence[Any], backend: Backend | None, contract: Contract | None) -> Any:

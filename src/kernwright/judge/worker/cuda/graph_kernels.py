@@ -1,7 +1,7 @@
-"""Graph kernels: what a captured call launches, by the driver's own account of its graph.
+"""Graph kernels: the kernels that a captured call launches, read from its graph by the driver.
 
-A profiler takes seconds to start in every process. A graph is there as soon as the call is captured. It has no streams,
-but what was launched on one stream waits for what was launched there before: such a chain is numbered as one.
+A profiler takes seconds to start in every process, a graph exists as soon as the call is captured. It has no streams,
+but launches on one stream wait for each other. Such a chain is numbered like a stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from kernwright.judge.system import cuda_driver as driver
 
-KERNEL, COPY, FILL, GRAPH = 0, 1, 2, 4  # of the driver's types of nodes
+KERNEL, COPY, FILL, GRAPH = 0, 1, 2, 4  # node types of the driver
 NAMES = {COPY: "Memcpy", FILL: "Memset"}
 
 
@@ -34,7 +34,7 @@ class _KernelNode(ctypes.Structure):
 
 
 def kernels_of(graph: int) -> Counter[tuple[str, int]]:
-    """By name and chain. `graph`: the driver's handle of one that was captured."""
+    """Count the kernels of a captured graph by name and chain. `graph` is the driver's handle."""
     return Counter(_named(c_void_p(graph)))
 
 
@@ -54,8 +54,11 @@ def _named(graph: c_void_p) -> Iterator[tuple[str, int]]:
 
 
 def chains_of(nodes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """A node goes on with the chain of one that it waits for, unless another has done so; else it begins one. In an
-    order in which each comes after those that it waits for."""
+    """Assign each node to a chain, in an order in which each comes after those it waits for.
+
+    A node continues the chain of a node that it waits for, unless another node has done so. Otherwise it begins a
+    chain.
+    """
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for first, then in edges:
         before[then].append(first)
@@ -80,7 +83,7 @@ def _nodes(graph: c_void_p) -> list[int]:
 
 
 def _edges(graph: c_void_p) -> list[tuple[int, int]]:
-    """Their data, of launches ahead of their turn, is taken and not looked at: without it the driver refuses."""
+    """Return the edges. The driver refuses the query without a buffer for edge data, which is not used."""
     count = c_size_t()
     driver.call("cuGraphGetEdges_v2", graph, None, None, None, byref(count))
     first, then = (c_void_p * count.value)(), (c_void_p * count.value)()
@@ -89,7 +92,7 @@ def _edges(graph: c_void_p) -> list[tuple[int, int]]:
 
 
 def _kernel_name(node: c_void_p) -> bytes:
-    """Of a function; where a library was loaded as a whole, of a kernel."""
+    """Return the name of a function, or of a kernel if a library was loaded as a whole."""
     found, name = _KernelNode(), c_char_p()
     driver.call("cuGraphKernelNodeGetParams_v2", node, byref(found))
     if found.function:
@@ -100,7 +103,7 @@ def _kernel_name(node: c_void_p) -> bytes:
 
 
 def demangled(name: bytes) -> str:
-    """As its source has it; whatever is no C++ name stays."""
+    """Return a C++ name as in its source. Other names are returned unchanged."""
     if not name.startswith(b"_Z"):
         return name.decode(errors="replace")
     status = c_int()

@@ -1,8 +1,8 @@
-// Where a worker's torch gets its device memory from while it runs calls: the region that the judge lent.
+// The allocator of a worker's torch while it runs calls: it hands out the region that the judge lent.
 //
-// torch's own caching allocator stands in front, as in production, and asks here for a segment now and then. What a
-// call returns therefore lies in memory that the judge can read by itself. A region that is full sends the caller on to
-// the driver: scratch may live anywhere, only outputs must lie in the region.
+// torch's caching allocator is in front, as in production, and requests a segment now and then. So outputs lie in memory
+// that the judge can read. When the region is full, requests go to the driver: scratch memory may lie anywhere, only
+// outputs must lie in the region.
 
 #include <dlfcn.h>
 #include <sys/types.h>
@@ -21,7 +21,7 @@ std::map<uintptr_t, size_t> vacant;  // by address: start and length
 uintptr_t region = 0;
 size_t region_size = 0;
 
-// The driver is in the process, but not where every library could see its symbols.
+// The driver is loaded in this process, but its symbols are not visible to every library.
 void* driver_symbol(const char* name) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
   return driver != nullptr ? dlsym(driver, name) : nullptr;

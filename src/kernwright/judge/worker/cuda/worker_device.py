@@ -1,4 +1,4 @@
-"""Inside a worker on a GPU: arenas by descriptor, outputs in memory that the judge lent, graphs, and a census."""
+"""CudaWorkerDevice: arenas by descriptor, outputs in memory that the judge lent, graphs, and the census."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kernwright.judge.system.cuda_driver import LentMemory, wait_awake
 from kernwright.judge.worker.entry import RowCall
 from kernwright.judge.worker.loops import Loop, NoLoop
 
-MOST_LOST = 2  # pools of a worker's region, with the graphs that found no room
+MOST_LOST = 2  # pools given up with graphs that ran out of memory
 
 
 class CudaWorkerDevice:
-    """One GPU. A call's outputs come from torch's caching allocator, whose memory is the judge's region."""
+    """One GPU. Outputs come from torch's caching allocator on top of memory of the judge."""
 
     def __init__(self, device: str) -> None:
         self.name = "cuda"
@@ -51,7 +51,7 @@ class CudaWorkerDevice:
         self._captured: set[str] = set()  # ops
 
     def attach(self, message: Attach, descriptors: list[int]) -> WorkerAnswer:
-        """From here on calls allocate in the region: what they return, the judge reads by itself."""
+        """Let calls allocate in the region, which the judge reads."""
         region = LentMemory.open(descriptors[0], message.bytes, self.index)
         library = ctypes.CDLL(message.pool)
         library.lend(ctypes.c_uint64(region.address), ctypes.c_uint64(region.size))
@@ -62,14 +62,14 @@ class CudaWorkerDevice:
         return RegionAddress(region=region.address)
 
     def _renew_pool(self) -> None:
-        """Hands free memory back to the region: blocks that were cached for one stream serve no other."""
+        """Return free memory to the region, because blocks cached for one stream serve no other."""
         self._pool = None
         gc.collect()
         torch.cuda.empty_cache()
         self._pool = torch.cuda.MemPool(self._allocator.allocator())
 
     def open(self, descriptor: int, size: int) -> Tensor:
-        """The arena before this one goes: its tensors were let go of, and nothing runs between requests."""
+        """Map the arena of a row and close the previous one, whose tensors are freed."""
         torch.cuda.synchronize()
         self._renew_pool()
         if self._arena is not None:
@@ -81,11 +81,11 @@ class CudaWorkerDevice:
         return torch.cuda.use_mem_pool(self._pool)
 
     def reclaim(self) -> None:
-        """Outputs that a second stream has used are free only when torch looks, and inside a pool it never does."""
+        """Free outputs that a second stream has used: torch looks for those only at an allocation outside the pool."""
         torch.empty(1, device="cuda")
 
     def begin(self) -> None:
-        """The first kernel after another process had the GPU pays for the switch; this one is everybody's first."""
+        """Launch a kernel that pays for the context switch, and record the first event."""
         self._spark.zero_()
         self._calls_events = self._events
         self._events[0].record()
@@ -95,15 +95,15 @@ class CudaWorkerDevice:
         torch.cuda.synchronize()
 
     def event_ns(self) -> int:
-        """Around the calls of the last block."""
+        """Return the time between the events around the calls of the last block."""
         first, last = self._calls_events
         return round(float(first.elapsed_time(last)) * 1e6)
 
     def loop(self, side: SideOrders, call: RowCall, slots: Sequence[Sequence[Any]]) -> Loop:
-        """All slots' calls as one graph: no launch from the host between them.
+        """Capture the calls of all slots as one graph, without launches from the host in between.
 
-        Its events are nodes of it: around them lies what a graph's launch takes, about 60 us on an H200 whose
-        context was away, and that is no call's time.
+        Its events are nodes of the graph, so that the launch is not timed: about 60 us on an H200 after a context
+        switch.
         """
         op = side.op
         if op in self._no_graphs:
@@ -111,7 +111,7 @@ class CudaWorkerDevice:
         run = call.bind()
         self._renew_pool()
         with self.calls():
-            run(slots[0])  # whatever a first call sets up must not be captured
+            run(slots[0])  # the setup of a first call must not be captured
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         events: list[Any] = [
@@ -120,7 +120,7 @@ class CudaWorkerDevice:
         ]
         outputs: list[Any] = []
         try:
-            # The stream outside, because a capture that fails leaves its own one in force.
+            # Enter the stream outside, because a failed capture leaves its own stream current.
             with (
                 torch.cuda.stream(torch.cuda.current_stream()),
                 torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"),
@@ -131,7 +131,7 @@ class CudaWorkerDevice:
         except Exception as error:
             why = f"its calls cannot be captured: {type(error).__name__}: {str(error)[:200]}"
             self._abandon(graph)
-            if not is_short_of_memory(error) or len(self._lost) > MOST_LOST:  # else another row may need less
+            if not is_short_of_memory(error) or len(self._lost) > MOST_LOST:  # otherwise another row may need less
                 self._no_graphs[op] = why
             raise NoLoop(why) from None
 
@@ -150,30 +150,32 @@ class CudaWorkerDevice:
 
     @functools.cached_property
     def _graph_of_nothing(self) -> torch.cuda.CUDAGraph:
-        """What a graph's launch takes, whatever is in it."""
+        """A graph without calls, to measure the launch."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._spark.zero_()
         return graph
 
     def _abandon(self, graph: Any) -> None:
-        """After a capture that failed. Up to 2.11 torch takes it to go on for good, and aborts when the next pool ends;
-        up to 2.13 it is still counted among its pool's users, and torch aborts when that pool ends. So the first is set
-        right here, and the pool and the graph never end. There is no other try of that op, which would cost
-        another pool, but for a few where it was for want of memory."""
+        """Give up a graph whose capture failed.
+
+        torch up to 2.11 considers the capture active and aborts when the next pool ends; up to 2.13 it counts the graph
+        among the users of its pool and aborts when that pool ends. So the capture is ended here, and pool and graph are
+        kept forever. The op is not tried again, except a few times after a lack of memory.
+        """
         torch.cuda.synchronize()
-        with contextlib.suppress(RuntimeError):  # torch has done it itself
+        with contextlib.suppress(RuntimeError):  # torch has ended it already
             torch._C._cuda_endAllocateToPool(self.index, self._pool.id)
         self._lost.append((graph, self._pool))
         self._renew_pool()
 
     def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
-        """What a call launches; by its graph, where the op's calls can be captured and nobody asks for a profiler."""
+        """Return the kernels of one call: from its graph if the op can be captured and no profiler is required."""
         with self.calls():
             call(slot)
         torch.cuda.synchronize()
         if not profiled and op in self._captured:
-            with contextlib.suppress(Exception):  # a driver before 12.3 has no names, and who knows: a profiler can
+            with contextlib.suppress(Exception):  # drivers before 12.3 have no names; the profiler has
                 return _listed(self._kernels_in_graph(call, slot))
         return _listed(self._profiled(call, slot))
 
@@ -206,7 +208,7 @@ class CudaWorkerDevice:
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """torch's allocator says it by an error of its own, a graph that finds no room on the device by any other."""
+    """Return whether an error means a lack of memory. The allocator and graphs raise different types."""
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower().replace("_", " ")
 
 

@@ -43,6 +43,7 @@ template <typename Call>
 ffi::String variant(ffi::PackedArgs given) {
   std::string words;
   const bool takes = each<Call>(given, device_of<Call>(given).device_type, [&](typename Call::Own* own) {
+    if (!Call::is_compiled(*own)) return false;
     part(own);
     words += (words.empty() ? "" : "\n") + Call::describe(*own);
     return true;

@@ -19,6 +19,7 @@ enum class Role {
   kFirst,       // tokens that give the sizes for all others: [B, S, D] or [S, D]; more leading axes are folded
   kTokens,      // shape and dtype of the first tokens
   kUpdate,      // shape of the first tokens, any dtype; received by a Modulation
+  kSummand,     // as kUpdate, but for shapes that torch broadcasts, which are left to the reference
   kModulation,  // one number, [D], [B, D], [B, S, D] with any axis 1, or [B, F, 1, D]
   kBroadcast,   // a modulation that broadcasts by torch's rule, so that [S, D] is a row for each token
   kRow,         // [D]; other shapes, which torch broadcasts, are left to the reference
@@ -135,6 +136,12 @@ inline void read_update(Reader* reader, ffi::TensorView own, Modulation* to, con
   to->channel_step = 1;
 }
 
+inline bool have_one_shape(ffi::TensorView a, ffi::TensorView b) {
+  bool is_same = a.ndim() == b.ndim();
+  for (int axis = 0; is_same && axis < a.ndim(); ++axis) is_same = a.size(axis) == b.size(axis);
+  return is_same;
+}
+
 // Reads one part of a call into a Problem. False: these kernels do not take it.
 template <typename Call, typename Own, typename Problem, size_t kCount>
 bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) {
@@ -148,6 +155,10 @@ bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) 
       case Role::kFirst:
       case Role::kTokens: reader.tokens(tensor, own.tokens(p), own.name); break;
       case Role::kUpdate: read_update(&reader, tensor, own.row(p), own.name); break;
+      case Role::kSummand:
+        if (have_one_shape(tensor, given.first())) read_update(&reader, tensor, own.row(p), own.name);
+        else reader.broadcast(tensor, own.row(p), own.name), reader.refuse();
+        break;
       case Role::kModulation: reader.modulation(tensor, own.row(p), own.name); break;
       case Role::kRow:
       case Role::kBroadcast:
@@ -164,6 +175,9 @@ bool read(Own* p, const Arguments<Problem, kCount>& given, int32_t device_type) 
   return reader.takes();
 }
 
+template <typename Call, typename Problem, size_t kCount, typename Run>
+bool each_part(const Arguments<Problem, kCount>& given, typename Call::Own start, int32_t device_type, const Run& run);
+
 // What an op may add to its list. An op is a struct that derives from this, with its Problem as `Own` and `kParameters`.
 struct CallDefaults {
   static constexpr int64_t kWidestRow = kWidest;
@@ -175,6 +189,11 @@ struct CallDefaults {
   // After all listed arguments were read: the others, and what follows from them.
   template <typename Problem, typename Given>
   static void finish(Problem*, Reader*, const Given&) {}
+  // Hands each Problem to `run`, as the function below does. An op whose arguments are no tokens and rows replaces it.
+  template <typename Call, typename Given, typename Own, typename Run>
+  static bool parts(const Given& given, const Own& start, int32_t device_type, const Run& run) {
+    return each_part<Call>(given, start, device_type, run);
+  }
 };
 
 // Hands each Problem that a call amounts to to `run`, which returns whether it took it. There are several where leading axes
@@ -200,6 +219,10 @@ bool each_part(const Arguments<Problem, kCount>& given, typename Call::Own start
       case Role::kFirst:
       case Role::kTokens:
       case Role::kUpdate: folding.tokens(given.tensors[i], name), places[i] = count++; break;
+      case Role::kSummand:
+        if (!have_one_shape(given.tensors[i].value(), x)) return folding.modulation(given.tensors[i], name, true), false;
+        folding.tokens(given.tensors[i], name), places[i] = count++;
+        break;
       case Role::kModulation:
       case Role::kBroadcast:
       case Role::kFolded: folding.modulation(given.tensors[i], name, !has_frames), places[i] = count++; break;
@@ -219,7 +242,7 @@ template <typename Call, typename Run>
 bool each(ffi::PackedArgs given, int32_t device_type, const Run& run) {
   typename Call::Own start;
   const auto arguments = take(Call::kParameters, given, &start);
-  return each_part<Call>(arguments, start, device_type, run);
+  return Call::template parts<Call>(arguments, start, device_type, run);
 }
 
 // The device of a call: that of its first tokens.
