@@ -145,7 +145,5 @@ def _environment_backend() -> BackendWish | None:
 def _environment_strict() -> bool:
     word = os.environ.get(STRICT_VARIABLE, "").lower()
     if word not in ON + OFF:
-        raise KernwrightError(
-            f"{STRICT_VARIABLE}: {word!r} is neither on nor off", f"use one of: {', '.join(ON + OFF[1:])}"
-        )
+        raise KernwrightError(f"{STRICT_VARIABLE}: {word!r} is neither on nor off", f"use one of {ON + OFF[1:]}")
     return word in ON
