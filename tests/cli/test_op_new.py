@@ -127,7 +127,7 @@ def test_the_first_and_the_last_op_find_their_places(op: str) -> None:
         ("gain_channels", "../gains", "'../gains' cannot be the name of a family"),
         ("g" * (LONGEST + 1), "gains", f"is longer than {LONGEST} letters"),
         ("gains", "gains", "'gains' cannot be an op and its family"),
-        ("launch", "gains", "'launch' is a name that the generated files use"),
+        ("check", "gains", "'check' is a name that the generated files use"),
         ("annotations", "gains", "'annotations' is a name that the generated files use"),
         ("scale_shift", "gains", "there is an op scale_shift already, in the family modulation"),
         ("gain_channels", "scale_shift", "there is an op scale_shift, which a family of that name would hide"),
