@@ -1,1 +1,1 @@
-"""The loop of one task: hypothesis, edit, verdict, ledger, next step."""
+"""Campaigns: sweeps over tasks and baselines, and the tuner of Triton kernels."""

@@ -64,7 +64,7 @@ class Leg:
         return f"{self.task.name}: {self.contender.name} against {self.baseline.name}"
 
     def refuse_missing_packages(self, rows: Sequence[Workload], capability: Capability | None) -> None:
-        """Before the first judgement: what is not fetched would fail on every row."""
+        """Raise an error before the first judgement if a package was not fetched: every row would fail."""
         for contender in (self.baseline, self.contender):
             contestant = Contestant.of_contender(contender)
             if contestant.published and (ops := contestant.ops(self.task, rows, capability)):
@@ -83,7 +83,7 @@ class Leg:
         return list(rows)
 
     def holds(self, verdict: Verdict) -> bool:
-        """Whether a verdict is of this leg as it stands today: a changed task or baseline is another one."""
+        """Return whether a verdict is of this leg with the digests of today."""
         return (verdict.task_digest, verdict.baseline_digest, verdict.candidate_digest) == (
             self.task.digest,
             self.baseline.digest,
@@ -158,7 +158,7 @@ class Sweep:
         return [row for row in leg.rows(self.rows) if row.id not in done]
 
     def verdicts(self, leg: Leg) -> list[Verdict]:
-        """What the ledger holds of a leg on this kind of device, and may be used as evidence."""
+        """Return the verdicts of a leg on this kind of device that count as evidence."""
         found = (verdict for verdict in self._recorded() if verdict.task == leg.task.name)
         return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
 
@@ -173,7 +173,7 @@ class Sweep:
         return [verdict for _, verdicts in self._read.values() for verdict in verdicts]
 
     def run(self, progress: Progress) -> Iterator[Verdict]:
-        """Judgement after judgement, until nothing is outstanding or the next one would not fit into the time."""
+        """Judge slice after slice until nothing is outstanding or the next slice would not fit into the time."""
         end = self.clock() + 60 * self.minutes if self.minutes else float("inf")
         pace = Pace()
         for legs, waiting in self._groups():

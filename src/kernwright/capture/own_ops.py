@@ -38,7 +38,10 @@ def op_of(target: str) -> str | None:
 
 
 def places_of(op: str) -> tuple[str, ...]:
-    """Return where else an op is called: its eager chain, which programs call by itself and which runs where an op has
-    no kernel; and the torch op, which compiled code calls."""
+    """Return the places where an op is called, under the names of capture targets.
+
+    These are the public function, the eager chain, which programs also call directly, and the torch op, which compiled
+    code calls.
+    """
     chain = f"kernwright.ops.{FAMILIES[op]}.definition:{op}.reference"
-    return chain, f"torch.ops.kernwright:{op}"
+    return target_of(op), chain, f"torch.ops.kernwright:{op}"

@@ -1,1 +1,1 @@
-"""Tables, plots and pages, all made from verdicts."""
+"""Tables, plots and pages made from verdicts."""

@@ -1,6 +1,6 @@
-"""Variants: a family's rows, those apart whose traffic differs. A mean over both would be of neither.
+"""Variants: the rows of a family, grouped by memory traffic, because a mean over different traffic means little.
 
-Two calls of one op may differ in it: a shift can be one row for all tokens, or have a value for every element.
+Calls of one op may differ: a shift may be one row for all tokens, or have a value for every element.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kernwright.tasks.workload import Workload
 
 
 def variants_of(rows: Iterable[Workload]) -> dict[str, list[Workload]]:
-    """By op; and, where calls of one op differ in them, by whole inputs and their dtypes. An only one has no name."""
+    """Return rows by op and, where calls of one op differ, by the inputs with a value per element and their dtypes."""
     found: dict[tuple[str, frozenset[str]], list[Workload]] = {}
     for row in rows:
         found.setdefault((row.op, frozenset(_whole(row))), []).append(row)
@@ -26,7 +26,9 @@ def variants_of(rows: Iterable[Workload]) -> dict[str, list[Workload]]:
 
 
 def _whole(row: Workload) -> list[str]:
-    """Inputs that grow along every axis that any of them has, unlike a weight or what is broadcast. Axes and not
-    sizes: of a single token a weight is as large as x is."""
+    """Return the inputs that have every axis, in contrast to weights and broadcast inputs.
+
+    Axes are compared and not sizes: with a single token a weight is as large as x.
+    """
     every = set().union(*(tensor.axes for tensor in row.inputs.values()))
     return [f"{name} {tensor.dtype}" for name, tensor in row.inputs.items() if tensor.axes == every]

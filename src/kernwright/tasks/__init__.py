@@ -1,1 +1,1 @@
-"""Frozen rows, what they are held to, and what they are measured against."""
+"""Tasks: schemas and loading of frozen rows, tolerances, timing policies, candidates and baselines."""

@@ -66,7 +66,7 @@ def _of_main(shape: Shape, main: str, tokens: int) -> Names:
 def _equal(
     place: Place, column: Shape, known: Mapping[str, Shape], first: Shapes, names: Names, main: str
 ) -> str | None:
-    """The axis of the same sizes; of several, the one that broadcasting would put it under."""
+    """Return the axis of equal size; of several, the one that broadcasting aligns it with."""
     if max(column) == 1:
         return None
     fitting = [name for name, sizes in known.items() if sizes == column]

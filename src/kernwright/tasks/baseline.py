@@ -1,4 +1,4 @@
-"""Baseline: the thing to beat, called in the same style as the candidate."""
+"""Baseline: the implementation to beat, called in the same style as the candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tasks are found by name."""
+"""Find tasks by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernwright.tasks.task import TASK_FILE, Task, load_task
 
 
 def task_roots() -> list[Path]:
-    """Folders of tasks: the user's own first, then this checkout's, then those inside the installed package."""
+    """Return the folders of tasks: those of the user, of this checkout, and of the installed package."""
     package = Path(__file__).resolve().parents[1]
     own = [Path(part) for part in os.environ.get("KERNWRIGHT_TASKS", "").split(os.pathsep) if part]
     roots = [*own, Path.cwd() / "tasks", package.parents[1] / "tasks", package / "_tasks"]

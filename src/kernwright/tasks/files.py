@@ -1,4 +1,4 @@
-"""Reading a user's file: what is wrong is said with its file, field and remedy, never as a traceback."""
+"""Read files of a user. An error names the file, the field and the remedy."""
 
 from __future__ import annotations
 

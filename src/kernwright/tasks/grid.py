@@ -1,4 +1,4 @@
-"""Grid: many small rows written as a few: every combination of sizes, dtypes, scalars and layouts, for correctness."""
+"""Grid: every combination of sizes, dtypes, scalars and layouts of an op, checked for correctness."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GridTensor(BaseModel):
 
     @property
     def axes(self) -> set[str]:
-        """The axes that it follows from."""
+        """The axes that its sizes depend on."""
         return axes_of((*self.shape, *(self.strides or ()), self.offset))
 
     def at(self, dtype: DType, axes: Mapping[str, int]) -> TensorSpec:
@@ -91,7 +91,7 @@ class Grid(BaseModel):
 
     @model_validator(mode="after")
     def rows_are_valid(self) -> Grid:
-        """The first row stands for all: they differ only in numbers that were checked one by one."""
+        """Validate the first row, which stands for all: they differ only in numbers that were checked."""
         chosen = [(name, tensor) for name, tensors in self.choices.items() for tensor in tensors.values()]
         for name, tensor in [*self.inputs.items(), *chosen, *self.outputs.items()]:
             if strangers := tensor.axes - set(self.axes):
@@ -104,7 +104,7 @@ class Grid(BaseModel):
 
     @property
     def size(self) -> int:
-        """How many rows it stands for."""
+        """The number of rows."""
         lists = (*self.axes.values(), self.dtypes, *self.scalars.values(), *self.choices.values())
         return math.prod(len(values) for values in lists)
 

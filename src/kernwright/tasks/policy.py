@@ -1,4 +1,4 @@
-"""The timing policy a task writes, and the one that runs."""
+"""The timing policy that a task writes, and the one that runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class TimingOverrides(BaseModel):
-    """What a task file may say; whatever it leaves out is inherited."""
+    """The fields that a task file may set; the others are inherited."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,7 +33,7 @@ class TimingOverrides(BaseModel):
 
 
 class TimingPolicy(BaseModel):
-    """Concrete in every field: this is what a verdict ran under, and what its task's digest covers."""
+    """A policy with every field set. A verdict ran under it, and the digest of a task covers it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,9 +70,9 @@ class TimingPolicy(BaseModel):
 
     @property
     def level(self) -> float:
-        """Confidence of the interval at each look, such that all looks together keep the error budget."""
+        """The confidence of the interval at each look, so that all looks together keep the error budget."""
         return 1.0 - self.error_budget / self.looks
 
     def quick(self) -> TimingPolicy:
-        """A coarse time for an edit loop. Never evidence."""
+        """Return a policy for the edit loop, which never makes evidence."""
         return self.model_copy(update={"quads_per_round": 2, "first_look": 1, "max_rounds": 1})

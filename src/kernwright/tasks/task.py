@@ -69,13 +69,13 @@ class Task(BaseModel):
 
     @property
     def adapters(self) -> Path | None:
-        """baselines.py, if the task brings adapters. Only a baseline's worker ever imports it."""
+        """The path of baselines.py, or None. Only the worker of a baseline imports it."""
         path = self.folder / BASELINES_FILE
         return path if path.is_file() else None
 
     @cached_property
     def digest(self) -> str:
-        """Covers op definitions, rows, tolerances and policy; the words around them do not count."""
+        """The digest of op definitions, rows, tolerances and policy. Titles and origins do not count."""
         return digest_of(
             {
                 "name": self.name,
@@ -90,11 +90,11 @@ class Task(BaseModel):
 
     @cached_property
     def grid_rows(self) -> tuple[Workload, ...]:
-        """The combinations of the task's grids, written out: often thousands."""
+        """The rows of all grids, often thousands."""
         return tuple(row for grid in self.grids for row in grid.rows(self.ops[grid.op].inplace))
 
     def at_frozen_sizes(self) -> Task:
-        """The task without its rows' neighbours."""
+        """Return the task without the neighbouring sizes of its rows."""
         return self.model_copy(update={"file": self.file.model_copy(update={"neighbours": ()})})
 
     def op_of(self, row: Workload) -> Op:
@@ -107,8 +107,7 @@ class Task(BaseModel):
         return bool(self.matching(pattern))
 
     def matching(self, pattern: str) -> tuple[Workload, ...]:
-        """Rows by globs over ids or by sets (`production`, `smoke`, `grid`, `all`), commas between; or none: what was
-        asked of several tasks at once, each has its part of."""
+        """Return the rows that match globs over ids or sets (`production`, `smoke`, `grid`, `all`), with commas."""
         words = set(words_of(pattern))
         globs = [word for word in words if _is_glob(word)]  # a sweep names hundreds of rows by their ids
         return tuple(
@@ -118,7 +117,7 @@ class Task(BaseModel):
         )
 
     def unmatched(self, pattern: str) -> list[str]:
-        """The words of a pattern that no row here is meant by."""
+        """Return the words of a pattern that match no row of this task."""
         words = words_of(pattern)
         rows = self._rows_for(set(words))
         known = {"all", *(row.set for row in rows), *(row.id for row in rows)}
@@ -129,12 +128,12 @@ class Task(BaseModel):
         ]
 
     def narrowed(self, pattern: str) -> str:
-        """What of a pattern is about rows of this task."""
+        """Return the words of a pattern that match rows of this task."""
         unmatched = set(self.unmatched(pattern))
         return ",".join(word for word in words_of(pattern) if word not in unmatched)
 
     def select(self, pattern: str | None, op: str | None = None, default: RowSet = "smoke") -> tuple[Workload, ...]:
-        """The rows of this one task that match a pattern, all of whose words must mean some; else of one set."""
+        """Return the rows that match a pattern, else those of one set. Every word of the pattern must match a row."""
         wanted = pattern or default
         rows = tuple(row for row in self.matching(wanted) if op is None or row.op == op)
         unmatched = self.unmatched(wanted)
@@ -147,7 +146,7 @@ class Task(BaseModel):
         return rows
 
     def _rows_for(self, words: set[str]) -> tuple[Workload, ...]:
-        """Those that may match: the grid's are often thousands."""
+        """Return the rows that may match. Rows of grids are left out if no word can mean one."""
         known = {"production", "smoke"} | {row.id for row in self.rows}
         return self.rows if known >= words else (*self.rows, *self.grid_rows)
 
@@ -161,8 +160,10 @@ def _is_glob(word: str) -> bool:
 
 
 def tasks_with_rows(tasks: Sequence[Task], pattern: str, *, named: bool) -> list[Task]:
-    """Of several tasks those that have such rows. One that was asked for by name must have some; and each word of the
-    pattern must match in one of them, or it is a slip."""
+    """Return the tasks that have matching rows.
+
+    A task that was named must have some, and every word of the pattern must match in one of them.
+    """
     having = [task for task in tasks if task.has(pattern)]
     without = [task.name for task in tasks if task not in having] if named else []
     unmatched = [word for word in words_of(pattern) if not any(task.has(word) for task in having)]

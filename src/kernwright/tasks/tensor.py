@@ -119,7 +119,7 @@ class ConcreteTensor(BaseModel):
 
     @property
     def span_bytes(self) -> int:
-        """The bytes from its first to its last element: what it occupies. What it begins behind is not its own."""
+        """The bytes from the first to the last element. The offset before the first does not count."""
         if self.elements == 0:
             return 0
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))

@@ -49,12 +49,12 @@ class Workload(BaseModel):
         return {name: tensor.at(self.axes) for name, tensor in self.outputs.items()}
 
     def results(self, inplace: tuple[str, ...]) -> dict[str, ConcreteTensor]:
-        """What a call leaves behind: its outputs, then the inputs it changes."""
+        """Return the tensors that a call leaves: its outputs, then the inputs that it changes."""
         inputs = self.concrete_inputs()
         return self.concrete_outputs() | {name: inputs[name] for name in inplace if name in inputs}
 
     def resized(self, sizes: Mapping[str, int]) -> Workload:
-        """The same call at other sizes. Strided tensors keep their strides, so they may only shrink."""
+        """Return the same call at other sizes. Strided tensors keep their strides, so that they can only shrink."""
         axes = self.axes | dict(sizes)
         return self.model_copy(update={"axes": axes})
 
@@ -63,7 +63,7 @@ class Workload(BaseModel):
         return any(t.strides is not None for t in (self.inputs | self.outputs).values())
 
     def fewest_bytes(self, inplace: tuple[str, ...] = ()) -> int:
-        """Each input read once, each output written once; what is changed in place is both."""
+        """Return the bytes of reading each input once and writing each output once; a changed input counts twice."""
         read = sum(tensor.bytes for tensor in self.concrete_inputs().values())
         written = sum(tensor.bytes for tensor in self.concrete_outputs().values())
         return read + written + sum(self.concrete_inputs()[name].bytes for name in inplace if name in self.inputs)

@@ -15,6 +15,7 @@ from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.checks import sanitizer
 from kernwright.judge.checks.sanitizer import SanitizerFinding, find_sanitizer, sanitize, watch
 from kernwright.judge.device.cpu import CpuDevice
+from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker import sanitizer_program as sanitized
 from kernwright.tasks.candidate import load_candidate
 from kernwright.tasks.task import load_task
@@ -84,7 +85,7 @@ def test_tensors_lie_as_the_row_says(tiny_folder: Path) -> None:
         return alpha * x + w
 
     shifted = row.model_copy(update={"inputs": row.inputs | {"x": view}})
-    side = {"kind": "candidate", "language": "python", "op": "axpy", "style": "returns"}
+    side = SideOrders(kind="candidate", language="python", op="axpy")
     sanitized._call(side, axpy, task.op_of(row), shifted, "cpu")
     assert seen == [((70, 1), 3, 4 * (3 + 5 * 70 + 64), 0)], "and not a byte more behind it"
 

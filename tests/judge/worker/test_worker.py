@@ -82,7 +82,7 @@ def test_inputs_that_a_side_was_handed_are_other_tensors_then(asked: list[list[i
 
 def test_a_loop_is_handed_every_slot() -> None:
     worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
-    worker.side = {"kind": "eager"}
+    worker.side = SideOrders(kind="eager")
     worker.slots = [[torch.zeros(1)], [torch.zeros(1)]]
     worker.open_loop()
     assert [list(slots) for slots in worker.handed_out or []] == [[0, 1]]

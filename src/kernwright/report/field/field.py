@@ -41,7 +41,7 @@ class Standing:
     recorded_in: str = ""  # the ledger's run
 
     def result(self, metric: Metric) -> MetricResult | None:
-        """None where the row is wrong in any way: a time of work that was not done is no time."""
+        """Return the result of a metric, or None if the row is wrong in any way."""
         if self.row.verdict not in TIMED:
             return None
         found = self.row.metrics.get(metric)
@@ -49,13 +49,13 @@ class Standing:
 
     @property
     def gain(self) -> float:
-        """What a choice between contenders goes by: device where there is one, else a run of calls."""
+        """The ratio that contenders are ranked by: `device` if it was measured, else `stream`."""
         results = [self.result("device"), self.result("stream")]
         return next((result.ratio for result in results if result), 0.0)
 
     @property
     def declines(self) -> bool:
-        """Whether the contender has no kernel for the row: then nothing is wrong with it."""
+        """Whether the contender has no kernel for the row, which is no fault."""
         return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
 
     def share_of_copy(self, metric: Metric = "device", side: Side = "candidate_us") -> float | None:
@@ -126,7 +126,7 @@ class Field:
         return None if today.hold_contender(verdict) else f"of another {verdict.candidate} than today's"
 
     def runs(self) -> list[Verdict]:
-        """Those that the page says anything of."""
+        """Return the verdicts that the page uses."""
         return [standing.run for found in self.standings.values() for standing in found]
 
     @cached_property
@@ -135,7 +135,7 @@ class Field:
 
     @property
     def families(self) -> list[Task]:
-        """Tasks that have rows that the page is about."""
+        """The tasks with rows on the page."""
         return [task for task in self.tasks if self.wanted(task)]
 
     def wanted(self, task: Task) -> tuple[Workload, ...]:
@@ -146,12 +146,12 @@ class Field:
         return found[-1] if found else None
 
     def home(self, task: Task, row: Workload | str) -> Standing | None:
-        """Where the baseline's own times are taken from: its run against itself, else the first run that has any."""
+        """Return the standing with the times of the baseline: its run against itself, else the first that has any."""
         own, *others = (self.standing(task, row, name) for name in (self.baseline, *self.contenders))
         return next((standing for standing in (own, *others) if standing and standing.result("stream")), own)
 
     def best(self, task: Task, row: Workload) -> Standing | None:
-        """The contender that gains most, if any gains at all."""
+        """Return the contender with the largest gain above 1, or None."""
         found = [s for contender in self.contenders if (s := self.standing(task, row, contender)) and s.gain > 1]
         return max(found, key=lambda standing: standing.gain, default=None)
 
@@ -163,7 +163,7 @@ class Field:
         return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
 
     def against_itself(self) -> tuple[int, int]:
-        """Row-verdicts of the baseline against itself: how many there are, and how many of them found a difference."""
+        """Return the number of row verdicts of the baseline against itself, and of those that found a difference."""
         rows = [s.row for (_, _, name), found in self.standings.items() if name == self.baseline for s in found]
         return len(rows), sum(row.verdict in ("faster", "slower") for row in rows)
 
@@ -182,19 +182,18 @@ class Field:
 
     @property
     def _newest_judge(self) -> str:
-        """Of all that the page says anything of."""
+        """The version of the judge in the newest verdict."""
         newest = max(self.runs(), key=lambda run: str(run.provenance["finished"]), default=None)
         return _judge_of(newest) if newest else ""
 
     def of_earlier_judges(self) -> dict[str, int]:
-        """Rows by task on which any contender stands as another judge than the newest record's judged it."""
+        """Return the number of rows per task that an earlier version of the judge judged."""
         newest = self._newest_judge
         rows = {(task, row) for (task, row, _), found in self.standings.items() if _judge_of(found[-1].run) != newest}
         return dict(Counter(task for task, _ in rows))
 
     def seconds_spent(self) -> dict[str, float]:
-        """That parts of the judgements took which the page's times come from. Pairs that were judged together say the
-        same of it, and count once."""
+        """Return the seconds per part of the judgements. Pairs that were judged together count once."""
         latest = [found[-1].run for found in self.standings.values()]
         judgements = {
             (run.task, run.provenance["started"], run.provenance["finished"]): run.provenance.get("seconds", {})
@@ -305,7 +304,7 @@ def _is_of_a_folder(verdict: Verdict) -> bool:
 
 
 def _judge_of(run: Verdict) -> str:
-    """Its version."""
+    """Return the version of the judge of a verdict."""
     return str(run.provenance.get("judge"))
 
 

@@ -1,4 +1,4 @@
-"""Repeats: how well device times repeat, of rows that were judged more than once: on one GPU, and on several."""
+"""Repeats: how well device times repeat for rows that were judged more than once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Of one contender on one row: what was measured, where, by which version of the judge, and when."""
+    """One device time, with its GPU, the version of the judge, and its date."""
 
     us: float
     gpu: str
@@ -22,7 +22,7 @@ class DeviceTime:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A row's newest two times on one GPU, by one judge."""
+    """The two newest times of a row on one GPU, by one version of the judge."""
 
     row: str
     before_us: float
@@ -39,7 +39,7 @@ class Repeat:
 
 @dataclass
 class Repeats:
-    """Times by contender, task and row, older ones first; where all are over the least."""
+    """Times by contender, task and row, oldest first. Rows with a time below LEAST_US are left out."""
 
     times: dict[tuple[str, str, str], list[DeviceTime]] = field(default_factory=dict)
 
@@ -71,13 +71,13 @@ class Repeats:
         return {contender: sorted(own) for contender, own in found.items()}
 
     def most_apart(self, contender: str, task: str) -> float:
-        """Of all its times on one row of the task: the largest over the smallest, less one."""
+        """Return the largest relative difference between times of a contender on one row of a task."""
         of_rows = [times for (name, own, _), times in self.times.items() if (name, own) == (contender, task)]
         each = [[time.us for time in times] for times in of_rows]
         return max((max(times) / min(times) - 1 for times in each), default=0.0)
 
     def told(self) -> list[str]:
-        """Paragraphs of a page."""
+        """Return the paragraphs of a page."""
         lines = []
         for judge, found in self.judged_twice().items():
             lines.append(

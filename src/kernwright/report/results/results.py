@@ -101,7 +101,7 @@ class Results:
             among[key] = standing
 
     def runs(self) -> list[Verdict]:
-        """Those that the pages say anything of."""
+        """Return the verdicts that the pages use."""
         return [standing.run for standing in (*self.standings.values(), *self.grid.values())]
 
     @property
@@ -119,7 +119,7 @@ class Results:
         return CurrentBaselines(self.tasks)
 
     def only_current(self) -> Results:
-        """Without what was judged with other sources or against another baseline than today's."""
+        """Return the results without records of other sources or baselines than those of today."""
         kept, grid = (
             {key: standing for key, standing in among.items() if self.is_current(standing)}
             for among in (self.standings, self.grid)
@@ -127,7 +127,7 @@ class Results:
         return replace(self, standings=kept, grid=grid)
 
     def is_current(self, standing: Standing) -> bool:
-        """Whether the sources that it was judged with are those of today, and the baseline is."""
+        """Return whether the sources and the baseline of a record are those of today."""
         if not self.baselines_today.hold(standing.run):
             return False
         judged = tuple(sorted({row.op for row in standing.run.rows}))
@@ -139,7 +139,7 @@ class Results:
 
     @cached_property
     def baselines(self) -> list[str]:
-        """Those that anything was judged against, what people run today first."""
+        """The baselines that ops were judged against, published ones first."""
         return self._in_order(baseline for _, _, baseline in self.standings)
 
     def baselines_of(self, task: Task) -> list[str]:
@@ -177,7 +177,7 @@ class Results:
         return standing.result(metric) if standing else None
 
     def best_peer(self, task: Task, row: Workload, metric: Metric) -> tuple[str, MetricResult] | None:
-        """The baseline that we gain least on."""
+        """Return the baseline with the lowest ratio."""
         found = [(baseline, self.result(task, row, baseline, metric)) for baseline in self.baselines]
         timed = [(baseline, result) for baseline, result in found if result]
         return min(timed, key=lambda pair: pair[1].ratio, default=None)
@@ -186,12 +186,12 @@ class Results:
         return next((standing.row.ran for standing in self.of_row(task, row).values() if standing.row.ran), None)
 
     def share_of_copy(self, task: Task, row: Workload) -> float | None:
-        """Of our kernels, in the first run that has both."""
+        """Return the share of a copy of our kernels, from the first run that has both times."""
         shares = (standing.share_of_copy() for standing in self.of_row(task, row).values())
         return next((share for share in shares if share), None)
 
     def fault(self, task: Task, row: Workload) -> str | None:
-        """What is wrong with us on a row, whatever it was judged against."""
+        """Return what is wrong with our op on a row, or None."""
         for baseline, standing in self.of_row(task, row).items():
             if is_our_fault(standing):
                 return f"{standing.row.verdict} against {baseline}: {'; '.join(standing.row.reasons[:1])}"
@@ -199,13 +199,13 @@ class Results:
 
 
 def is_of_what_ships(body: Mapping[str, Any]) -> bool:
-    """A name alone is nobody's: any folder can have it. The judge itself writes down whose ops it ran."""
+    """Return whether a record is of the ops that ship. The name does not suffice, since a folder may have it."""
     contender = body.get("provenance", {}).get("contender", {})
     return body.get("candidate") == SHIPPED and contender.get("package") == SHIPPED
 
 
 def declines(standing: Standing) -> bool:
-    """Whether a row has no time because the baseline does not run it."""
+    """Return whether a row has no time because the baseline does not run it."""
     return standing.row.verdict == "failed" and not is_our_fault(standing)
 
 
@@ -229,13 +229,12 @@ def loses_clearly(result: MetricResult) -> bool:
 
 
 def geomean(ratios: Iterable[float]) -> tuple[float, int] | None:
-    """Each row alike; and how many there are."""
+    """Return the geometric mean of ratios and their number, or None."""
     logs = [math.log(ratio) for ratio in ratios]
     return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
 
 
 def tokens_of(row: Workload) -> int:
-    """Rows of channels that a call gives, or that it changes where it gives none; of norms over heads every head of a
-    token is one."""
+    """Return the number of rows of channels of a call's first output. In a norm over heads every head is one."""
     first = next(iter((row.concrete_outputs() or row.concrete_inputs()).values()))
     return math.prod(first.shape[:-1])
