@@ -21,7 +21,13 @@ from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
-OTHERS = ("bench_beside.py", "bench_judge.py", "bench_judge_gpu.py", "bench_ops.py")  # not of one family
+OTHERS = (
+    "bench_checkouts.py",
+    "bench_beside.py",
+    "bench_judge.py",
+    "bench_judge_gpu.py",
+    "bench_ops.py",
+)  # not of one family
 SCRIPTS = [path for path in (ROOT / "benchmarks").glob("bench_*.py") if path.name not in OTHERS]
 ALIASES = {"rmsnorm": "norm_infer"}
 BASELINES = """

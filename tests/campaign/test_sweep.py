@@ -315,7 +315,7 @@ def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
 def test_time_that_there_cannot_be_is_refused(task: Task, tmp_path: Path, minutes: str) -> None:
     words = ["sweep", str(task.folder), "--ledger", str(tmp_path / "ledger"), "--minutes", minutes]
     refused = CliRunner().invoke(app, words)
-    assert isinstance(refused.exception, KernwrightError) and "--minutes above 0" in refused.exception.remedy
+    assert isinstance(refused.exception, KernwrightError) and "--minutes" in str(refused.exception)
 
 
 class Impatient:

