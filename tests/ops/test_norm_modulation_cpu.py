@@ -205,7 +205,7 @@ with warnings.catch_warnings(record=True) as seen:
         ops.norm_scale_shift(x[:size], row, row)
 print(len(seen), "norm_modulation could not be built for cpu" in str(seen[0].message))
 print(kernwright.explain(ops.norm_scale_shift, x, row, row).chosen)
-for wish in (kernwright.prefer("cpu"), kernwright.preferring(strict=True)):
+for wish in (kernwright.preferring("cpu"), kernwright.preferring(strict=True)):
     try:
         with wish:
             ops.norm_scale_shift(x, row, row)

@@ -65,8 +65,7 @@ class Shipped:
     @cached_property
     def digest(self) -> str:
         """Return the digest of the code: a changed kernel, launcher or dispatch makes records stale."""
-        measured = self.sources.get(TABLES)
-        facts = {} if measured is None else {"configurations": measured.decode()}
+        facts = {"ops": list(self.ops), "configurations": self.sources.get(TABLES, b"").decode()}
         return code_digest((Source.read(PACKAGE / name) for name in self.sources if name != TABLES), facts)
 
 

@@ -12,7 +12,8 @@ from kernwright.runtime.call import Call
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.library import Library
-from kernwright.runtime.public_call.fast_path import Allocate, fast_path
+from kernwright.runtime.outputs import Allocate, declare_outputs
+from kernwright.runtime.public_call.fast_path import fast_path
 from kernwright.runtime.public_call.public_function import Option, public_function
 from kernwright.runtime.public_call.slow_path import SlowPath
 from kernwright.runtime.target import Target
@@ -23,7 +24,7 @@ class FusedOp:
     """An op of a family.
 
     `implementations` come best first. `check` raises BadArgument for arguments that no implementation could take.
-    `allocate` makes the outputs on the fast path where they differ from the first tensor.
+    `allocate` makes the outputs of an eager call where they differ from the first tensor.
     """
 
     op: Op
@@ -31,6 +32,11 @@ class FusedOp:
     check: Callable[[Call], None]
     allocate: Allocate | None = None
     option: Option | None = None
+    derives_outputs: bool = False  # `allocate` holds on the fast path only; elsewhere the definition tells the outputs
+
+    def __post_init__(self) -> None:
+        if not self.derives_outputs:
+            declare_outputs(self.op, self.allocate)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:

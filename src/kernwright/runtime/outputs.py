@@ -22,17 +22,38 @@ MOST_REMEMBERED = 4096  # calls of one op whose outputs are known without runnin
 def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Tensor:
     """As the tensor lies, but never with gaps in its last axis, which no kernel writes: what torch makes like windows,
     whose rows lie on top of each other, has them."""
-    made = torch.empty_like(first, dtype=dtype, device=device)
+    return _with_dense_rows(torch.empty_like(first, dtype=dtype, device=device))
+
+
+def _with_dense_rows(made: Tensor) -> Tensor:
     if made.ndim and made.shape[-1] > 1 and made.stride(-1) != 1:
-        return torch.empty(first.shape, dtype=made.dtype, device=made.device)
+        return torch.empty(made.shape, dtype=made.dtype, device=made.device)
     return made
 
 
-class Promise:
-    """The outputs of a call, as a graph expects them and as a kernel is given them, derived from the op's definition.
+Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
+_declared: dict[str, Allocate] = {}
 
-    Shapes and dtypes are those that the definition returns for tensors without memory. An output with the shape of an
-    activation lies as that one does; any other is dense.
+
+def declare_outputs(op: Op, allocate: Allocate | None) -> None:
+    """Declare how the outputs of a shipped op are made; without `allocate` each is like the first tensor.
+
+    An eager call uses this instead of the definition: a LayerNorm without memory makes torch import its compiler, which
+    takes seconds.
+    """
+
+    def like_first(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        return tuple(rows_like(arguments[0]) for _ in op.outputs)
+
+    _declared[op.name] = allocate or like_first
+
+
+class Promise:
+    """The outputs of a call, as a graph expects them and as a kernel is given them.
+
+    In a graph they are derived from the op's definition: shapes and dtypes are those that it returns for tensors
+    without memory. An output with the shape of an activation lies as that one does; any other is dense. An
+    eager call of a shipped op makes them as declared.
     """
 
     def __init__(self, op: Op) -> None:
@@ -45,6 +66,9 @@ class Promise:
         """Return uninitialized outputs, on a device or on that of the tensors."""
         if not self.op.outputs:
             return ()
+        if (declared := _declared.get(self.op.name)) is not None and not is_compiling():
+            given = tensors if device is None else [_without_memory(own) for own in tensors]
+            return tuple(map(_with_dense_rows, declared((*given, *scalars.values()))))
         alike = [
             own
             for parameter, own in zip(self.op.tensor_parameters, tensors, strict=True)
@@ -78,12 +102,12 @@ class Promise:
     def _computed(
         self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any]
     ) -> list[tuple[Sequence[int], torch.dtype]]:
-        given = [
-            None if own is None else torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta")
-            for own in tensors
-        ]
-        result = self.op.reference(*given, **scalars)
+        result = self.op.reference(*map(_without_memory, tensors), **scalars)
         return [(own.shape, own.dtype) for own in ((result,) if isinstance(result, Tensor) else result or ())]
+
+
+def _without_memory(own: Tensor | None) -> Tensor | None:
+    return None if own is None else torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta")
 
 
 Taken = Callable[[Promise, Sequence[Tensor | None], Mapping[str, Any], Any], tuple[Tensor, ...]]

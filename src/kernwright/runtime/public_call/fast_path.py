@@ -17,11 +17,10 @@ from torch.autograd import forward_ad
 
 from kernwright.core.op import Contract
 from kernwright.runtime.dispatch import Out
-from kernwright.runtime.outputs import has_memory, may_overlap, written
+from kernwright.runtime.outputs import Allocate, has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, active, preferred
 from kernwright.runtime.public_call.slow_path import MISFITS, SlowPath, modes
 
-Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
 is_grad_enabled = torch.is_grad_enabled
 is_traced = torch.compiler.is_dynamo_compiling  # tensors of every other compiler have a class of their own, or a mode
 
