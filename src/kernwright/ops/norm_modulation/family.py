@@ -177,7 +177,9 @@ def _plain(op: Op) -> FusedOp:
 def _select(op: Op, sets: int) -> FusedOp:
     cuda = CUDA[op.name].implementation(op, chosen_tokens_fit, residual_is_alike)
     implementations = (cuda, triton(__name__, op, chosen_tokens_fit))
-    return FusedOp(op, implementations, check_select, partial(with_chosen_gate, sets))
+    # The gate has a shape of its own, which the definition tells; on the fast path it is that of x.
+    allocate = partial(with_chosen_gate, sets)
+    return FusedOp(op, implementations, check_select, allocate, derives_outputs=True)
 
 
 OPS = {op.name: _plain(op) for op in PLAIN} | {
