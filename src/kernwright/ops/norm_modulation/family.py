@@ -125,9 +125,15 @@ def is_plain_layer_norm(call: Call) -> str | None:
 
 
 def with_chosen_gate(sets: int, arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Allocate outputs like x, and the chosen gate in the dtype of both gates. `sets` is the place of the first set."""
-    x, gate0, gate1 = arguments[0], arguments[sets + 2], arguments[sets + 5]
+    """Allocate outputs like x, and the chosen gate in the dtype of both gates. `sets` is the place of the first set.
+
+    The gate has the shape of x where the index has a number for each token, else that of index and gates together.
+    """
+    x, gate0, gate1, index = (arguments[place] for place in (0, sets + 2, sets + 5, sets + 6))
     y, total = empty_like(x), () if sets == 1 else (empty_like(x),)
+    if index.numel() * x.shape[-1] != x.numel():
+        shape = torch.broadcast_shapes((*index.shape, 1), *((own.shape[0], 1, own.shape[-1]) for own in (gate0, gate1)))
+        return y, *total, x.new_empty(shape, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
     if gate0.dtype is gate1.dtype is x.dtype:
         return y, *total, empty_like(x)
     return y, *total, empty_like(x, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
@@ -177,9 +183,7 @@ def _plain(op: Op) -> FusedOp:
 def _select(op: Op, sets: int) -> FusedOp:
     cuda = CUDA[op.name].implementation(op, chosen_tokens_fit, residual_is_alike)
     implementations = (cuda, triton(__name__, op, chosen_tokens_fit))
-    # The gate has a shape of its own, which the definition tells; on the fast path it is that of x.
-    allocate = partial(with_chosen_gate, sets)
-    return FusedOp(op, implementations, check_select, allocate, derives_outputs=True)
+    return FusedOp(op, implementations, check_select, partial(with_chosen_gate, sets))
 
 
 OPS = {op.name: _plain(op) for op in PLAIN} | {
