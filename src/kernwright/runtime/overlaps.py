@@ -1,7 +1,7 @@
 """Overlaps: whether elements of a tensor, or of two, lie on top of each other.
 
 Exact, of any strides: tensors cut out of one buffer may lie between each other's rows and share nothing.
-`ops/native/overlaps.h` says the same for the native kernels, which check for themselves.
+`ops/_shared/native/overlaps.h` says the same for the native kernels, which check for themselves.
 """
 
 from __future__ import annotations
