@@ -55,6 +55,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.C
         shutil.copytree(ROOT / ".mypy_cache", root / ".mypy_cache")
         commands["types"] = [sys.executable, "-m", "mypy", "src/kernwright/ops"]
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    environment.pop("KERNWRIGHT_TEST_CLAIMS", None)  # both run the same file
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     running = {
         name: subprocess.Popen(command, cwd=root, env=environment, **pipes) for name, command in commands.items()

@@ -39,7 +39,7 @@ def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
 
 
 def test_rows_merge() -> None:
-    from kernwright.ops.plain_norm.rows import batches
+    from kernwright.ops._shared.rows import batches
 
     def runs(x: torch.Tensor, y: torch.Tensor | None = None) -> list[tuple[int, ...]]:
         views = batches(x, torch.empty_like(x) if y is None else y)
@@ -55,7 +55,7 @@ def test_rows_merge() -> None:
 
 
 def test_every_row_is_in_the_views_once_and_nothing_is_copied() -> None:
-    from kernwright.ops.plain_norm.rows import batches
+    from kernwright.ops._shared.rows import batches
 
     whole = torch.zeros(4, 5, 6, 8)
     x = whole[1:, :4, 2:]

@@ -6,8 +6,8 @@ reformatted line, a renamed file or a moved module keeps every record valid:
 - Python counts as its syntax tree, without docstrings, comments and formatting.
 - C, C++ and CUDA count as their token stream, without comments, white space and the names of included headers of ours.
 - The files of a digest are a set of contents. No key of theirs changes when a file moves.
-- Imports of our own modules count by the names that they import, and strings that are a path or a dotted name of one
-  of our modules do not count.
+- Imports of our own modules count by the names that they import. A string that is the name of a source file, or a
+  dotted name of one of our modules, does not count.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def folder_digest(files: Mapping[str, bytes]) -> str:
 
 
 def _collect_function(function: Any, parts: dict[Any, str]) -> None:
-    """Add a function's tree and all that it refers to. `parts` holds functions by themselves, all else by name."""
+    """Add a function's tree and all that it refers to, each under its own key."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError) as error:
@@ -132,19 +132,20 @@ def _collect(name: str, value: Any, user: Any, parts: dict[Any, str]) -> None:
     value = getattr(value, "reference", value)  # another op, called as a function
     if isinstance(value, types.FunctionType) and not _is_foreign(value.__module__):
         function = inspect.unwrap(value)
-        parts[name] = f"{name} is {function.__name__}"
+        text = f"{name} is {function.__name__}"
         if function not in parts:
             _collect_function(function, parts)
     elif isinstance(value, types.ModuleType) and _is_foreign(value.__name__):
-        parts[name] = f"{name} is {value.__name__}"
+        text = f"{name} is {value.__name__}"
     elif hasattr(value, "__qualname__") and _is_foreign(str(value.__module__)):
-        parts[name] = f"{name} is {value.__module__}.{value.__qualname__}"
+        text = f"{name} is {value.__module__}.{value.__qualname__}"
     elif _is_plain(value):
-        parts[name] = f"{name} is {value!r}"
+        text = f"{name} is {value!r}"
     else:  # a module or a class of ours, a table: all code of the file that uses it counts
-        parts[name] = Source.read(Path(str(inspect.getsourcefile(user)))).code
+        text = Source.read(Path(str(inspect.getsourcefile(user)))).code
         if isinstance(value, types.ModuleType) and value.__file__:
-            parts[name] += Source.read(Path(value.__file__)).code
+            text += Source.read(Path(value.__file__)).code
+    parts[name, text] = text  # two functions may use one name for different values
 
 
 def _is_plain(value: Any) -> bool:

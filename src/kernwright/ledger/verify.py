@@ -73,7 +73,7 @@ class RunSummary:
 
 
 @dataclass
-class Examination:
+class LedgerCheck:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     runs: dict[str, RunSummary] = field(default_factory=dict)
@@ -198,11 +198,11 @@ class _Chain:
                 self.report(number, seq, Damage.REPLACED, message)
 
 
-class _Examiner:
+class _Checker:
     def __init__(self, snapshot: Snapshot, only: Container[str] | None) -> None:
         self.snapshot = snapshot
         self.only = only
-        self.result = Examination()
+        self.result = LedgerCheck()
         self.blobs = BlobReader(snapshot.source)
         self.blob_states: dict[str, str] = {}
         self.heads: dict[str, list[tuple[int, Record]]] = {}
@@ -287,7 +287,7 @@ class _Examiner:
         if torn:
             self.result.notes.append(f"{label}: an unfinished write at the end, never acknowledged, is ignored")
 
-    def examine(self) -> Examination:
+    def examine(self) -> LedgerCheck:
         self.read_heads()
         for run in self.snapshot.run_sizes:
             if self.only is None or run in self.only:
@@ -312,12 +312,12 @@ def snapshots_of(root: Path) -> list[Snapshot]:
         raise ledger_failure("read the ledger", root, error) from error
 
 
-def examine(root: Path, only: Container[str] | None = None) -> Examination:
+def examine(root: Path, only: Container[str] | None = None) -> LedgerCheck:
     """Return all problems, all notes, and a summary of each run (or of the runs in ``only``)."""
     snapshots = snapshots_of(root)
-    found = Examination()
+    found = LedgerCheck()
     for snapshot in snapshots:
-        part = _Examiner(snapshot, only).examine()
+        part = _Checker(snapshot, only).examine()
         prefix = f"{snapshot.source.place.name}: " if len(snapshots) > 1 else ""
         found.problems += [replace(problem, where=prefix + problem.where) for problem in part.problems]
         found.notes += [prefix + note for note in part.notes]

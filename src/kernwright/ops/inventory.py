@@ -1,9 +1,9 @@
-"""Survey: what `kernwright.ops` has for some ops, and the native libraries that they need on a target, built.
+"""Inventory: the backends of some ops, and the native libraries that they need on a target.
 
     python -m kernwright.ops.inventory sm_90 scale_shift rms_norm
 
-For a process of its own: who judges these ops asks for it from outside and imports none of them. A library lies in the
-folders that KERNWRIGHT_BUILDS names, in the user's cache, or is built there. Answers one line of JSON, the last.
+The judge runs this in a separate process, so that it imports no op. A library is in a folder that KERNWRIGHT_BUILDS
+names or in the user's cache, or it is built there. The last line of the output is the answer, as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 
 
-def surveyed(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
+def inventory(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
     """Per op the backends beyond its reference, best first; the libraries of those ops' families, and why any lacks."""
     backends = {op: [name for name in dispatcher(op).backends if name != "torch"] for op in ops}
     found: dict[str, Any] = {"backends": backends, "libraries": [], "unbuilt": {}}
@@ -46,7 +46,7 @@ def surveyed(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
 
 def main() -> None:
     target, *ops = sys.argv[1:]
-    print(json.dumps(surveyed(Target.named(target) if target != "none" else None, ops)))
+    print(json.dumps(inventory(Target.named(target) if target != "none" else None, ops)))
 
 
 if __name__ == "__main__":

@@ -232,8 +232,7 @@ class Dispatcher:
         return result
 
     def _kept(self, chosen: Implementation) -> tuple[Contract | None, ...]:
-        """The contracts for which calls like it may go the same way. An exact kernel of an op that is close by itself
-        is for those that ask for it: a faster one may be there for all others."""
+        """Return the contracts for which later calls may reuse this implementation."""
         if chosen.contract == "close":
             return None, "close"
         return (None, "close", "exact") if self.op.contract == "exact" else ("exact",)

@@ -19,7 +19,7 @@ from kernwright.runtime.public_call.slow_path import SlowPath
 from kernwright.runtime.target import Target
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FusedOp:
     """An op of a family.
 

@@ -56,7 +56,7 @@ class Library:
         return _digest(self, target)
 
     def find(self, target: Target) -> Path | None:
-        """Where it lies whole, if it was built for this target before."""
+        """Return the path of an intact library built for this target, or None."""
         return next((path for folder in _folders() if (path := self.found_in(folder, target))), None)
 
     def found_in(self, folder: Path, target: Target) -> Path | None:
@@ -72,7 +72,7 @@ class Library:
         return f"{missing}, and {self.name} was not built ahead for {target.name}"
 
     def need(self, target: Target) -> Path:
-        """Finds it, or builds it into the user's cache; once, and raises NotBuilt where that came to nothing."""
+        """Find the library or build it into the user's cache. Raise NotBuilt if that failed, also on later calls."""
         if found := self.find(target):
             return found
         self._refuse_again(target)
@@ -204,10 +204,8 @@ def _digest(library: Library, target: Target) -> str:
 
     return digest_of(
         {
-            "sources": {
-                f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in library.sources
-            },
+            # A list, since files of two families may have one name.
+            "sources": sorted([path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in library.sources),
             "macros": dict(library.macros),
             "flags": [*CUDA_FLAGS, *HOST_FLAGS] if target.is_cuda else [*CPU_FLAGS],
             "target": target.name,

@@ -20,8 +20,7 @@ MOST_REMEMBERED = 4096  # calls of one op whose outputs are known without runnin
 
 
 def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Tensor:
-    """As the tensor lies, but never with gaps in its last axis, which no kernel writes: what torch makes like windows,
-    whose rows lie on top of each other, has them."""
+    """Return an uninitialized tensor laid out like `first`, but with a dense last axis, which every kernel needs."""
     return _with_dense_rows(torch.empty_like(first, dtype=dtype, device=device))
 
 
@@ -66,7 +65,8 @@ class Promise:
         """Return uninitialized outputs, on a device or on that of the tensors."""
         if not self.op.outputs:
             return ()
-        if (declared := _declared.get(self.op.name)) is not None and not is_compiling():
+        is_eager = type(tensors[0]) is Tensor and not tensors[0].is_meta and not is_compiling()
+        if is_eager and (declared := _declared.get(self.op.name)) is not None:
             given = tensors if device is None else [_without_memory(own) for own in tensors]
             return tuple(map(_with_dense_rows, declared((*given, *scalars.values()))))
         alike = [
@@ -87,7 +87,7 @@ class Promise:
         self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any]
     ) -> list[tuple[Sequence[int], torch.dtype]]:
         try:
-            key = tuple([None if own is None else (own.shape, own.dtype) for own in tensors])
+            key = (*(None if own is None else (own.shape, own.dtype) for own in tensors), *scalars.values())
             if (known := self._known.get(key)) is not None:
                 return known
         except TypeError:  # symbolic sizes cannot be keys
@@ -129,15 +129,14 @@ def taken(
 
 
 def refuse_gaps(op: Op, outs: Sequence[Tensor]) -> None:
-    """Which no kernel writes."""
+    """Raise BadArgument if an output's last axis has gaps; no kernel writes such a tensor."""
     for name, own in zip(op.outputs, outs, strict=True):
         if own.ndim and own.shape[-1] > 1 and own.stride(-1) != 1:
             raise BadArgument("out", f"{name} has a last axis with gaps")
 
 
 def refuse_piled(name: str, own: Tensor, called: str = "") -> None:
-    """Elements that lie on top of each other cannot each be written. `called`: which it is of those that go by the
-    name."""
+    """Raise BadArgument if elements of a tensor overlap. `called` names the tensor within the argument."""
     is_expanded = 0 in own.stride() and own.numel() != 0 and any(map(_is_expanded, own.shape, own.stride()))
     # A graph is made for any number of rows: to compare strides would tie it to those at hand.
     is_for_any = is_compiling() or not all(type(number) is int for number in (*own.shape, *own.stride()))
@@ -207,16 +206,13 @@ def refuse_overlaps(op: Op, tensors: Mapping[str, Tensor]) -> None:
 
 
 def written(own: Written) -> Written:
-    """What a kernel has written behind torch's back, and torch is told: a gradient may need it as it was.
-
-    For calls that record gradients: to all others it would be a part of their time.
-    """
+    """Tell autograd that a kernel wrote these tensors, and return them."""
     torch.autograd.graph.increment_version(own)
     return own
 
 
 def given_back(outputs: Sequence[Tensor]) -> Any:
-    """Of an op that works in place there are none."""
+    """Return outputs as a call returns them: None, one tensor, or a tuple."""
     return (outputs[0] if len(outputs) == 1 else tuple(outputs)) if outputs else None
 
 

@@ -25,12 +25,13 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from kernwright.core.errors import KernwrightError
+from kernwright.core.runtime_interface import STRICT_VARIABLE as STRICT_VARIABLE
 
 Backend = Literal["cuda", "cpu", "triton", "torch"]
 BackendWish = Literal["cuda", "cpu", "triton", "torch", "best"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "cpu", "triton", "torch")  # in the order in which they are tried
 BEST: Literal["best"] = "best"
-BACKEND_VARIABLE, STRICT_VARIABLE = "KERNWRIGHT_BACKEND", "KERNWRIGHT_STRICT"
+BACKEND_VARIABLE = "KERNWRIGHT_BACKEND"
 ON, OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")  # values of STRICT_VARIABLE
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -87,12 +87,12 @@ def find_shipped_build(ops: Sequence[str], target: str) -> ShippedBuild:
     """
     known = next((found for found in _asked if found.target == target and set(ops) <= found.backends.keys()), None)
     if known is None:
-        known = _survey(ops, target)
+        known = _inventory(ops, target)
         _asked.append(known)
     return known
 
 
-def _survey(ops: Sequence[str], target: str) -> ShippedBuild:
+def _inventory(ops: Sequence[str], target: str) -> ShippedBuild:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(import_folders())}
     command = [sys.executable, "-P", "-s", "-m", "kernwright.ops.inventory", target, *ops]
     try:

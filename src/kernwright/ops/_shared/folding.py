@@ -32,7 +32,8 @@ class FoldedAxis:
 
 
 def merged(*tensors: Tensor) -> list[FoldedAxis]:
-    """As few axes as say where every row of every tensor lies, in the order in which the last tensor lies."""
+    """Return the fewest merged leading axes that locate every row of every tensor, in the memory order of the last
+    tensor."""
     first = tensors[0]
     axes = [
         FoldedAxis(size, tuple(tensor.stride(number) for tensor in tensors))

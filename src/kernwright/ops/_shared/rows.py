@@ -16,8 +16,7 @@ from kernwright.ops._shared.folding import FoldedAxis, merged
 
 
 def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Views of all tensors that a kernel of two leading axes can walk. More than one round of them only where more than
-    two axes will not merge. The last axis is each tensor's own: where it is 1, a row has one number."""
+    """Yield `[batch, token, channel]` views of all tensors, one set per launch."""
     if tensors[0].numel() == 0:
         return
     axes = sorted(merged(*tensors), key=lambda axis: -axis.size)

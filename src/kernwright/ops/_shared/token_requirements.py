@@ -22,8 +22,7 @@ def tokens_fit(
     indices: Collection[str] = (),
     most_axes: int = AXES,
 ) -> str | None:
-    """`modulations` may be one number for all channels; `alike` are tokens of the first one's dtype and shape. Kernels
-    whose launches fold axes say how many they take at most: MOST_AXES."""
+    """Require tokens that fused kernels take."""
     x, x_name = call.first, call.op.activations[0]
     if (refusal := axes_fit(x, x_name, most_axes)) is not None:
         return refusal
@@ -54,7 +53,7 @@ def axes_fit(x: Tensor, name: str, most: int = MOST_AXES) -> str | None:
 
 
 def rounds_to_nearest(call: Call) -> str | None:
-    """Triton's interpreter cuts off what a GPU rounds."""
+    """Refuse bfloat16 in Triton's interpreter, which truncates instead of rounding."""
     interpreted = call.first.device.type == "cpu" and torch.bfloat16 in {own.dtype for own in call.tensors.values()}
     return "Triton's interpreter does not round bfloat16" if interpreted else None
 

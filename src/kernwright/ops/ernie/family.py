@@ -44,12 +44,12 @@ CUDA = {
 } | {GATE.name: MODULATION[GATE.name]}
 OPS = {
     op.name: FusedOp(
-        op,
-        (
+        op=op,
+        implementations=(
             CUDA[op.name].implementation(op, modulated_tokens_fit, contract=op.contract),
             triton(__name__, op, modulated_tokens_fit, *([rounds_to_nearest] * (op is GATE)), contract=op.contract),
         ),
-        check,
+        check=check,
     )
     for op in (*NORMS, GATE)
 }

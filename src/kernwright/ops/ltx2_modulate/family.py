@@ -86,7 +86,8 @@ def _fused(op: Op) -> FusedOp:
         exactness.is_chains,
         exactness.sums_as_torch,
     )
-    return FusedOp(op, (cuda, exact_cuda, close, exact_triton), check, partial(wide_like_x, len(op.outputs)))
+    allocate = partial(wide_like_x, len(op.outputs))
+    return FusedOp(op=op, implementations=(cuda, exact_cuda, close, exact_triton), check=check, allocate=allocate)
 
 
 OPS = {name: _fused(getattr(definition, name)) for name in FORMS}

@@ -131,7 +131,8 @@ def _fused(op: Op) -> FusedOp:
     own = CUDA[op.name].implementation(op, tensors_fit, contract="exact", outputs=taken_in_order)
     other = triton(__name__, op, tensors_fit, rounds_to_nearest, contract="exact", outputs=taken_in_order)
     is_sum = op.name == "broadcast_add"
-    return FusedOp(op, (own, other), check, like_larger if is_sum else None, derives_outputs=is_sum)
+    allocate = like_larger if is_sum else None
+    return FusedOp(op=op, implementations=(own, other), check=check, allocate=allocate, derives_outputs=is_sum)
 
 
 OPS = {op.name: _fused(op) for op in (definition.scale_shift, definition.residual_gate, definition.broadcast_add)}

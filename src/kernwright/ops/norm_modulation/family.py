@@ -132,7 +132,8 @@ def with_chosen_gate(sets: int, arguments: tuple[Any, ...]) -> tuple[Tensor, ...
     x, gate0, gate1, index = (arguments[place] for place in (0, sets + 2, sets + 5, sets + 6))
     y, total = empty_like(x), () if sets == 1 else (empty_like(x),)
     if index.numel() * x.shape[-1] != x.numel():
-        shape = torch.broadcast_shapes((*index.shape, 1), *((own.shape[0], 1, own.shape[-1]) for own in (gate0, gate1)))
+        rows = [(own.shape[0], 1, own.shape[-1]) for own in (gate0, gate1)]
+        shape = torch.broadcast_shapes((*index.shape, 1), *rows)  # type: ignore[no-untyped-call]
         return y, *total, x.new_empty(shape, dtype=torch.promote_types(gate0.dtype, gate1.dtype))
     if gate0.dtype is gate1.dtype is x.dtype:
         return y, *total, empty_like(x)
@@ -177,13 +178,14 @@ def _plain(op: Op) -> FusedOp:
             exactness.norms_as_torch,
         ),
     )
-    return FusedOp(op, implementations, check)
+    return FusedOp(op=op, implementations=implementations, check=check)
 
 
 def _select(op: Op, sets: int) -> FusedOp:
     cuda = CUDA[op.name].implementation(op, chosen_tokens_fit, residual_is_alike)
     implementations = (cuda, triton(__name__, op, chosen_tokens_fit))
-    return FusedOp(op, implementations, check_select, partial(with_chosen_gate, sets))
+    allocate = partial(with_chosen_gate, sets)
+    return FusedOp(op=op, implementations=implementations, check=check_select, allocate=allocate)
 
 
 OPS = {op.name: _plain(op) for op in PLAIN} | {

@@ -32,9 +32,9 @@ CUDA = {
 }
 OPS = {
     op.name: FusedOp(
-        op,
-        (CUDA[op.name].implementation(op, gated_tokens_fit), triton(__name__, op, gated_tokens_fit)),
-        check,
+        op=op,
+        implementations=(CUDA[op.name].implementation(op, gated_tokens_fit), triton(__name__, op, gated_tokens_fit)),
+        check=check,
     )
     for op in (definition.norm_tanh_mul_add, definition.norm_tanh_mul_add_norm_scale)
 }

@@ -25,6 +25,10 @@ def check(call: Call) -> None:
 # One library holds both norms: a kernel tells them apart by a branch that all threads take alike.
 CUDA = {op: CudaOp(op, SOURCES, MACROS, shared="plain_norm") for op in ("layer_norm", "rms_norm")}
 OPS = {
-    op.name: FusedOp(op, (CUDA[op.name].implementation(op, rows_fit), triton(__name__, op, rows_fit)), check)
+    op.name: FusedOp(
+        op=op,
+        implementations=(CUDA[op.name].implementation(op, rows_fit), triton(__name__, op, rows_fit)),
+        check=check,
+    )
     for op in (definition.layer_norm, definition.rms_norm)
 }

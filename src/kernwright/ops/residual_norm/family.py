@@ -65,7 +65,7 @@ CUDA = {op: CudaOp(op, SOURCES, MACROS, shared="residual_norm") for op in ("add_
 
 def _fused(op: Op, **more: Any) -> FusedOp:
     own = CUDA[op.name].implementation(op, summed_rows_fit)
-    return FusedOp(op, (own, triton(__name__, op, summed_rows_fit)), check, **more)
+    return FusedOp(op=op, implementations=(own, triton(__name__, op, summed_rows_fit)), check=check, **more)
 
 
 OPS = {

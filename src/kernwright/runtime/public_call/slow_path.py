@@ -1,4 +1,4 @@
-"""SlowPath: how an op's public call goes on where the short way, straight to a foreign function, is not for it."""
+"""SlowPath: how a public call runs when the fast path does not apply."""
 
 from __future__ import annotations
 
