@@ -98,7 +98,7 @@ def measured(task: Task, row: Workload, asked: argparse.Namespace) -> dict[str, 
             side(*sets[0])
             wall[name] = wall_us(side, sets)
             replays[name] = graph_of(side, sets)
-        except Exception as error:  # of somebody else's: the others go on
+        except Exception as error:  # an error of one package must not stop the others
             problems[name] = f"{type(error).__name__}: {error}"[:200]
             torch.cuda.synchronize()
     copies = [[buffers[i + 1], buffers[i]] for i in range(count)]

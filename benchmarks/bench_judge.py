@@ -115,7 +115,7 @@ def _share(rows: list[dict[str, Any]], outcomes: set[str]) -> float:
 
 @app.command()
 def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: Out = DEFAULT_OUT) -> None:
-    """Both sides the same, task after task: how many rows are called faster or slower?"""
+    """Judge every task against itself and count the rows that are called faster or slower."""
     ledger = folder / "aa"
     end = time.monotonic() + (60 * minutes or float("inf"))
     tasks = itertools.cycle(list_tasks())
@@ -274,7 +274,7 @@ def _kernwright(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 @app.command()
 def startup(repeats: int = 5, folder: Out = DEFAULT_OUT) -> None:
-    """What a user waits for before the first word."""
+    """Measure the time until a command prints its first output."""
     folder.mkdir(parents=True, exist_ok=True)
     times = []
     for _ in range(repeats):

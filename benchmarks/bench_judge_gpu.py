@@ -62,7 +62,7 @@ from kernwright.tasks.workload import Workload
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Out = Annotated[Path, typer.Option("--out", help="where ledgers and figures go")]
 DEFAULT_OUT = Path(".kernwright/bench_gpu")
-ROWS_AT_ONCE = 16  # of A/A: a judgement that is cut off counts for nothing
+ROWS_AT_ONCE = 16  # rows per A/A judgement; an interrupted judgement does not count
 
 
 def _judge(**wanted: Any) -> Verdict:
@@ -191,7 +191,7 @@ def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> Non
 
 
 def _true_speedup(row: dict[str, Any]) -> float:
-    """What was injected: half the nap, over the candidate's own time (the nap and the kernel after it)."""
+    """Return the injected difference: half the nap over the candidate's time (the nap and the kernel after it)."""
     nap = float(row["id"].removeprefix("nap_").removesuffix("ns")) / 1e3
     return 1 + 0.5 * nap / row["metrics"]["device"]["candidate_us"]
 

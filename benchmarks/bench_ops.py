@@ -271,7 +271,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
             found[name].append(seconds(replay, times[name]) / times[name] / count)
     middle = {name: statistics.median(values) for name, values in found.items()}
     middle["copy"] = min(middle.pop(way.__name__) for way in copy_methods("cuda"))
-    best = next(name for name in ("cuda", "triton") if name in middle)  # what runs by itself
+    best = next(name for name in ("cuda", "triton") if name in middle)  # the default backend
     return {
         "row": row.name,
         "bytes": row.bytes,

@@ -73,7 +73,7 @@ def _metric(name: str) -> Metric:
 
 
 def _failed(field: Field, contenders: set[str]) -> bool:
-    """Whether one that was asked for is wrong or fell over; who declines a row did neither."""
+    """Return whether a requested baseline was wrong or failed. Declining a row is neither."""
     return any(
         standing.row.verdict not in TIMED and not standing.declines
         for name, standing in _standings(field)
@@ -82,7 +82,7 @@ def _failed(field: Field, contenders: set[str]) -> bool:
 
 
 def _left(work: Sweep) -> bool:
-    """Whether rows have no verdict."""
+    """Return whether any row lacks a verdict."""
     left = {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}
     if left - work.troubles.keys():
         err.print("not all rows have a verdict: the time is over; run it again to go on", highlight=False)

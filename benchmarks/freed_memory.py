@@ -29,7 +29,7 @@ sys.stdin.readline()
 
 
 def events(seconds: float) -> list[torch.Event]:
-    """As many as that long has bunches of copies, and one more."""
+    """Return the number of bunches of copies that fill this time, plus one."""
     return [torch.Event(enable_timing=True, device="cuda") for _ in range(int(seconds / 0.5e-3) + 1)]
 
 
@@ -62,7 +62,7 @@ def by_torch(gib: int) -> Callable[[], None]:
 
 
 def by_a_process(gib: int) -> Callable[[], None]:
-    """That is killed while it holds so much."""
+    """Start a process that holds this much memory, and kill it."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(gib)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
+# Ops with a CPU kernel: all others run their reference here, which allocates by itself.
 CALLS = {
     "norm_scale_shift": "ops.norm_scale_shift(x, row, row)",
-    "layer_norm": "ops.layer_norm(x)",
-    "add_norm": "ops.add_norm(x, x)",
     "residual_norm_scale_shift": "ops.residual_norm_scale_shift(x, x, row, row)",
 }
 
