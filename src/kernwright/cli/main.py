@@ -15,6 +15,7 @@ from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
 from kernwright.cli.ops.tune import tune
+from kernwright.cli.output import say
 from kernwright.cli.packages import baseline
 from kernwright.cli.packages.bundle import bundle
 from kernwright.cli.records import ledger
@@ -55,7 +56,7 @@ app.add_typer(ledger.app, name="ledger")
 @app.callback(invoke_without_command=True)
 def root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if version:
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -63,19 +64,19 @@ def main() -> None:
     try:
         app()
     except KernwrightError as error:
-        typer.echo(f"kernwright: {error}", err=True)
+        say(f"kernwright: {error}", err=True)
         sys.exit(2)
     except Exception as error:
         if os.environ.get("KERNWRIGHT_TRACE"):
             raise
-        typer.echo(
+        say(
             f"kernwright: unforeseen: {type(error).__name__}: {error}\n"
             "  remedy: please report it, with what KERNWRIGHT_TRACE=1 prints",
             err=True,
         )
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("kernwright: interrupted", err=True)
+        say("kernwright: interrupted", err=True)
         sys.exit(2)
 
 
