@@ -11,15 +11,18 @@ from rich.text import Text
 
 from kernwright.admission.admission import Admission
 from kernwright.campaign.sweep import Sweep
+from kernwright.core.plain_text import plain, quoted
 from kernwright.exploits.trial import ExploitTrial
 from kernwright.judge.checks.verification import RowFinding
-from kernwright.judge.record.verdict import MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.tasks.policy import METRICS
 
 COLOURS = {
     "faster": "green", "same": "cyan", "slower": "red", "inconclusive": "yellow",
     "incorrect": "bold red", "tampered": "bold magenta", "failed": "bold red",
 }  # fmt: skip
+FAULTS = ("incorrect", "tampered", "failed")
+MOST_NAMED = 4  # rows that a reason names
 
 
 def verdict_table(verdict: Verdict) -> RenderableType:
@@ -40,7 +43,7 @@ def _row_cells(row: RowVerdict, decides: str) -> list[RenderableType]:
     coloured = Text(row.verdict, style=COLOURS[row.verdict])
     result = row.metrics.get(decides)  # type: ignore[call-overload]
     if not isinstance(result, MetricResult):
-        return [name, Text.assemble(coloured, "\n", (row.reasons[0] if row.reasons else "", "dim")), *["–"] * 6]
+        return [name, coloured, *["–"] * 6]
     low, high = result.interval
     return [
         name,
@@ -71,8 +74,39 @@ def _footer(verdict: Verdict) -> list[RenderableType]:
             )
         )
     lines.append(Text.assemble("  verdict ", (verdict.verdict, COLOURS[verdict.verdict]), _marks(verdict)))
-    lines += [Text(f"    {reason}") for reason in verdict.reasons]
-    return lines
+    return [*lines, *(Text(line) for line in reason_lines(verdict))]
+
+
+def reason_lines(verdict: Verdict) -> list[str]:
+    """Return the reasons of a verdict as lines, each reason once: a build error holds for every row."""
+    causes = faults_by_reason(verdict)
+    lines = []
+    for (_, reason), ids in causes.items():
+        all_rows = len(ids) == len(verdict.rows) > 1
+        lines += told_of(f"all {len(ids)} rows" if all_rows else named_rows(ids), reason)
+    others = (reason for reason in verdict.reasons if not any(reason.endswith(f": {cause}") for _, cause in causes))
+    return lines + [line for reason in others for line in quoted(reason, "    ")]
+
+
+def faults_by_reason(verdict: Verdict) -> dict[tuple[Outcome, str], list[str]]:
+    """Return the ids of the rows that are incorrect, tampered with or failed, by outcome and first reason."""
+    found: dict[tuple[Outcome, str], list[str]] = {}
+    for row in verdict.rows:
+        if row.verdict in FAULTS and row.reasons:
+            found.setdefault((row.verdict, row.reasons[0]), []).append(row.id)
+    return found
+
+
+def named_rows(ids: Sequence[str]) -> str:
+    """Return the first rows by name and the number of further ones."""
+    further = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+    return ", ".join(ids[:MOST_NAMED]) + further
+
+
+def told_of(what: str, reason: str, indent: str = "    ") -> list[str]:
+    """Return a reason as lines. Lines after the first are foreign text behind a gutter."""
+    first, _, rest = reason.partition("\n")
+    return [plain(f"{indent}{what}: {first}"), *(quoted(rest, f"{indent}  | ") if rest else ())]
 
 
 def _marks(verdict: Verdict) -> str:
