@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from kernwright.core.errors import LedgerError
-from kernwright.ledger.ledger import Ledger, default_ledger_root
-from kernwright.ledger.record import Record
-from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
-from kernwright.ledger.verify import examine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.record import Record
 
 app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
 
@@ -27,6 +28,8 @@ LedgerFolder = Annotated[
 
 
 def _console() -> Console:
+    from rich.console import Console
+
     console = Console()
     # Piped output has no width of its own; run ids must not be cut to fit an imagined terminal.
     return console if console.is_terminal else Console(width=160)
@@ -34,6 +37,8 @@ def _console() -> Console:
 
 def _cell(value: object) -> Text:
     """Text for a terminal. Records come from elsewhere too: their control characters must not get there."""
+    from rich.text import Text
+
     return Text("".join(c if c.isprintable() else "�" for c in str(value)))
 
 
@@ -73,6 +78,8 @@ def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
 
 
 def _runs_table(summaries: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
     table = Table("run", "records", "last", "tasks", "kinds")
     table.columns[0].no_wrap = True
     for summary in summaries:
@@ -86,6 +93,8 @@ def _runs_table(summaries: list[dict[str, Any]]) -> Table:
 
 
 def _records_table(records: list[Record]) -> Table:
+    from rich.table import Table
+
     table = Table("run", "seq", "kind", "time", "task", "verdict")
     table.columns[0].no_wrap = True
     for record in records:
@@ -102,7 +111,9 @@ def show(
     ledger: LedgerFolder = None,
 ) -> None:
     """List the runs, or the records of one run or of one kind."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+
+    book = Ledger.existing(ledger)
     if run is None and kind is None:
         summaries = [_summary(book, known) for known in book.runs()]
         if as_json:
@@ -127,6 +138,9 @@ def show(
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
     """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.verify import examine
+
     root = ledger or default_ledger_root()
     result = examine(root)
     for note in result.notes:
@@ -144,10 +158,9 @@ def verify(ledger: LedgerFolder = None) -> None:
 def recompute(ledger: LedgerFolder = None) -> None:
     """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
     from kernwright.judge.record.recompute import recompute as derive
+    from kernwright.ledger.ledger import Ledger
 
-    book = Ledger(ledger)
-    if not book.exists:
-        raise LedgerError(f"no ledger at {book.root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    book = Ledger.existing(ledger)
     found = derive(book)
     for run, reason in found.underivable.items():
         typer.echo(f"not derivable: {run}: {reason}")
@@ -169,6 +182,9 @@ def import_(
     ledger: LedgerFolder = None,
 ) -> None:
     """Take in runs that were recorded elsewhere, after verifying all of them."""
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.transfer import import_runs
+
     root = ledger or default_ledger_root()
     report = import_runs(root, source, but=but or ())
     for outcome, runs in (
@@ -187,7 +203,10 @@ def pack(
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs to a small archive for a repository, with their heads beside it."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import pack_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     pack_runs(book.root, chosen, archive)
     typer.echo(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
@@ -200,7 +219,10 @@ def export(
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs, with their blobs and heads, to one archive."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     export_runs(book.root, chosen, archive)
     typer.echo(f"{archive}: {len(chosen)} run(s)")
