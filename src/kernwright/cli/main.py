@@ -17,6 +17,7 @@ from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
 from kernwright.cli.ops.tune import tune
+from kernwright.cli.output import say
 from kernwright.cli.packages import baseline
 from kernwright.cli.packages.bundle import bundle
 from kernwright.cli.records import ledger
@@ -47,7 +48,7 @@ class RootGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo("kernwright: interrupted", err=True)
+            say("kernwright: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -80,7 +81,7 @@ app.command("bundle", rich_help_panel=MACHINES)(bundle)
 @app.callback(invoke_without_command=True)
 def root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if version:
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -89,12 +90,12 @@ def main() -> None:
     try:
         app(prog_name="kernwright")
     except KernwrightError as error:
-        typer.echo(f"kernwright: {error}", err=True)
+        say(f"kernwright: {error}", err=True)
         sys.exit(2)
     except Exception as error:
         if os.environ.get("KERNWRIGHT_TRACE"):
             raise
-        typer.echo(
+        say(
             f"kernwright: unexpected error: {type(error).__name__}: {error}\n"
             "  remedy: report it with the output of the same command under KERNWRIGHT_TRACE=1",
             err=True,

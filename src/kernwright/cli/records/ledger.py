@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernwright.cli.output import say
 from kernwright.core.errors import LedgerError
+from kernwright.core.plain_text import plain
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.record import Record
@@ -25,21 +25,6 @@ LedgerFolder = Annotated[
     Path | None,
     typer.Option("--ledger", help="Ledger folder or archive. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
 ]
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console()
-    # Piped output has no width of its own; run ids must not be cut to fit an imagined terminal.
-    return console if console.is_terminal else Console(width=160)
-
-
-def _cell(value: object) -> Text:
-    """Text for a terminal. Records come from elsewhere too: their control characters must not get there."""
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() else "�" for c in str(value)))
 
 
 def _named(value: Any, keys: tuple[str, ...]) -> str:
@@ -84,11 +69,11 @@ def _runs_table(summaries: list[dict[str, Any]]) -> Table:
     table.columns[0].no_wrap = True
     for summary in summaries:
         if "damaged" in summary:
-            table.add_row(_cell(summary["run"]), "?", "?", "", _cell("damaged: see `kernwright ledger verify`"))
+            table.add_row(plain(summary["run"]), "?", "?", "", plain("damaged: see `kernwright ledger verify`"))
             continue
         kinds = ", ".join(f"{count} {kind}" for kind, count in summary["kinds"].items())
         cells = (summary["run"], summary["records"], summary["last"][:19], ", ".join(summary["tasks"]), kinds)
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(plain, cells))
     return table
 
 
@@ -99,7 +84,7 @@ def _records_table(records: list[Record]) -> Table:
     table.columns[0].no_wrap = True
     for record in records:
         cells = (record.run, record.seq, record.kind, record.time[:19], _task(record), _verdict(record))
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(plain, cells))
     return table
 
 
@@ -111,6 +96,7 @@ def show(
     ledger: LedgerFolder = None,
 ) -> None:
     """List the runs, or the records of one run or of one kind."""
+    from kernwright.cli.console import out
     from kernwright.ledger.ledger import Ledger
 
     book = Ledger.existing(ledger)
@@ -118,21 +104,21 @@ def show(
         summaries = [_summary(book, known) for known in book.runs()]
         if as_json:
             for summary in summaries:
-                typer.echo(json.dumps(summary))
+                say(json.dumps(summary))
         elif summaries:
-            _console().print(_runs_table(summaries))
+            out.print(_runs_table(summaries))
         else:
-            typer.echo(f"no runs in {book.root}")
+            say(f"no runs in {book.root}")
         return
     source = book.records(_resolve(book, run)) if run is not None else book.all_records()
     records = [record for record in source if kind is None or record.kind == kind]
     if as_json:
         for record in records:
-            typer.echo(json.dumps(record.model_dump()))
+            say(json.dumps(record.model_dump()))
     elif records:
-        _console().print(_records_table(records))
+        out.print(_records_table(records))
     else:
-        typer.echo(f"no records of kind {kind!r} in {book.root}")
+        say(f"no records of kind {kind!r} in {book.root}")
 
 
 @app.command()
@@ -144,14 +130,14 @@ def verify(ledger: LedgerFolder = None) -> None:
     root = ledger or default_ledger_root()
     result = examine(root)
     for note in result.notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     for problem in result.problems:
-        typer.echo(str(problem))
+        say(str(problem))
     if result.problems:
-        typer.echo(f"{root}: {len(result.problems)} problem(s)")
+        say(f"{root}: {len(result.problems)} problem(s)")
         raise typer.Exit(1)
     records = sum(summary.records for summary in result.runs.values())
-    typer.echo(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
+    say(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
 
 
 @app.command()
@@ -163,11 +149,11 @@ def recompute(ledger: LedgerFolder = None) -> None:
     book = Ledger.existing(ledger)
     found = derive(book)
     for run, reason in found.underivable.items():
-        typer.echo(f"not derivable: {run}: {reason}")
+        say(f"not derivable: {run}: {reason}")
     for difference in found.differences:
-        typer.echo(str(difference))
+        say(str(difference))
     derived = found.verdicts - len(found.underivable)
-    typer.echo(
+    say(
         f"{book.root}: {derived} of {found.verdicts} verdict(s) derived again from the samples of {found.rows} row(s): "
         f"{len(found.differences)} difference(s); {len(found.underivable)} verdict(s) not derivable"
     )
@@ -193,7 +179,7 @@ def import_(
         ("unchanged", report.unchanged),
     ):
         for run in runs:
-            typer.echo(f"{outcome} {run}")
+            say(f"{outcome} {run}")
 
 
 @app.command()
@@ -209,7 +195,7 @@ def pack(
     book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     pack_runs(book.root, chosen, archive)
-    typer.echo(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
+    say(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
 
 
 @app.command()
@@ -225,4 +211,4 @@ def export(
     book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     export_runs(book.root, chosen, archive)
-    typer.echo(f"{archive}: {len(chosen)} run(s)")
+    say(f"{archive}: {len(chosen)} run(s)")

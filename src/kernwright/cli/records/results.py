@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.output import write_whole
+from kernwright.cli.output import say, write_whole
 from kernwright.cli.records.ledger import LedgerFolder
 from kernwright.core.errors import KernwrightError, LedgerError
 
@@ -83,11 +83,11 @@ def results(
         stale += own.stale
     left = left_over(files, [page, ours, *(family_page_of(task, ours) for task in tasks)])
     for record in stale:
-        typer.echo(f"stale, {record}", err=True)
+        say(f"stale, {record}", err=True)
     if check and (files or left):
         if not agree(files, left) or stale:
             raise typer.Exit(1)
-        typer.echo(f"{len(files)} pages and plots say what {named(book.root)} does")
+        say(f"{len(files)} pages and plots say what {named(book.root)} does")
         return
     if not files:
         raise KernwrightError(
@@ -99,7 +99,7 @@ def results(
     write_files(files)
     settle(left, prune)
     pages = [path for path in files if path.suffix == ".md"]
-    typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
+    say(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
 
 
 def refuse_damage(ledger: Path, check: bool) -> None:
@@ -110,7 +110,7 @@ def refuse_damage(ledger: Path, check: bool) -> None:
     if damage and not check:
         raise LedgerError(damage[0], "kernwright ledger verify lists all that is damaged; no page is made of it")
     for problem in damage:
-        typer.echo(problem, err=True)
+        say(problem, err=True)
     if damage:
         raise typer.Exit(1)
 
@@ -126,9 +126,9 @@ def pack_pages(book: Ledger, tasks: Sequence[Task], used: Collection[str], folde
         archive = folder / f"{name}.tar.xz"
         pack_runs(book.root, runs.used, archive, runs.left_out)
         for run, reason in runs.left_out.items():
-            typer.echo(f"left out of {archive.name}: {run}: {reason}")
+            say(f"left out of {archive.name}: {run}: {reason}")
         size = archive.stat().st_size
-        typer.echo(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
+        say(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
 
 
 def field_files(field: Field, page: Path, command: str) -> dict[Path, str]:
@@ -158,10 +158,10 @@ def agree(files: Mapping[Path, str], left: Iterable[Path]) -> bool:
     wrong = [path for path, wanted in files.items() if not says(path, wanted)]
     for path in wrong:
         state = "and the ledger disagree" if path.is_file() else "does not exist"
-        typer.echo(f"{path} {state}; remedy: the same command without --check", err=True)
+        say(f"{path} {state}; remedy: the same command without --check", err=True)
     without = list(left)
     for path in without:
-        typer.echo(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
+        say(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
     return not wrong and not without
 
 
@@ -201,7 +201,7 @@ def settle(left: Iterable[Path], prune: bool) -> None:
         if prune and is_generated(path):
             path.unlink()
         else:
-            typer.echo(f"{path} has no record in the ledger, and stays", err=True)
+            say(f"{path} has no record in the ledger, and stays", err=True)
 
 
 def write_files(files: Mapping[Path, str]) -> None:
