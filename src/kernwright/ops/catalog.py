@@ -11,7 +11,8 @@ from typing import Any
 from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family
 from kernwright.ops import FAMILIES
-from kernwright.runtime.dispatch import Dispatcher, Explanation
+from kernwright.runtime.choice.explanation import Explanation
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.fused_op import FusedOp
 from kernwright.runtime.public_call.public_function import public_function
 

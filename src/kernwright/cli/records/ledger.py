@@ -12,13 +12,12 @@ import typer
 from kernwright.cli.output import say
 from kernwright.core.errors import LedgerError
 from kernwright.core.plain_text import plain
-from kernwright.ledger.ledger import Ledger, default_ledger_root
-from kernwright.ledger.record import Record
-from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
-from kernwright.ledger.verify import examine
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.record import Record
 
 app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
 
@@ -98,8 +97,9 @@ def show(
 ) -> None:
     """List the runs, or the records of one run or of one kind."""
     from kernwright.cli.console import out
+    from kernwright.ledger.ledger import Ledger
 
-    book = Ledger(ledger)
+    book = Ledger.existing(ledger)
     if run is None and kind is None:
         summaries = [_summary(book, known) for known in book.runs()]
         if as_json:
@@ -124,6 +124,9 @@ def show(
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
     """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.verify import examine
+
     root = ledger or default_ledger_root()
     result = examine(root)
     for note in result.notes:
@@ -141,10 +144,9 @@ def verify(ledger: LedgerFolder = None) -> None:
 def recompute(ledger: LedgerFolder = None) -> None:
     """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
     from kernwright.judge.record.recompute import recompute as derive
+    from kernwright.ledger.ledger import Ledger
 
-    book = Ledger(ledger)
-    if not book.exists:
-        raise LedgerError(f"no ledger at {book.root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    book = Ledger.existing(ledger)
     found = derive(book)
     for run, reason in found.underivable.items():
         say(f"not derivable: {run}: {reason}")
@@ -166,6 +168,9 @@ def import_(
     ledger: LedgerFolder = None,
 ) -> None:
     """Take in runs that were recorded elsewhere, after verifying all of them."""
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.transfer import import_runs
+
     root = ledger or default_ledger_root()
     report = import_runs(root, source, but=but or ())
     for outcome, runs in (
@@ -184,7 +189,10 @@ def pack(
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs to a small archive for a repository, with their heads beside it."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import pack_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     pack_runs(book.root, chosen, archive)
     say(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
@@ -197,7 +205,10 @@ def export(
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs, with their blobs and heads, to one archive."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     export_runs(book.root, chosen, archive)
     say(f"{archive}: {len(chosen)} run(s)")

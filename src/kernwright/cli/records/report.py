@@ -27,7 +27,7 @@ def report(
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.verdict_page import write_page
 
-    book = Ledger(ledger)
+    book = Ledger.existing(ledger)
     verdicts = _named(book, runs) if runs else _all(book)
     if not verdicts:
         raise LedgerError(

@@ -60,27 +60,25 @@ def results(
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows
 
+    book = Ledger.existing(ledger)
     tasks = [find_task(name) for name in list_tasks()]
     wanted = rows or ("smoke" if device == "cpu" else "production")
     if rows:
         tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
-    book = Ledger(ledger)
-    there = book.exists
-    if there:
-        refuse_damage(book.root, check)
-    field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
-    own = Results.gathered(book, tasks, device, wanted, model) if there else None
-    if pack is not None and field and own:
+    refuse_damage(book.root, check)
+    field = Field.gathered(book, tasks, baseline, device, wanted, model)
+    own = Results.gathered(book, tasks, device, wanted, model)
+    if pack is not None:
         pack_pages(book, tasks, field.recorded_in | own.recorded_in, pack)
         return
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
     asked = f"--device {device} --rows {shlex.quote(wanted)}{f' --model {shlex.quote(model)}' if model else ''}"
     files: dict[Path, str] = {}
     stale: list[str] = []
-    if field and (field.standings or field.stale):
+    if field.standings or field.stale:
         files |= field_files(field, page, f"{told} --baseline {baseline} {asked}")
         stale += field.stale
-    if own and (own.standings or own.stale):
+    if own.standings or own.stale:
         files |= files_of(own, ours, f"{told} {asked}")
         stale += own.stale
     left = left_over(files, [page, ours, *(family_page_of(task, ours) for task in tasks)])
