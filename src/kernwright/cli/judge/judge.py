@@ -47,7 +47,7 @@ def judge(
     from kernwright.cli.judge.next_step import next_steps
     from kernwright.judge.request import JudgeRequest, judge
     from kernwright.ledger.ledger import default_ledger_root
-    from kernwright.report.table import verdict_table
+    from kernwright.report.verdict_table import verdict_lines, verdict_table, verdict_title
     from kernwright.tasks.candidate import SHIPPED
 
     if candidate == SHIPPED and contender is None:  # a folder of that name is refused as a candidate
@@ -68,7 +68,9 @@ def judge(
     finally:
         for line in output.lines() if output else ():
             say(line)
-    out.print(verdict_table(verdict))
+    out.print(verdict_table(verdict) or verdict_title(verdict))
+    for shown in verdict_lines(verdict):
+        out.print(shown, soft_wrap=True)
     if json_file is not None:
         write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict stands in the ledger")
     say(f"  run     {verdict.run} in {ledger or default_ledger_root()}")

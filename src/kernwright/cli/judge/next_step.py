@@ -6,10 +6,10 @@ import shlex
 from dataclasses import replace
 from typing import NamedTuple
 
-from kernwright.judge.record.verdict import Outcome, Verdict
+from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest
+from kernwright.report.verdict_table import FAULTS, faults_of
 
-FAULTS: frozenset[Outcome] = frozenset({"incorrect", "tampered", "failed"})
 MOST_ROWS = 6  # more rows are not written out in a command
 
 
@@ -41,9 +41,13 @@ def next_steps(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
 
 
 def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
-    row = next((row.id for row in verdict.rows if row.verdict == verdict.verdict), None)
-    alone = replace(request, rows=row, quick=True, rounds=None, seed=None)
-    steps = [NextStep("one failing row with its output", judge_command(alone, show_output=True))] if row else []
+    faults = faults_of(verdict)
+    quick = replace(request, quick=True, rounds=None, seed=None)
+    if len(faults) == 1 and len(faults[0].rows) == len(verdict.rows):
+        return [NextStep("after a change", judge_command(quick, show_output=True))]
+    row = next(fault.rows[0] for fault in faults if fault.outcome == verdict.verdict)
+    alone = judge_command(replace(quick, rows=row), show_output=True)
+    steps = [NextStep("one of these rows alone, with the candidate's output", alone)]
     if verdict.verdict == "incorrect" and isinstance(seed := verdict.provenance.get("seed"), int):
         steps.append(NextStep("the same inputs again", judge_command(replace(request, seed=seed))))
     return steps

@@ -91,11 +91,11 @@ def sweep(
 
 def tell(verdict: Verdict) -> None:
     """Print the outcomes of a slice, and why rows were not timed."""
-    from kernwright.report.table import faults_by_reason, named_rows, told_of
+    from kernwright.report.verdict_table import fault_lines, faults_of, named_rows
 
     found = Counter(row.verdict for row in verdict.rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
     say(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}")
-    for (outcome, reason), rows in faults_by_reason(verdict).items():
-        for line in told_of(named_rows(rows), f"{outcome}: {reason}", "  "):
+    for fault in faults_of(verdict):
+        for line in fault_lines(named_rows(fault.rows), f"{fault.outcome}: {fault.reason}", "  "):
             say(line)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+AT = "  at "  # begins the line of a frame in the text of a fault
+
 
 class WorkerFault(Exception):
     """Base of everything that a worker or the code in it can do wrong."""
@@ -19,7 +21,7 @@ class WorkerFailed(WorkerFault):
 
     def __init__(self, message: str, kind: str = "", frames: Sequence[str] = ()) -> None:
         self.kind = kind
-        super().__init__("\n".join([message, *(f"  at {frame}" for frame in frames)]))
+        super().__init__("\n".join([message, *(f"{AT}{frame}" for frame in frames)]))
 
 
 class WorkerCheated(WorkerFault):
