@@ -102,5 +102,5 @@ class Watch:
 
 def _stem(file: str) -> str:
     """Return the last word of the name under which a file is imported."""
-    words = file[: -len(".py")].split(os.sep)
+    words = file[: -len(".py")].split("/")
     return words[-2] if words[-1] == "__init__" else words[-1]

@@ -81,12 +81,12 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
+        err.print("interrupted: every row that was finished stands; run it again to go on")
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
         why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
-        err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
+        err.print(f"not all rows have a verdict: {why}; run it again to go on")
         raise typer.Exit(1)
 
 
@@ -96,11 +96,11 @@ def tell(verdict: Verdict) -> None:
 
     found = Counter(row.verdict for row in verdict.rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
+    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}")
     reasons: dict[str, list[str]] = {}
     for row in verdict.rows:
         if row.verdict in UNTIMED and row.reasons:
             reasons.setdefault(f"{row.verdict}: {row.reasons[0]}", []).append(row.id)
     for reason, rows in reasons.items():
         more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        out.print(f"  {rows[0]}{more}: {reason}", highlight=False, markup=False)
+        out.print(f"  {rows[0]}{more}: {reason}")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import refuse_unwritable, say
+
 if TYPE_CHECKING:
     from kernwright.capture.capture import Capture
 
@@ -39,7 +41,6 @@ def capture(
     """
     from kernwright.capture.folder import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
-    from kernwright.cli.output import refuse_unwritable
     from kernwright.core.errors import KernwrightError
 
     refuse_unwritable(out)
@@ -111,29 +112,29 @@ def _finish(capture: Capture, out: Path) -> None:
 
     write_capture(capture, out)
     header = capture.header
-    say = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
+    lines = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
     if header.failure:
         held = "holds only the calls before that" if capture.calls else "is empty"
-        say.insert(0, f"the program itself {header.failure}; the capture {held}")
+        lines.insert(0, f"the program itself {header.failure}; the capture {held}")
     every_op = list(header.targets) == _every_op()
     if every_op:
-        say.append(
+        lines.append(
             f"recorded: calls of all {len(header.targets)} of Kernwright's ops, as no --call and no --op was given"
         )
         if not any(capture.counts.values()):
-            say.append("none of them was called: name what to record with --call module:function or --op NAME")
+            lines.append("none of them was called: name what to record with --call module:function or --op NAME")
     for target, count in capture.counts.items():
         if count:
             kept = len(capture.of(target))
-            say.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
+            lines.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
         elif every_op:
             continue  # most programs call few of them
         elif target in header.wrapped:
-            say.append(f"{target}: was found, but never called from Python")
+            lines.append(f"{target}: was found, but never called from Python")
         elif not any(problem.startswith(f"{target}: ") for problem in header.problems):  # a problem names the reason
-            say.append(f"{target}: {NEVER_MET}")
-    for line in [*say, *header.problems]:
-        typer.echo(f"kernwright: {line}", err=True)
+            lines.append(f"{target}: {NEVER_MET}")
+    for line in [*lines, *header.problems]:
+        say(f"kernwright: {line}", err=True)
 
 
 def _not_kept(calls: int) -> str:
