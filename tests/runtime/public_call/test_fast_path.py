@@ -248,7 +248,7 @@ def test_the_negative_bit_is_seen_before_a_kernel_is_chosen() -> None:
     [
         (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=[1e-6]), "eps: is a list, not a number"),
         (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=None), "eps: is a NoneType, not a number"),
-        (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a text"),
+        (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a string"),
         (lambda: ops.scale_shift(X, ROW, ROW, out=3), "out: is a int, not a tensor or a list of them"),
     ],
 )
