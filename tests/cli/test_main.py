@@ -186,7 +186,7 @@ def test_check_admits_the_shipped_task_on_a_row() -> None:
         (["task", "check", "norm_scale_shift", "--rows", "none*"], "no rows that match 'none*'"),
         (["capture", "--call", "m:f"], "no program was named"),
         (["capture", "--call", "m.f", "--", "true"], "--call m.f: is not of the form module:function"),
-        (["capture", "--call", "__main__:f", "--", "true"], "a script's own functions are never imported"),
+        (["capture", "--call", "no/such.py:f", "--", "true"], "the file no/such.py does not exist"),
         (["capture", "--call", "torch.ops.own:f.default", "--", "true"], "without its overload"),
         (["capture", "--op", "no_such_op", "--", "true"], "--op no_such_op: no such op"),
         (["capture", "--call", "m:f", "--", "./no-such-program"], "./no-such-program cannot be run: No such file"),
