@@ -64,10 +64,14 @@ def _footer(verdict: Verdict) -> list[RenderableType]:
             lines.append(Text(f"  {metric:<7} not available: {headline.unavailable}", style="dim"))
             continue
         interval = "({:.3f} – {:.3f})".format(*headline.interval) if headline.interval else "(coarse)"
+        outcome = headline.outcome or "–"
+        undecided = f", undecided: {', '.join(headline.undecided)}" if headline.undecided else ""
         lines.append(
-            Text(
-                f"  {metric:<7} geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, "
-                f"worst {headline.worst_ratio:.3f}x {headline.worst_row}"
+            Text.assemble(
+                f"  {metric:<7} ",
+                (f"{outcome:<12}", COLOURS.get(outcome, "dim")),
+                f" geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, "
+                f"worst {headline.worst_ratio:.3f}x {headline.worst_row}{undecided}",
             )
         )
     lines.append(Text.assemble("  verdict ", (verdict.verdict, COLOURS[verdict.verdict]), _marks(verdict)))

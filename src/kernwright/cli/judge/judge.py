@@ -36,6 +36,9 @@ def judge(
     rounds: Annotated[
         int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
     ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="deciding metric: wall, stream or device; by default the task's, which is stream")
+    ] = None,
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
 ) -> None:
     """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
@@ -52,7 +55,7 @@ def judge(
         task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
         device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
-        rounds=rounds,
+        rounds=rounds, metric=metric,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
     with ProgressBar() as bar:
