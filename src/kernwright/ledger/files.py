@@ -37,6 +37,11 @@ def ledger_failure(attempt: str, path: Path, error: OSError) -> LedgerError:
     return LedgerError(f"cannot {attempt} {path}: {reason}", remedy)
 
 
+def missing_ledger(root: Path) -> LedgerError:
+    """Return the LedgerError of every command that reads a ledger and finds none."""
+    return LedgerError(f"no ledger at {root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Syncing a new file alone may lose its name in a power failure."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

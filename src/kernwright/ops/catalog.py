@@ -11,13 +11,14 @@ from typing import Any
 from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family
 from kernwright.ops import FAMILIES
-from kernwright.runtime.dispatch import Dispatcher, Explanation
+from kernwright.runtime.choice.explanation import Explanation
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.fused_op import FusedOp
 from kernwright.runtime.public_call.public_function import public_function
 
 
 def fused_ops(family: str) -> dict[str, FusedOp]:
-    """Return the ops of a family that have implementations beyond their reference."""
+    """Return the ops of a family with their checks and implementations. A family without `family.py` has none."""
     name = f"kernwright.ops.{family}.family"
     if importlib.util.find_spec(name) is None:
         return {}
@@ -27,7 +28,7 @@ def fused_ops(family: str) -> dict[str, FusedOp]:
 
 @cache
 def dispatcher(name: str) -> Dispatcher:
-    """Return the dispatcher of an op. An op without implementations runs its reference."""
+    """Return the dispatcher of an op. An op without kernels runs its reference."""
     if name not in FAMILIES:
         raise KernwrightError(f"there is no op {name!r}", f"the ops are: {', '.join(sorted(FAMILIES))}")
     fused = fused_ops(FAMILIES[name]).get(name)
@@ -36,7 +37,7 @@ def dispatcher(name: str) -> Dispatcher:
 
 @cache
 def public_call(name: str) -> Callable[..., Any]:
-    """Return the function that `kernwright.ops.<name>` is."""
+    """Return the public function of an op, `kernwright.ops.<name>`."""
     fused = fused_ops(FAMILIES[name]).get(name)
     if fused is not None:
         return fused.function

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernwright.cli.duration import Minutes, Wait
+from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     from kernwright.judge.record.verdict import Verdict
-
-UNTIMED = ("incorrect", "tampered", "failed")
 
 
 def sweep(
@@ -81,26 +80,22 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
+        err.print("interrupted: every row that was finished stands; run it again to go on")
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
         why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
-        err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
+        err.print(f"not all rows have a verdict: {why}; run it again to go on")
         raise typer.Exit(1)
 
 
 def tell(verdict: Verdict) -> None:
-    """What became of a slice, and why rows have no time."""
-    from kernwright.cli.console import out
+    """Print the outcomes of a slice, and why rows were not timed."""
+    from kernwright.report.verdict_table import fault_lines, faults_of, named_rows
 
     found = Counter(row.verdict for row in verdict.rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
-    reasons: dict[str, list[str]] = {}
-    for row in verdict.rows:
-        if row.verdict in UNTIMED and row.reasons:
-            reasons.setdefault(f"{row.verdict}: {row.reasons[0]}", []).append(row.id)
-    for reason, rows in reasons.items():
-        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        out.print(f"  {rows[0]}{more}: {reason}", highlight=False, markup=False)
+    say(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}")
+    for fault in faults_of(verdict):
+        for line in fault_lines(named_rows(fault.rows), f"{fault.outcome}: {fault.reason}", "  "):
+            say(line)

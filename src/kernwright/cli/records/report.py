@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import say
 from kernwright.cli.records.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
@@ -26,14 +27,14 @@ def report(
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.verdict_page import write_page
 
-    book = Ledger(ledger)
+    book = Ledger.existing(ledger)
     verdicts = _named(book, runs) if runs else _all(book)
     if not verdicts:
         raise LedgerError(
             f"no run in {book.root} has a verdict", "judge a candidate first, or name another ledger with --ledger"
         )
     write_page(verdicts, out, "Kernwright: verdicts")
-    typer.echo(f"{out}: {len(verdicts)} verdict(s)")
+    say(f"{out}: {len(verdicts)} verdict(s)")
 
 
 def _named(book: Ledger, runs: list[str]) -> list[Verdict]:
@@ -56,7 +57,7 @@ def _all(book: Ledger) -> list[Verdict]:
         try:
             verdicts += _verdicts(book, run)
         except LedgerError as error:
-            typer.echo(f"left out run {run}: {error}", err=True)
+            say(f"left out run {run}: {error}", err=True)
     return verdicts
 
 

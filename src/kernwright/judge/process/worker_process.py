@@ -74,6 +74,7 @@ class WorkerProcess:
         preloads: Sequence[str] = (),
         roams: bool = False,
         block_loop: Path | None = None,
+        output: Callable[[str], None] | None = None,
     ) -> None:
         self.label = label
         self.keepalive = keepalive
@@ -89,7 +90,7 @@ class WorkerProcess:
         known = adopt_orphans()
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self.log = WorkerLog()
+        self.log = WorkerLog(output)
         own = worker_environment(scratch, threads) | dict(environment or {})
         orders = WorkerOrders(
             threads=threads,
@@ -98,6 +99,7 @@ class WorkerProcess:
             processor=processor,
             roams=roams,
             block_loop=str(block_loop or ""),
+            unbuffered=output is not None,
         )
         try:
             self.process = zygote_for(threads, zygote_environment(threads), preloads).fork(

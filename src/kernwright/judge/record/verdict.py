@@ -140,6 +140,7 @@ class Verdict(BaseModel):
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
     provenance: dict[str, Any]
+    run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
 
     @model_validator(mode="before")
     @classmethod
