@@ -168,7 +168,8 @@ def of_an_earlier_schema(rows: list[RowSamples], metric: Any, level: float) -> d
         middle = sum(interval.estimate for interval in own) / 2
         half = narrower * math.sqrt(sum(((interval.high - interval.low) / 2) ** 2 for interval in own)) / 2
         ends = (middle - half, middle + half)
-        found[name] = [math.exp(end) for end in ends] if name == "interval" else max(0.01, math.expm1(max(map(abs, ends))))
+        band = max(0.01, math.expm1(max(map(abs, ends))))
+        found[name] = [math.exp(end) for end in ends] if name == "interval" else band
     return found
 
 
