@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import kernwright
 from kernwright.cli.main import app
+from kernwright.core.errors import LedgerError
+from kernwright.ledger.files import missing_ledger
 from kernwright.tasks.task import load_task
 
 WEAK_OPS = """
@@ -75,6 +78,43 @@ def test_bad_usage_exits_2_and_says_how(words: list[str]) -> None:
 @pytest.mark.parametrize("words", [[], ["task"], ["ledger"]])
 def test_without_a_command_help_is_shown(words: list[str]) -> None:
     assert "Usage" in call(*words).output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ledger", "show"], ["ledger", "verify"], ["ledger", "recompute"], ["ledger", "pack", "x.tar.xz"],
+        ["ledger", "export", "x.tar.gz"], ["report"], ["results"], ["results", "--check"],
+    ],
+)  # fmt: skip
+def test_every_command_answers_a_missing_ledger_the_same_way(words: list[str], tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    result = call(*words, "--ledger", missing)
+    assert isinstance(result.exception, LedgerError)
+    assert str(result.exception) == str(missing_ledger(missing))
+
+
+def test_ctrl_c_ends_with_one_line_and_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> dict[str, Path]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", interrupted)
+    result = call("task", "list")
+    assert (result.exit_code, result.output.strip()) == (130, "kernwright: interrupted")
+
+
+def all_commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, command in getattr(group, "commands", {}).items():
+        yield from all_commands(command, (*words, name))
+
+
+def test_every_command_has_the_short_help_option() -> None:
+    found = list(all_commands(typer.main.get_command(app)))
+    assert len(found) > 20
+    for words in found:
+        result = call(*words, "-h")
+        assert result.exit_code == 0 and "Usage" in result.output, words
 
 
 def test_list_and_show(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +186,7 @@ def test_check_admits_the_shipped_task_on_a_row() -> None:
         (["task", "check", "norm_scale_shift", "--rows", "none*"], "no rows that match 'none*'"),
         (["capture", "--call", "m:f"], "no program was named"),
         (["capture", "--call", "m.f", "--", "true"], "--call m.f: is not of the form module:function"),
-        (["capture", "--call", "__main__:f", "--", "true"], "a script's own functions are never imported"),
+        (["capture", "--call", "no/such.py:f", "--", "true"], "the file no/such.py does not exist"),
         (["capture", "--call", "torch.ops.own:f.default", "--", "true"], "without its overload"),
         (["capture", "--op", "no_such_op", "--", "true"], "--op no_such_op: no such op"),
         (["capture", "--call", "m:f", "--", "./no-such-program"], "./no-such-program cannot be run: No such file"),

@@ -167,3 +167,20 @@ def test_the_name_of_the_ops_that_ship_is_no_candidates(folder: Path) -> None:
         with pytest.raises(BadFile, match="stands for the ops that this package ships") as refused:
             load_candidate(place)
         assert "rename the folder" in str(refused.value.remedy)
+
+
+@pytest.mark.parametrize("name", ["Kernwright", "kernwright ", "kern\u200bwright", "\u043aernwright"])
+def test_a_name_that_could_be_taken_for_the_shipped_ops_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(BadFile, match="stands for the ops that this package ships"):
+        load_candidate(folder.rename(folder.with_name(name)))
+
+
+@pytest.mark.parametrize("name", ["fast\x1b[2J", "fast\u202e", "fast\u200b"])
+def test_a_name_with_characters_that_do_not_show_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(BadFile, match="invisible or control characters") as refused:
+        load_candidate(folder.rename(folder.with_name(name)))
+    assert "\\" in refused.value.cause, "the name is shown escaped"
+
+
+def test_markup_in_a_name_is_no_reason_to_refuse_it(folder: Path) -> None:
+    assert load_candidate(folder.rename(folder.with_name("[b]kernwright"))).name == "[b]kernwright"

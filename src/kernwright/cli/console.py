@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
+from rich.text import Text
+
+from kernwright.core.plain_text import plain
 
 WIDTH = 132  # columns of a verdict's table; a narrower terminal wraps its lines, a pipe gets them unwrapped
 
-out = Console()
+
+class PlainConsole(Console):
+    """A console for foreign text: no markup, no emoji codes, no highlighting, no control characters.
+
+    Rich's default reads `[b]name` as markup, in tables and titles too. A style is given with `rich.text.Text`.
+    """
+
+    def __init__(self, width: int | None = None, stderr: bool = False) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, width=width, stderr=stderr)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a string as text. It is escaped here, before Rich measures the columns of a table."""
+        return super().render_str(plain(text, newlines=True), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable. Only Rich itself may emit control codes, in segments marked as such."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text, newlines=True))
+
+
+out = PlainConsole()
 if not out.is_terminal or out.width < WIDTH:
-    out = Console(width=WIDTH)
-err = Console(stderr=True)
+    out = PlainConsole(width=WIDTH)
+err = PlainConsole(stderr=True)
 
 
 class ProgressBar:
     """A progress bar on standard error, so that standard output holds only results."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, TextColumn("[dim]{task.fields[note]}"), console=err, transient=True)
+        what = TextColumn("{task.description}", markup=False)
+        note = TextColumn("{task.fields[note]}", style="dim", markup=False)
+        columns = (what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), note)
+        self._progress = Progress(*columns, console=err, transient=True)
         self._current: TaskID | None = None
 
     def __enter__(self) -> ProgressBar:
@@ -38,7 +66,7 @@ class ProgressBar:
             self._progress.remove_task(self._current)
         self._current = self._progress.add_task(what, total=steps, note="")
         if not err.is_terminal:
-            err.print(f"{what} ({steps} rows)", highlight=False)
+            err.print(f"{what} ({steps} rows)")
 
     def step(self, note: str) -> None:
         """Advance the phase by one step."""

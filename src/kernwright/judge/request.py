@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class JudgeRequest:
     census: bool = True
     deadline_s: float = DEVICE_DEADLINE_S
     rounds: int | None = None  # maximum number of rounds; default: the policy's
+    output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
@@ -103,6 +104,8 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             provenance.block_loop = "native" if device.block_loop else "python"
             provenance.kept_awake = device.keepalive.processor if device.keepalive else None
         specs = lineup.specs(scratch, request.device, provenances[0])
+        for pair in lineup.pairs:
+            specs[pair.candidate].output = request.output
         ledger = Ledger(request.ledger)
         pairs = [
             PairState(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.core.digest import folder_digest
 from kernwright.core.errors import BadFile
+from kernwright.core.plain_text import comparable_name, plain
 from kernwright.tasks.files import read_toml
 
 CANDIDATE_FILE = "candidate.toml"
@@ -98,9 +99,7 @@ class Candidate(BaseModel):
 def load_candidate(folder: Path) -> Candidate:
     if not folder.is_dir():
         raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
-    if folder.resolve().name == SHIPPED:  # its verdicts would be read as those of the ops that ship
-        remedy = "rename the folder: a candidate is called what its folder is called"
-        raise BadFile(folder, "", f"has the name {SHIPPED}, which stands for the ops that this package ships", remedy)
+    _refuse_misleading_name(folder)
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)
     named = [("entry", candidate.entry_file), *(("build.sources", name) for name in file.build.sources)]
@@ -111,3 +110,20 @@ def load_candidate(folder: Path) -> Candidate:
                 f"use one of: {', '.join(n for n in candidate.sources if n != CANDIDATE_FILE) or '(no sources)'}",
             )  # fmt: skip
     return candidate
+
+
+def _refuse_misleading_name(folder: Path) -> None:
+    """Raise an error for a name that a reader of verdicts could take for another one.
+
+    A candidate has the name of its folder, and the verdicts of a candidate called `kernwright` would be read as those
+    of the ops that ship.
+    """
+    name = folder.resolve().name
+    remedy = "rename the folder: a candidate has the name of its folder"
+    if comparable_name(name) == comparable_name(SHIPPED):
+        same = "has" if name == SHIPPED else "can be taken for"
+        raise BadFile(
+            folder, "", f"{same} the name {SHIPPED}, which stands for the ops that this package ships", remedy
+        )
+    if plain(name) != name:
+        raise BadFile(folder, "", f"has invisible or control characters in its name: {plain(name)}", remedy)

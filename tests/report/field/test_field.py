@@ -190,11 +190,12 @@ def test_a_faster_contender_lies_right_of_the_line(swept: Path, task: Task) -> N
 
 def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])  # this checkout's have pages of their own
-    page = tmp_path / "field.md"
+    page, ledger = tmp_path / "field.md", tmp_path / "ledger"
+    ledger.mkdir()
     for words in ([], ["--check"]):
         result = results(tmp_path, page, *words)
         assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
-    assert not page.exists() and not (tmp_path / "ledger").exists()
+    assert not page.exists() and not any(ledger.iterdir())
 
 
 def test_who_declines_a_row_has_not_failed_there(swept: Path, task: Task) -> None:

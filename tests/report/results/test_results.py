@@ -146,7 +146,7 @@ def test_a_ledger_that_is_not_what_was_written_makes_no_page(swept_ops: Path, sw
 
 
 def test_a_ledger_without_records_makes_no_page(tmp_path: Path, swept: Path) -> None:
-    result = CliRunner().invoke(app, ["results", "--ledger", str(tmp_path / "none"), "--device", "cpu"])
+    result = CliRunner().invoke(app, ["results", "--ledger", str(tmp_path), "--device", "cpu"])
     assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
 
 

@@ -85,7 +85,9 @@ def tune(
     told(f"{len(tuner.table.entries)} situations in {tuner.path}")
     if left:
         told(f"{left} left: run it again to go on")
-    raise typer.Exit(2 if stopped else 1 if left else 0)
+    if stopped:
+        raise KeyboardInterrupt
+    raise typer.Exit(1 if left else 0)
 
 
 def _numbers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernwright.cli.duration import Wait
-from kernwright.cli.output import refuse_unwritable, write_whole
+from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 if TYPE_CHECKING:
     from kernwright.baselines.lock import Lock
@@ -66,8 +66,8 @@ def fetch(
     this = Machine.this()
     machine = Machine(architecture=architecture or this.architecture, python=python or this.python)
     for tree in trees_for(read_lock(), names, machine, cutedsl):
-        place = Store().fetch(tree, source, lambda said: typer.echo(said, err=True))
-        typer.echo(f"{tree}: {place}")
+        place = Store().fetch(tree, source, lambda said: say(said, err=True))
+        say(f"{tree}: {place}")
 
 
 def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl: bool) -> list[Tree]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import say
 from kernwright.cli.packages.baseline import trees_for
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def bundle(
         part_bytes=parse_size(part_size) if part_size else None,
         source=WheelSource(index, find_links.absolute() if find_links else None),
     )  # fmt: skip
-    manifest = make_bundle(request, lambda said: typer.echo(said, err=True))
+    manifest = make_bundle(request, lambda said: say(said, err=True))
     _show(manifest, folder)
     _warn_if_large(manifest)
 
@@ -82,8 +83,8 @@ def _show(manifest: Manifest, folder: Path) -> None:
     path = ":".join(str(place) for place in manifest.search_path(folder))
     brought = {package.name for package in manifest.packages}
     missing = ", ".join(name for name in EXPECTED if name not in brought)
-    typer.echo(f"PYTHONPATH={path}")
-    typer.echo(f"That machine must have Python {manifest.target.python} with {missing} of its own.")
+    say(f"PYTHONPATH={path}")
+    say(f"That machine must have Python {manifest.target.python} with {missing} of its own.")
 
 
 def _table(manifest: Manifest) -> Table:
@@ -110,7 +111,7 @@ def _warn_if_large(manifest: Manifest) -> None:
     if manifest.core_bytes > CORE_LIMIT_MIB * MIB:
         largest = sorted((package for package in manifest.packages if package.group == "core"), key=lambda p: -p.bytes)
         names = ", ".join(f"{package.name} {package.bytes / MIB:.1f}" for package in largest[:3])
-        typer.echo(
+        say(
             f"warning: the core is {manifest.core_bytes / MIB:.1f} MiB; it is meant to stay under {CORE_LIMIT_MIB} "
             f"(largest: {names})",
             err=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.output import write_whole
+from kernwright.cli.output import say, write_whole
 from kernwright.cli.records.ledger import LedgerFolder
 from kernwright.core.errors import KernwrightError, LedgerError
 
@@ -70,39 +70,36 @@ def results(
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows
 
+    book = Ledger.existing(ledger)
     tasks = [find_task(name) for name in list_tasks()]
     wanted = rows or ("smoke" if device == "cpu" else "production")
     if rows:
         tasks_with_rows(tasks, rows, named=False)  # refuses globs that match no row
-    book = Ledger(ledger)
-    there = book.exists
-    if there:
-        refuse_damage(book.root, check)
-    field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
-    own = Results.gathered(book, tasks, device, wanted, model) if there else None
-    if pack is not None and field and own:
+    refuse_damage(book.root, check)
+    field = Field.gathered(book, tasks, baseline, device, wanted, model)
+    own = Results.gathered(book, tasks, device, wanted, model)
+    if pack is not None:
         pack_pages(book, tasks, field.recorded_in | own.recorded_in, pack)
         return
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
     asked = f"--device {device} --rows {shlex.quote(wanted)}{f' --model {shlex.quote(model)}' if model else ''}"
     files: dict[Path, str] = {}
     stale: list[str] = []
-    if field and (field.standings or field.stale):
-        compared = own_standings(own, baseline) if own else {}
-        files |= field_files(field, page, f"{told} --baseline {baseline} {asked}", compared)
+    if field.standings or field.stale:
+        files |= field_files(field, page, f"{told} --baseline {baseline} {asked}", own_standings(own, baseline))
         stale += field.stale
-    if own and (own.standings or own.stale):
+    if own.standings or own.stale:
         files |= files_of(own, ours, f"{told} {asked}")
         if readme := readme_of(ours):
             files[readme] = readme_text(readme, own, ours, f"{told} {asked}")
         stale += own.stale
     left = left_over(files, [page, ours])
     for record in stale:
-        typer.echo(f"stale, {record}", err=True)
+        say(f"stale, {record}", err=True)
     if check and (files or left):
         if not agree(files, left) or stale:
             raise typer.Exit(1)
-        typer.echo(f"{len(files)} pages and plots agree with {named(book.root)}")
+        say(f"{len(files)} pages and plots agree with {named(book.root)}")
         return
     if not files:
         raise KernwrightError(
@@ -114,7 +111,7 @@ def results(
     write_files(files)
     settle(left, prune)
     pages = [path for path in files if path.suffix == ".md"]
-    typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
+    say(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
 
 
 def refuse_damage(ledger: Path, check: bool) -> None:
@@ -127,7 +124,7 @@ def refuse_damage(ledger: Path, check: bool) -> None:
             damage[0], "run `kernwright ledger verify` for the list; no page is made from a damaged ledger"
         )
     for problem in damage:
-        typer.echo(problem, err=True)
+        say(problem, err=True)
     if damage:
         raise typer.Exit(1)
 
@@ -143,9 +140,9 @@ def pack_pages(book: Ledger, tasks: Sequence[Task], used: Collection[str], folde
         archive = folder / f"{name}.tar.xz"
         pack_runs(book.root, runs.used, archive, runs.left_out)
         for run, reason in runs.left_out.items():
-            typer.echo(f"left out of {archive.name}: {run}: {reason}")
+            say(f"left out of {archive.name}: {run}: {reason}")
         size = archive.stat().st_size
-        typer.echo(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
+        say(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
 
 
 def own_standings(own: Results, baseline: str) -> dict[str, OwnStanding]:
@@ -179,10 +176,10 @@ def agree(files: Mapping[Path, str], left: Iterable[Path]) -> bool:
     wrong = [path for path, wanted in files.items() if not says(path, wanted)]
     for path in wrong:
         state = "and the ledger disagree" if path.is_file() else "does not exist"
-        typer.echo(f"{path} {state}; remedy: run the same command without --check", err=True)
+        say(f"{path} {state}; remedy: run the same command without --check", err=True)
     without = list(left)
     for path in without:
-        typer.echo(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
+        say(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
     return not wrong and not without
 
 
@@ -222,7 +219,7 @@ def settle(left: Iterable[Path], prune: bool) -> None:
         if prune and is_generated(path):
             path.unlink()
         else:
-            typer.echo(f"{path} has no record in the ledger and was kept", err=True)
+            say(f"{path} has no record in the ledger and was kept", err=True)
 
 
 def write_files(files: Mapping[Path, str]) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import say
+
 if TYPE_CHECKING:
     from kernwright.capture.capture import Capture
     from kernwright.core.op import Op
@@ -75,7 +77,7 @@ def show(
             "ops": {name: op.digest for name, op in loaded.ops.items()},
             "rows": [row.model_dump(mode="json", exclude_none=True) for row in chosen],
         }
-        typer.echo(json.dumps(described, indent=1))
+        say(json.dumps(described, indent=1))
         return
     for op in dict.fromkeys(row.op for row in chosen):
         reference = loaded.ops[op].reference

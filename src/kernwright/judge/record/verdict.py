@@ -88,6 +88,10 @@ class RowVerdict(BaseModel):
         default_factory=dict, description="by side, the kernels of one untimed call, as reported by the worker"
     )
     ran: RanImplementation | None = None
+    process_calls: int = Field(
+        default=0,
+        description="calls that one process of the candidate had made, on all rows, after the long run on this row",
+    )
     bytes_min: int
     fastest_copy_us: float | None = Field(
         default=None, description="time of the fastest plain copy that moves `bytes_min`, measured in the same run"
@@ -130,6 +134,7 @@ class Verdict(BaseModel):
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
     provenance: dict[str, Any]
+    run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
 
     @property
     def exit_status(self) -> int:

@@ -164,6 +164,7 @@ class PairState:
             interrupted=interrupted,
             evidence=bool(finished) and not (self.quick or self.seeded),
             provenance=self.provenance.model_dump(mode="json"),
+            run=self.writer.run,
         )
         self.writer.append("verdict", verdict.model_dump(mode="json"))
         return verdict
