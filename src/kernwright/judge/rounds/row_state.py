@@ -176,8 +176,8 @@ class RowState:
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
-        """Return the number of calls in the candidate's block."""
-        if (own := self.sizes.get("candidate")) is None:
+        """Return the number of calls in the candidate's block. Calls of `wall` are timed one by one."""
+        if metric == "wall" or (own := self.sizes.get("candidate")) is None:
             return 1
         return own.stream_calls if metric == "stream" else own.slots
 
