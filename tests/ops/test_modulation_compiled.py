@@ -17,7 +17,7 @@ from kernwright.runtime.choice.fallback import Fallback
 
 CALLS = ["frame and channel", "fp16 by fp32", "row gate", "gate fp32 residual", "add 4d", "add promoted"]
 # On a CPU the references run.
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.choice.fallback.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from kernwright.ops.residual_norm.family import OPS, summed_rows_fit
 from kernwright.runtime.call import BadArgument, Call
 from kernwright.runtime.choice.fallback import CannotRun, Fallback
 
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.choice.fallback.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 RANDOM = np.random.default_rng(4)
 X, RESIDUAL, SECOND = RANDOM.normal(size=(3, 2, 5, 12)) + 2
 SCALE = RANDOM.normal(size=(2, 5))

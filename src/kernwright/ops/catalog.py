@@ -46,10 +46,19 @@ def public_call(name: str) -> Callable[..., Any]:
 
 
 def explain(op: str | Callable[..., Any], *arguments: Any, **named: Any) -> Explanation:
-    """Return what would run for a call, and the answer of every implementation.
+    """Return the implementation that a call would run, and the answer of every implementation of the op.
 
-    The op is given by name, or as the function in `kernwright.ops`; then follow all arguments of the call, backend and
-    out as well. A wrong argument raises what the call would raise.
+        print(kernwright.explain(ops.norm_scale_shift, x, scale, shift))
+
+    Nothing is built or launched.
+
+    Arguments:
+        op: a function of `kernwright.ops`, or its name.
+        *arguments, **named: the arguments of the call, `backend`, `contract` and `out` included.
+
+    Raises:
+        BadArgument: an argument is wrong, as in the call itself.
+        KernwrightError: there is no op, backend or contract of that name.
     """
     name = op if isinstance(op, str) else op.op.name if isinstance(op, Dispatcher) else getattr(op, "__name__", str(op))
     return dispatcher(name).explain(*arguments, **named)

@@ -26,7 +26,7 @@ from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.public_call.slow_path import SlowPath
 
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.choice.fallback.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)
 Launches = Callable[[Callable[..., bool]], None]
 
