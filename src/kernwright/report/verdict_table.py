@@ -78,7 +78,9 @@ def _headline_lines(verdict: Verdict) -> list[Text]:
     for metric in METRICS:
         match verdict.headline.get(metric):
             case Headline() as headline:
-                lines.append(Text(f"  {metric:<7} {_figures(headline)}"))
+                outcome = headline.outcome or "–"
+                coloured = (f"{outcome:<12} ", COLOURS.get(outcome, "dim"))
+                lines.append(Text.assemble(f"  {metric:<7} ", coloured, _figures(headline)))
             case Unavailable(unavailable=why):
                 missing.setdefault(why, []).append(metric)
     return lines + [Text(plain(f"  {', '.join(names)} not available: {why}"), "dim") for why, names in missing.items()]
@@ -87,7 +89,8 @@ def _headline_lines(verdict: Verdict) -> list[Text]:
 def _figures(headline: Headline) -> str:
     interval = "({:.3f} – {:.3f})".format(*headline.interval) if headline.interval else "(coarse)"
     worst = f"worst {headline.worst_ratio:.3f}x {plain(headline.worst_row)}"
-    return f"geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, {worst}"
+    undecided = f", undecided: {', '.join(map(plain, headline.undecided))}" if headline.undecided else ""
+    return f"geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, {worst}{undecided}"
 
 
 class Fault(NamedTuple):

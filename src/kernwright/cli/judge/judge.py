@@ -36,6 +36,9 @@ def judge(
     rounds: Annotated[
         int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
     ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="deciding metric: wall, stream or device; by default the task's, which is stream")
+    ] = None,
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
     show_output: Annotated[
         bool, typer.Option("--show-output", help="show what the candidate prints to stdout and stderr")
@@ -59,7 +62,7 @@ def judge(
         task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
         device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
-        rounds=rounds, output=output.take if output else None,
+        rounds=rounds, metric=metric, output=output.take if output else None,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what was finished is recorded
     try:

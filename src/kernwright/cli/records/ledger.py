@@ -29,7 +29,7 @@ LedgerFolder = Annotated[
 
 
 def _named(value: Any, keys: tuple[str, ...]) -> str:
-    """A short name for a body's field, which may be a plain string or an object that holds one."""
+    """Return the name in a field of a record, which is a string or an object that holds one."""
     if isinstance(value, dict):
         value = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
     return value if isinstance(value, str) else ""
@@ -44,16 +44,16 @@ def _verdict(record: Record) -> str:
 
 
 def _resolve(ledger: Ledger, run: str) -> str:
-    """A run by its id, or by any part of it that only one run has."""
+    """Return the id of the run whose id is or contains the given text."""
     matches = [known for known in ledger.runs() if run == known] or [k for k in ledger.runs() if run in k]
     if len(matches) != 1:
         found = "no run matches" if not matches else f"{len(matches)} runs match"
-        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show`")
+        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show --runs`")
     return matches[0]
 
 
 def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
-    """One run in a few words; a damaged run must not hide the others."""
+    """Return a summary of one run; of a damaged run, the damage."""
     try:
         records = ledger.records(run)
     except LedgerError as error:
@@ -94,7 +94,7 @@ def show(
     run: Annotated[str | None, typer.Argument(help="A run id, or a part of one that is unique.")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="Only records of this kind.")] = None,
     runs: Annotated[bool, typer.Option("--runs", help="List all runs and the kinds of their records.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     ledger: LedgerFolder = None,
 ) -> None:
     """Show the verdicts as a scoreboard with the best candidate so far, or the records of one run or of one kind."""
@@ -164,7 +164,7 @@ def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
 
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
-    """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    """Check every record, head and blob. Exit status 1, and a line per problem, if anything was changed."""
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.ledger.verify import examine
 
