@@ -24,7 +24,7 @@ from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
 from kernwright.judge.record.provenance import Provenance
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.rounds.pair_state import PairState
-from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.rounds.progress import NoProgress, Progress
 from kernwright.judge.system.concealment import hide_judge
 from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
@@ -59,14 +59,22 @@ class JudgeRequest:
     output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
-def judge(request: JudgeRequest, progress: Progress) -> Verdict:
-    """Judge one pair."""
+def judge(request: JudgeRequest, progress: Progress | None = None) -> Verdict:
+    """Judge one pair and return its verdict.
+
+    Args:
+        request: the options of `kernwright judge`.
+        progress: receives how far the judgement has come; by default nothing is shown.
+
+    Raises:
+        KernwrightError: the request is wrong, or cannot be carried out on this machine.
+    """
     (verdict,) = judge_together([request], progress)
     assert verdict is not None  # the problem of a single pair is raised
     return verdict
 
 
-def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
+def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None = None) -> list[Verdict | None]:
     """Judge several pairs of one task together. The requests may differ only in baseline and contender.
 
     Returns a verdict per request, or None for one that could not be judged. If none could be judged, the reason
@@ -137,7 +145,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             device=device,
             policy=policy,
             seed=seed,
-            progress=progress,
+            progress=progress or NoProgress(),
             quick=request.quick,
             census=census,
             rounds=rounds,
