@@ -44,7 +44,6 @@ class Judgement:
     policy: TimingPolicy
     seed: int
     progress: Progress
-    quick: bool = False
     census: bool = False
     rounds: int | None = None  # maximum, if below the policy's
 
@@ -215,7 +214,6 @@ class Judgement:
             style=self.specs[contender].style,
             device=self.device,
             provenance=pairs[0].provenance,
-            quick=self.quick,
         )
         for row in self.rows:
             waiting = [pair.on(row) for pair in pairs if pair.waits_for(row)]

@@ -138,7 +138,6 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             policy=policy,
             seed=seed,
             progress=progress,
-            quick=request.quick,
             census=census,
             rounds=rounds,
         ).run()
