@@ -15,6 +15,7 @@ from kernwright.judge.record.statistics import Interval, geometric_mean
 from kernwright.judge.record.verdict import (
     INTERPRETED,
     NOT_TIMED,
+    UNDECIDED,
     UNTIMED,
     Headline,
     MetricResult,
@@ -205,7 +206,7 @@ def reasons_of(
         lines.append(f"{correct} of {len(rows)} rows: {INTERPRETED}")
     undecided = [row.id for row in rows if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons)]
     if undecided:
-        lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
+        lines.append(f"{UNDECIDED} {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
     if isinstance(deciding, Headline) and deciding.in_doubt and deciding.outcome == "inconclusive":
         some = ", ".join(deciding.in_doubt[:4])
         lines.append(f"gains not confirmed by single calls on {len(deciding.in_doubt)} of {len(rows)} rows: {some}")
