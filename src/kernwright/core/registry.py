@@ -5,13 +5,41 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernwright.core.errors import BadFile
-from kernwright.core.op import Op, ops_in
+from kernwright.core.parsed_op import NeedsImport, OpSchema, ParsedModule, parsed_shipped_ops
+
+if TYPE_CHECKING:
+    from kernwright.core.op import Op
 
 SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and core imports nothing of ours
+
+
+def schemas_of(definitions: Path | None, used: Iterable[str]) -> Mapping[str, OpSchema]:
+    """Return the schemas of all ops that a task may use, without importing torch where the file's text suffices.
+
+    Args:
+        definitions: the file that defines the ops; None for the ops that ship.
+        used: the ops whose digests the caller needs.
+    """
+    try:
+        parsed = ParsedModule.read(definitions).ops() if definitions else parsed_shipped_ops()
+        for name in used:
+            if name in parsed:
+                _ = parsed[name].digest
+        if parsed:
+            return parsed
+    except SyntaxError as error:
+        raise BadFile(
+            f"{definitions}:{error.lineno}", "", f"is not valid Python: {error.msg}", "correct the op definitions"
+        ) from None
+    except (NeedsImport, OSError, ValueError):  # the import decides, and names what is wrong
+        pass
+    return ops_from_file(definitions) if definitions else shipped_ops()
 
 
 @cache
@@ -33,6 +61,8 @@ def _families() -> list[str]:
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
     """Return the ops that a family's definition files define."""
+    from kernwright.core.op import ops_in
+
     package = importlib.import_module(f"{SHIPPED}.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
@@ -43,6 +73,8 @@ def ops_of_family(family: str) -> dict[str, Op]:
 
 def ops_from_file(path: Path) -> dict[str, Op]:
     """Import the ops that a task brings along. Tasks are trusted, candidates are not."""
+    from kernwright.core.op import ops_in
+
     spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")
