@@ -47,6 +47,18 @@ def axpy(x, w, *, alpha=2.0):
             return torch.empty_like(x)
     return alpha * x + w
 """
+RAISES = """
+import ctypes, sys
+print("loaded", end="")
+
+def helper(x):
+    ctypes.CDLL(None).printf(b" from C")
+    print(" and stderr", end="", file=sys.stderr)
+    raise ValueError("no such shape\\x1b[2J")
+
+def axpy(x, w, *, alpha=2.0):
+    return helper(x)
+"""
 SIGNATURE = "def axpy(x, *, alpha=2.0):\n    return alpha * x\n"
 CPP = """
 #include <tvm/ffi/container/tensor.h>
@@ -239,6 +251,20 @@ def test_a_candidate_that_cannot_be_called_failed_for_one_clear_reason(
         assert said in row.reasons[0]
     if language == "cpp":
         assert "flaot" in verdict.rows[0].reasons[0], "the compiler's own words"
+
+
+def test_a_candidate_that_raises_shows_where_and_what_it_printed(run: Callable[..., Verdict]) -> None:
+    """Python's and C's output, without a newline and without a flush: workers end by a kill."""
+    printed: list[str] = []
+    verdict = run("raises", RAISES, output=printed.append, quick=True)
+    message, *frames = first_reason(verdict).split("\n")
+    assert message.startswith("ValueError: no such shape?[2J [normal inputs")
+    assert [frame.split(": ", 1)[0].strip() for frame in frames] == [
+        "at kernel.py:11 in axpy",
+        "at kernel.py:8 in helper",
+    ]
+    assert "loaded from C and stderr" in printed
+    assert verdict.run in Ledger(run.ledger).runs()  # type: ignore[attr-defined]
 
 
 def test_the_baseline_against_itself_is_neither_wrong_nor_named_a_candidate(run: Callable[..., Verdict]) -> None:

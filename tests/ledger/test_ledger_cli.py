@@ -31,7 +31,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_show_lists_runs(ledger: Ledger) -> None:
-    result = call("show", "--ledger", ledger.root)
+    result = call("show", "--runs", "--ledger", ledger.root)
     assert result.exit_code == 0
     rows = [line for line in result.output.splitlines() if any(run in line for run in ledger.runs())]
     assert len(rows) == 2

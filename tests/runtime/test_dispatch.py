@@ -17,7 +17,8 @@ from kernwright.core.op import define
 from kernwright.runtime import dispatch as dispatch_module
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
+from kernwright.runtime.choice.fallback import CannotRun, Fallback
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.library import NotBuilt
 

@@ -48,7 +48,7 @@ def mutants_of(op: Op, row: Workload) -> Iterator[Mutant]:
     yield from _dropped_terms(op, row, right)
     yield Mutant("low precision", lambda i: _coarsely(right, i))
     yield Mutant("skipped tail (last row)", lambda i: _without_last_row(right(i)))
-    if any(_may_end_in_part(tensor, row) for tensor in _result_specs(op, row)):
+    if any(_may_end_in_part(tensor, row) for tensor in result_specs(op, row)):
         yield Mutant("skipped tail (last vector of an odd row)", lambda i: _without_odd_tail(right(i)))
     yield Mutant("stale output", _stale(right))
     yield from _wrong_broadcasts(op, row, right)
@@ -108,7 +108,8 @@ def _without_last_row(outputs: Outputs) -> Outputs:
     return outputs
 
 
-def _result_specs(op: Op, row: Workload) -> list[TensorSpec]:
+def result_specs(op: Op, row: Workload) -> list[TensorSpec]:
+    """Return the tensors that a call computes: outputs, then inputs that it changes."""
     return [*row.outputs.values(), *(row.inputs[name] for name in op.inplace if name in row.inputs)]
 
 

@@ -128,8 +128,12 @@ class ParsedOp:
     @property
     def signature(self) -> str:
         """Return the op's name and arguments as Python code."""
+        own = self.node.args
+        defaults = [*[None] * (len(self._tensor_arguments) - len(own.defaults)), *own.defaults]
+        tensors = [*map(_written, self._tensor_arguments, defaults)]
+        scalars = [*map(_written, own.kwonlyargs, own.kw_defaults)]
         returned = f" -> {ast.unparse(self.node.returns)}" if self.node.returns else ""
-        return f"{self.name}({ast.unparse(self.node.args)}){returned}"
+        return f"{self.name}({', '.join([*tensors, *(['*'] if scalars else []), *scalars])}){returned}"
 
     @property
     def doc(self) -> str:
@@ -281,6 +285,11 @@ class ParsedModule:
         if isinstance(binding, ImportedName) and binding.is_own:
             return module._resolved(binding)
         return module, binding
+
+
+def _written(argument: ast.arg, default: ast.expr | None) -> str:
+    annotation = f": {ast.unparse(argument.annotation)}" if argument.annotation else ""
+    return f"{argument.arg}{annotation}" + (f" = {ast.unparse(default)}" if default else "")
 
 
 @lru_cache(maxsize=256)

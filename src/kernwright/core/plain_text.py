@@ -49,6 +49,11 @@ def _escape(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def quoted(text: object, gutter: str = "  | ") -> list[str]:
+    """Return the lines of foreign text behind a gutter, so that none of them passes for a line of ours."""
+    return [f"{gutter}{plain(line.expandtabs())}" for line in str(text).split("\n")]
+
+
 def comparable_name(name: str) -> str:
     """Return a name in the form in which two names are compared: what a reader would take for the same is the same.
 

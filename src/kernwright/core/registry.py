@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import traceback
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from kernwright.core.errors import BadFile
 from kernwright.core.parsed_op import NeedsImport, OpSchema, ParsedModule, parsed_shipped_ops
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     from kernwright.core.op import Op
 
 SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and core imports nothing of ours
+DEFINE_AN_OP = (
+    "write `from kernwright.core.op import define` and decorate a function of tensors with "
+    '@define(outputs=["y"], activations=["x"]), or let `kernwright task new --draft-op MODULE:FUNCTION` write the file'
+)
 
 
 def schemas_of(definitions: Path | None, used: Iterable[str]) -> Mapping[str, OpSchema]:
@@ -82,5 +90,32 @@ def ops_from_file(path: Path) -> dict[str, Op]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # a user's file can raise anything; the message names the file
-        raise BadFile(path, "", f"cannot be imported: {error!r}", "mend the op definitions") from error
-    return ops_in(vars(module))
+        raise BadFile(path, "", f"cannot be imported: {_reason(error)}", _remedy(error, path)) from error
+    ops = ops_in(vars(module))
+    if not ops:
+        raise BadFile(path, "", _without_ops(module), DEFINE_AN_OP)
+    return ops
+
+
+def _without_ops(module: ModuleType) -> str:
+    functions = [name for name, value in vars(module).items() if _is_own_function(value, module)]
+    undecorated = f": {', '.join(functions)} has no @define decorator" if functions else ""
+    return f"defines no op{undecorated}"
+
+
+def _is_own_function(value: object, module: ModuleType) -> bool:
+    return isinstance(value, FunctionType) and value.__module__ == module.__name__
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):  # of the arguments of @define
+        return "; ".join(str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors())
+    return f"{type(error).__name__}: {error}"
+
+
+def _remedy(error: Exception, path: Path) -> str:
+    """Return where to look: the last line of the file that was running."""
+    if isinstance(error, SyntaxError):
+        return f"correct line {error.lineno} of {path}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"correct line {lines[-1]} of {path}" if lines else f"correct {path}"

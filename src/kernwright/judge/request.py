@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.policy import TimingPolicy
+from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
@@ -55,6 +55,8 @@ class JudgeRequest:
     census: bool = True
     deadline_s: float = DEVICE_DEADLINE_S
     rounds: int | None = None  # maximum number of rounds; default: the policy's
+    metric: str | None = None  # deciding metric: wall, stream or device; default: the policy's
+    output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
 def judge(request: JudgeRequest, progress: Progress) -> Verdict:
@@ -80,7 +82,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     op = candidate.file.op if candidate else None
     chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     lineup = Lineup(task=task, matches=matches, candidate=candidate, chosen=chosen, device=device)
-    policy = task.policy.quick() if request.quick else task.policy
+    policy = policy_of(request, task)
     rounds = rounds_given(request.rounds, policy)
     seed = secrets.randbits(63) if request.seed is None else request.seed
     provenances = lineup.provenances(seed, policy, request.device)
@@ -103,6 +105,8 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             provenance.block_loop = "native" if device.block_loop else "python"
             provenance.kept_awake = device.keepalive.processor if device.keepalive else None
         specs = lineup.specs(scratch, request.device, provenances[0])
+        for pair in lineup.pairs:
+            specs[pair.candidate].output = request.output
         ledger = Ledger(request.ledger)
         pairs = [
             PairState(
@@ -138,6 +142,19 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             census=census,
             rounds=rounds,
         ).run()
+
+
+def policy_of(request: JudgeRequest, task: Task) -> TimingPolicy:
+    """Return the timing policy of a judgement: the task's, with the requested deciding metric, or its quick version."""
+    policy = task.policy.quick() if request.quick else task.policy
+    if request.metric is None:
+        return policy
+    if request.metric not in METRICS:
+        raise KernwrightError(
+            f"--metric must be {', '.join(METRICS[:-1])} or {METRICS[-1]}, got {request.metric!r}",
+            f"leave it out to use the task's, which is {policy.decides}",
+        )
+    return policy.model_copy(update={"decides": request.metric})
 
 
 def rounds_given(asked: int | None, policy: TimingPolicy) -> int | None:

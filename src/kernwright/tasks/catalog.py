@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernwright.core.errors import KernwrightError, did_you_mean
-from kernwright.tasks.task import TASK_FILE, Task, load_task
+from kernwright.tasks.summary import TASK_FILE
+
+if TYPE_CHECKING:
+    from kernwright.tasks.task import Task
 
 
 def task_roots() -> list[Path]:
@@ -28,6 +32,8 @@ def list_tasks() -> dict[str, Path]:
 
 def find_task(name_or_folder: str) -> Task:
     """Return a task by its name or its folder."""
+    from kernwright.tasks.task import load_task
+
     folder = Path(name_or_folder)
     if (folder / TASK_FILE).is_file():
         return load_task(folder.resolve())

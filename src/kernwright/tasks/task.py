@@ -17,15 +17,15 @@ from kernwright.core.registry import ops_from_file, schemas_of, shipped_ops
 from kernwright.tasks.files import read_jsonl, read_toml
 from kernwright.tasks.grid import THE_DTYPE, Grid
 from kernwright.tasks.policy import TimingOverrides, TimingPolicy
+from kernwright.tasks.summary import GRID_FILE as GRID_FILE
+from kernwright.tasks.summary import ROWS_FILE as ROWS_FILE
+from kernwright.tasks.summary import TASK_FILE as TASK_FILE
 from kernwright.tasks.tensor import DType
 from kernwright.tasks.workload import RowSet, Workload
 
 if TYPE_CHECKING:
     from kernwright.core.op import Op
 
-TASK_FILE = "task.toml"
-ROWS_FILE = "workloads.jsonl"
-GRID_FILE = "grid.jsonl"
 BASELINES_FILE = "baselines.py"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kernwright.cli.duration import Wait
-from kernwright.cli.output import refuse_unwritable, write_whole
+from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 
 def judge(
@@ -36,28 +36,47 @@ def judge(
     rounds: Annotated[
         int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
     ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="deciding metric: wall, stream or device; by default the task's, which is stream")
+    ] = None,
     deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
+    show_output: Annotated[
+        bool, typer.Option("--show-output", help="show what the candidate prints to stdout and stderr")
+    ] = False,
 ) -> None:
     """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
     from kernwright.cli.console import ProgressBar, out
+    from kernwright.cli.judge.candidate_output import CandidateOutput
+    from kernwright.cli.judge.next_step import next_steps
     from kernwright.judge.request import JudgeRequest, judge
-    from kernwright.report.table import verdict_table
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.report.verdict_table import verdict_lines, verdict_table, verdict_title
     from kernwright.tasks.candidate import SHIPPED
 
-    if candidate == SHIPPED and contender is None:  # no folder of that name is a candidate
+    if candidate == SHIPPED and contender is None:  # a folder of that name is refused as a candidate
         candidate, contender = None, SHIPPED
     if json_file is not None:
         refuse_unwritable(json_file)
+    output = CandidateOutput() if show_output else None
     request = JudgeRequest(
         task=task, candidate=Path(candidate) if candidate else None, baseline=baseline, contender=contender, rows=rows,
         device=device, seed=seed,
         quick=quick, against_itself=aa, ledger=ledger, wait_s=wait, deadline_s=deadline,
-        rounds=rounds,
+        rounds=rounds, metric=metric, output=output.take if output else None,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite end, recorded as Ctrl-C's is
-    with ProgressBar() as bar:
-        verdict = judge(request, bar)
-    out.print(verdict_table(verdict))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what was finished is recorded
+    try:
+        with ProgressBar() as bar:
+            verdict = judge(request, bar)
+    finally:
+        for line in output.lines() if output else ():
+            say(line)
+    out.print(verdict_table(verdict) or verdict_title(verdict))
+    for shown in verdict_lines(verdict):
+        out.print(shown, soft_wrap=True)
     if json_file is not None:
         write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict stands in the ledger")
+    say(f"  run     {verdict.run} in {ledger or default_ledger_root()}")
+    for step in next_steps(verdict, request):
+        say(f"  next    {step.purpose}:\n            {step.command}")
     raise typer.Exit(verdict.exit_status)

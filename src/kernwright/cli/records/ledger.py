@@ -16,6 +16,7 @@ from kernwright.core.plain_text import plain
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kernwright.cli.records.scoreboard import Score
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.record import Record
 
@@ -28,7 +29,7 @@ LedgerFolder = Annotated[
 
 
 def _named(value: Any, keys: tuple[str, ...]) -> str:
-    """A short name for a body's field, which may be a plain string or an object that holds one."""
+    """Return the name in a field of a record, which is a string or an object that holds one."""
     if isinstance(value, dict):
         value = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
     return value if isinstance(value, str) else ""
@@ -43,16 +44,16 @@ def _verdict(record: Record) -> str:
 
 
 def _resolve(ledger: Ledger, run: str) -> str:
-    """A run by its id, or by any part of it that only one run has."""
+    """Return the id of the run whose id is or contains the given text."""
     matches = [known for known in ledger.runs() if run == known] or [k for k in ledger.runs() if run in k]
     if len(matches) != 1:
         found = "no run matches" if not matches else f"{len(matches)} runs match"
-        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show`")
+        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show --runs`")
     return matches[0]
 
 
 def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
-    """One run in a few words; a damaged run must not hide the others."""
+    """Return a summary of one run; of a damaged run, the damage."""
     try:
         records = ledger.records(run)
     except LedgerError as error:
@@ -92,23 +93,24 @@ def _records_table(records: list[Record]) -> Table:
 def show(
     run: Annotated[str | None, typer.Argument(help="A run id, or a part of one that is unique.")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="Only records of this kind.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="List all runs and the kinds of their records.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     ledger: LedgerFolder = None,
 ) -> None:
-    """List the runs, or the records of one run or of one kind."""
+    """Show the verdicts as a scoreboard with the best candidate so far, or the records of one run or of one kind."""
     from kernwright.cli.console import out
     from kernwright.ledger.ledger import Ledger
 
     book = Ledger.existing(ledger)
     if run is None and kind is None:
-        summaries = [_summary(book, known) for known in book.runs()]
         if as_json:
-            for summary in summaries:
-                say(json.dumps(summary))
-        elif summaries:
-            out.print(_runs_table(summaries))
-        else:
+            _print_json(book)
+        elif not book.runs():
             say(f"no runs in {book.root}")
+        elif runs:
+            out.print(_runs_table([_summary(book, known) for known in book.runs()]))
+        else:
+            _print_scoreboard(book)
         return
     source = book.records(_resolve(book, run)) if run is not None else book.all_records()
     records = [record for record in source if kind is None or record.kind == kind]
@@ -121,9 +123,48 @@ def show(
         say(f"no records of kind {kind!r} in {book.root}")
 
 
+def _print_scoreboard(book: Ledger) -> None:
+    """Print the scoreboard, then the runs that are not on it. A damaged run must not hide the others."""
+    from kernwright.cli.console import out
+    from kernwright.cli.records.scoreboard import scoreboard
+
+    scores, damaged = _scores(book)
+    for table in scoreboard([score for own in scores.values() for score in own]):
+        out.print(table)
+    for run, cause in damaged.items():
+        say(f"{run} is damaged: {cause}; see `kernwright ledger verify`")
+    if without := sum(not own for own in scores.values()):
+        say(f"{without} run(s) without a verdict; see `kernwright ledger show --runs`")
+
+
+def _print_json(book: Ledger) -> None:
+    """Print one object per run: its records and its verdicts."""
+    from kernwright.cli.records.scoreboard import best_scores
+
+    scores, _ = _scores(book)
+    best = best_scores(score for own in scores.values() for score in own)
+    for run in book.runs():
+        own = [score.as_record(score in best) for score in scores.get(run, ())]
+        say(json.dumps(_summary(book, run) | {"verdicts": own}))
+
+
+def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
+    """Return the scores of each sound run, and the cause of each damaged one."""
+    from kernwright.cli.records.scoreboard import scores_of
+
+    scores: dict[str, list[Score]] = {}
+    damaged: dict[str, str] = {}
+    for run in book.runs():
+        try:
+            scores[run] = scores_of(book, run)
+        except LedgerError as error:
+            damaged[run] = error.cause
+    return scores, damaged
+
+
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
-    """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    """Check every record, head and blob. Exit status 1, and a line per problem, if anything was changed."""
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.ledger.verify import examine
 

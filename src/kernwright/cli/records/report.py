@@ -38,20 +38,20 @@ def report(
 
 
 def _named(book: Ledger, runs: list[str]) -> list[Verdict]:
-    """Of runs that were asked for by name, each must have what was asked for."""
+    """Return the verdicts of the named runs. Each run must have one."""
     verdicts: list[Verdict] = []
     for run in dict.fromkeys(_resolve(book, run) for run in runs):
         found = _verdicts(book, run)
         if not found:
             raise LedgerError(
-                f"run {run} has no verdict", "it stopped early or is of another kind: leave it out, or judge again"
+                f"run {run} has no verdict", "the run stopped early or is of another kind: leave it out, or judge again"
             )
         verdicts += found
     return verdicts
 
 
 def _all(book: Ledger) -> list[Verdict]:
-    """A damaged run must not hide the others, nor be left out in silence."""
+    """Return all verdicts. Print the runs that are damaged and therefore left out."""
     verdicts: list[Verdict] = []
     for run in book.runs():
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kernwright.tasks.policy import Metric
+from kernwright.tasks.policy import METRICS, Metric
 
 Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
 UNTIMED = "correct; rows of the grid are not timed"
@@ -25,7 +25,7 @@ class MetricResult(BaseModel):
     candidate_us: float
     quads: int
     by_events: bool = Field(default=False, description="timed by device events; only if all sides are trusted")
-    outcome: Outcome
+    outcome: Outcome = Field(description="outcome of the interval alone, before the checks that may reject a gain")
 
 
 class Unavailable(BaseModel):
@@ -88,6 +88,10 @@ class RowVerdict(BaseModel):
         default_factory=dict, description="by side, the kernels of one untimed call, as reported by the worker"
     )
     ran: RanImplementation | None = None
+    process_calls: int = Field(
+        default=0,
+        description="calls that one process of the candidate had made, on all rows, after the long run on this row",
+    )
     bytes_min: int
     fastest_copy_us: float | None = Field(
         default=None, description="time of the fastest plain copy that moves `bytes_min`, measured in the same run"
@@ -97,7 +101,10 @@ class RowVerdict(BaseModel):
 
 
 class Headline(BaseModel):
-    """Equal-weight geometric mean over the rows that have the metric, with the worst row."""
+    """One metric over all timed rows: its outcome, and the equal-weight geometric mean with its interval.
+
+    In the mean, a row in doubt has no larger gain than the upper end of its interval in single calls.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -107,6 +114,12 @@ class Headline(BaseModel):
     worst_row: str
     worst_ratio: float
     rows: int
+    outcome: Outcome | None = Field(default=None, description="None in records of schema 1 and 2, which lack it")
+    level: float | None = Field(default=None, description="confidence level of the interval, that of the rows")
+    undecided: tuple[str, ...] = Field(default=(), description="ids of the rows that are inconclusive in this metric")
+    in_doubt: tuple[str, ...] = Field(
+        default=(), description="ids of the rows whose ratio the row's further checks did not confirm"
+    )
 
 
 class Verdict(BaseModel):
@@ -114,7 +127,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: int = 2  # 2: samples are stored once, in the rounds of the run
+    schema_version: int = 3  # 2: samples are stored once, in the rounds of the run; 3: headlines have outcomes
     task: str
     task_digest: str
     baseline: str
@@ -122,6 +135,7 @@ class Verdict(BaseModel):
     candidate: str
     candidate_digest: str
     style: str
+    metric: Metric = Field(default="stream", description="the deciding metric; records before schema 3: the policy's")
     verdict: Outcome
     reasons: tuple[str, ...]
     headline: dict[Metric, Headline | Unavailable]
@@ -130,6 +144,22 @@ class Verdict(BaseModel):
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
     provenance: dict[str, Any]
+    run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _metric_of_the_policy(cls, values: Any) -> Any:
+        """Take the deciding metric of records before schema 3 from the policy in their provenance."""
+        if isinstance(values, dict) and "metric" not in values:
+            policy = (values.get("provenance") or {}).get("policy")
+            if isinstance(policy, dict) and policy.get("decides") in METRICS:
+                return values | {"metric": policy["decides"]}
+        return values
+
+    def outcome_of(self, metric: Metric) -> Outcome | None:
+        """Return the outcome of one metric over all rows; None if no row has it or the record lacks it."""
+        headline = self.headline.get(metric)
+        return headline.outcome if isinstance(headline, Headline) else None
 
     @property
     def exit_status(self) -> int:

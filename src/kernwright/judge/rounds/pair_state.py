@@ -156,14 +156,16 @@ class PairState:
             candidate=self.candidate.name,
             candidate_digest=self.candidate.digest_for({state.row.op for state in states}),
             style="returns",
+            metric=self.policy.decides,
             verdict=found,
-            reasons=(*told, *reasons_of(rows, found)),
+            reasons=(*told, *reasons_of(rows, found, headline[self.policy.decides])),
             headline=headline,
             rows=rows,
             quick=self.quick,
             interrupted=interrupted,
             evidence=bool(finished) and not (self.quick or self.seeded),
             provenance=self.provenance.model_dump(mode="json"),
+            run=self.writer.run,
         )
         self.writer.append("verdict", verdict.model_dump(mode="json"))
         return verdict

@@ -49,6 +49,7 @@ class RowState:
     awaits_wall: bool = False  # only `wall` is still open
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     ran: RanImplementation | None = None
+    process_calls: int = 0
 
     @property
     def pending(self) -> bool:
@@ -168,14 +169,15 @@ class RowState:
             deterministic=self.report.deterministic if self.report.cases else None,
             kernels=self.kernels,
             ran=self.ran,
+            process_calls=self.process_calls,
             bytes_min=self.row.bytes_min,
             fastest_copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
             least_us=least_us,
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
-        """Return the number of calls in the candidate's block."""
-        if (own := self.sizes.get("candidate")) is None:
+        """Return the number of calls in the candidate's block. Calls of `wall` are timed one by one."""
+        if metric == "wall" or (own := self.sizes.get("candidate")) is None:
             return 1
         return own.stream_calls if metric == "stream" else own.slots
 

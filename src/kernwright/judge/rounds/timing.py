@@ -25,6 +25,7 @@ from kernwright.judge.rounds.audit_contents import AuditContents
 from kernwright.judge.rounds.output_release import ReleaseTimes
 from kernwright.judge.rounds.overhead import Overhead
 from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
+from kernwright.judge.session.long_run import LongRun, slots_of_long_run
 from kernwright.judge.session.session import OutputsMoved, Session
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
@@ -236,6 +237,13 @@ class RowTiming:
         """
         session = self.sessions[side]
         self._release_times.disturb(side)
+        before = self._moves[side]
+        self._audit_every_kind(task, side, session)
+        session.begin(metric)
+        if self._moves[side] > before:
+            self._measure_overhead(metric)  # there may be more to read back now, for every side
+
+    def _audit_every_kind(self, task: Task, side: SideName, session: Session) -> None:
         session.begin("stream")
         order = self.rng.sample(range(session.slots), self._calls("stream")[side])
         kinds = self._kinds(side)
@@ -243,11 +251,7 @@ class RowTiming:
         cases = {
             call: Case(self.row, kind) for call, kind in zip(calls, self.rng.sample(kinds, len(calls)), strict=True)
         }
-        before = self._moves[side]
         self._audit(task, side, session, order, cases)
-        session.begin(metric)
-        if self._moves[side] > before:
-            self._measure_overhead(metric)  # there may be more to read back now, for every side
 
     def audit_alone(self, task: Task, side: SideName) -> None:
         """Run a block that looks like a timed block of `wall`, with inputs of every distribution."""
@@ -270,6 +274,27 @@ class RowTiming:
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
                 look(moved.first, moved.block, moved.outputs)
+
+    def long_run(self, task: Task, side: SideName) -> int:
+        """Make many calls in a row, check every output, then audit. Return the number of calls that the process made.
+
+        Call this after the last quad, because the side gets a new session.
+        """
+        old = self.sessions.pop(side)
+        old.close()
+        # Under an id of its own, because the addresses of these outputs say nothing about those of timed blocks.
+        row = self.row.model_copy(update={"id": f"{self.row.id}.long-run"})
+        slots = slots_of_long_run(row, old.long_run_slots, old.long_run_bytes)
+        with AttributedTo(side):
+            session = self.open_session(old.worker, self.op, row, "returns", slots)
+            self.sessions[side] = session
+            for block, problem in LongRun(session, self.pool, self.rng, self.eager).blocks():
+                verify(session, block, problem)
+        self._moves.clear()
+        self._audit_every_kind(task, side, session)
+        with AttributedTo(side):
+            session.end_retention()
+        return session.worker.calls
 
     def _kinds(self, side: SideName) -> list[str]:
         """Return the input distributions of a side's audits."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kernwright.core.op import Op
 from kernwright.runtime.call import Call
-from kernwright.runtime.dispatch import reference_function
+from kernwright.runtime.choice.reference import reference_function
 from kernwright.runtime.implementation import Implementation, Requirement
 from kernwright.runtime.outputs import has_memory
 from kernwright.runtime.requirements import on_cuda

@@ -90,6 +90,8 @@ class Field:
             verdict = record.verdict()
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
                 continue
+            if verdict.metric != found.metric_of(verdict.task):  # `judge --metric` asked another question
+                continue
             if verdict.candidate == SHIPPED or _is_of_a_folder(verdict):  # not a part of the field
                 continue
             if model is not None and model_of(verdict) != model:
@@ -112,6 +114,10 @@ class Field:
                 found.stale_runs.add(run)
         refuse_mixed_models(found.runs())
         return found
+
+    def metric_of(self, task: str) -> Metric:
+        """Return the deciding metric of a task's policy."""
+        return next(own.policy.decides for own in self.tasks if own.name == task)
 
     @property
     def recorded_in(self) -> set[str]:

@@ -65,7 +65,9 @@ class Results:
                 continue
             verdict = record.verdict()
             task = by_name.get(verdict.task)
-            if task is None or verdict.provenance["device"].partition(":")[0] != device:
+            if task is None or verdict.metric != task.policy.decides:  # `judge --metric` asked another question
+                continue
+            if verdict.provenance["device"].partition(":")[0] != device:
                 continue
             if model is not None and model_of(verdict) != model:
                 continue

@@ -16,7 +16,7 @@ from torch import Tensor, empty_like
 from torch.autograd import forward_ad
 
 from kernwright.core.op import Contract
-from kernwright.runtime.dispatch import Out
+from kernwright.runtime.choice.given_outputs import Out
 from kernwright.runtime.outputs import Allocate, has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, active, preferred
 from kernwright.runtime.public_call.slow_path import MISFITS, SlowPath, modes
