@@ -86,11 +86,16 @@ def _multiples(step: float, low: float, high: float) -> list[float]:
 
 
 def speedup_scale(results: Sequence[MetricResult], left: float, right: float) -> LogScale:
-    """An axis that holds 1, every ratio, and every interval and noise band that is not absurdly wide."""
-    ratios = [1.0, *(result.ratio for result in results)]
-    least, most = min(ratios) / REACH, max(ratios) * REACH
+    """Return an axis with 1, every ratio, and every interval and noise band of a sensible width."""
     ends = [end for result in results for end in (*result.interval, 1 / (1 + result.noise_band), 1 + result.noise_band)]
-    held = [*ratios, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
+    return ratio_scale([result.ratio for result in results], ends, left, right)
+
+
+def ratio_scale(ratios: Sequence[float], ends: Sequence[float], left: float, right: float) -> LogScale:
+    """Return an axis with 1 and every ratio. Ends of intervals extend it to REACH times the outermost ratio at most."""
+    known = [1.0, *ratios]
+    least, most = min(known) / REACH, max(known) * REACH
+    held = [*known, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
     margin = (max(held) / min(held)) ** 0.04
     return LogScale(min(held) / margin, max(held) * margin, left, right)
 
