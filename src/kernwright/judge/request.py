@@ -226,5 +226,5 @@ def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
             "judge it with --device cuda on a machine with a GPU",
         )
     if candidate.file.language == "triton" and importlib.util.find_spec("triton") is None:
-        raise EnvironmentProblem(f"candidate {candidate.name} needs Triton", "pip install 'kernwright[gpu]'")
+        raise EnvironmentProblem(f"candidate {candidate.name} needs Triton", "pip install triton")
     return candidate

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.ledger.files import replacing
 from kernwright.report.verdict_plots import (
@@ -21,7 +22,6 @@ from kernwright.report.verdict_plots import (
     bandwidth_plot,
     interval_text,
     magnitude,
-    plain,
     speedup_plot,
 )
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -157,7 +157,7 @@ def _shown(value: object) -> object:
         return value
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else NOT_FINITE
-    return plain(str(value))
+    return plain(value, newlines=True)
 
 
 def _environment() -> Environment:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kernwright.cli.arguments import TaskName, complete_rows
 from kernwright.cli.output import say
-
-if TYPE_CHECKING:
-    from kernwright.capture.capture import Capture
-    from kernwright.core.op import Op
+from kernwright.cli.tasks.new_task import new
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -120,101 +115,7 @@ def _imported(op: Op) -> tuple[str, str]:
     return f"{op.name}{inspect.signature(op.reference)}", op.reference.__doc__ or ""
 
 
-@app.command()
-def new(
-    name: Annotated[str, typer.Argument(help="the task's name: small letters, digits, _")],
-    source: Annotated[Path, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")],
-    op: Annotated[str, typer.Option(help="the op that the captured function computes")],
-    call: Annotated[
-        str | None, typer.Option(help="the captured function, if the file holds several: module:function")
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", metavar="NAME=ARGUMENT", help="where the op's tensor or scalar is in the call; repeatable"
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ARGUMENT", help="a tensor or text of the call that no result depends on; repeatable"),
-    ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="the model it was captured from; repeatable")] = None,
-    title: Annotated[str, typer.Option(help="what the task is about, in a line")] = "",
-    definitions: Annotated[
-        Path | None, typer.Option(help="a Python file that defines the op, if Kernwright does not ship it")
-    ] = None,
-    folder: Annotated[Path | None, typer.Option("--out", help="the task's folder; by default tasks/NAME")] = None,
-    force: Annotated[bool, typer.Option("--force", help="write over a task that exists")] = False,
-) -> None:
-    """Makes a task of a capture: every signature a production row, and smoke rows cut down to fit a CPU."""
-    from kernwright.admission.captured_row import DraftRequest
-    from kernwright.admission.draft import draft_task
-    from kernwright.admission.task_folder import write_task
-    from kernwright.admission.unmapped_arguments import refuse_another_op, refuse_unmapped_arguments
-    from kernwright.capture.capture import read_capture
-    from kernwright.capture.own_ops import op_of, settings_of
-    from kernwright.cli.console import out
-    from kernwright.core.errors import KernwrightError
-    from kernwright.core.registry import ops_from_file, shipped_ops
-
-    if not re.fullmatch("[a-z][a-z0-9_]*", name):
-        raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
-    capture = read_capture(source)
-    ops = ops_from_file(definitions) if definitions else shipped_ops()
-    if op not in ops:
-        raise KernwrightError(
-            f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}; or bring it along with --definitions"
-        )
-    called = _captured(capture, source, call, op)
-    request = DraftRequest(
-        name=name, source=source, call=called, op=ops[op], mapping=_pairs(mapping or [], ops[op]),
-        models=tuple(model or ()), title=title, settings=settings_of(ops[op]) if op_of(called) == op else {},
-    )  # fmt: skip
-    draft = draft_task(capture, request, definitions.name if definitions else None)
-    refuse_unmapped_arguments(capture, request, ignore or [])
-    if call is None and definitions is None:
-        refuse_another_op(request)
-    place = folder or Path("tasks") / name
-    write_task(draft, place, definitions, force)
-    counts = {kind: sum(row.set == kind for row in draft.rows) for kind in ("production", "smoke")}
-    out.print(f"{place}: {counts['production']} production row(s), {counts['smoke']} smoke row(s)", highlight=False)
-    for note in draft.notes:
-        out.print(f"  note: {note}", highlight=False, markup=False)
-    out.print("Next: look at the tolerances and the neighbours in task.toml, then", highlight=False)
-    out.print(f"  kernwright task check {place if folder else name}", highlight=False, markup=False)
-
-
-def _captured(capture: Capture, source: Path, call: str | None, op: str) -> str:
-    """The function to make rows of: the one that was named, the only one, or the op's own public call."""
-    from kernwright.capture.own_ops import target_of
-    from kernwright.core.errors import BadFile
-
-    known = sorted({captured.call for captured in capture.calls})
-    if call is None and len(known) == 1:
-        return known[0]
-    if call is None and target_of(op) in known:
-        return target_of(op)
-    if call in known:
-        return call
-    problem = "holds calls of several functions" if call is None else f"holds no call of {call}"
-    if not known:
-        problem = "holds no calls"
-    raise BadFile(source, "call", problem, f"--call with one of: {', '.join(known) or '(none: capture again)'}")
-
-
-def _pairs(mapping: list[str], op: Op) -> dict[str, str]:
-    from kernwright.core.errors import KernwrightError
-
-    known = [*(parameter.name for parameter in op.tensor_parameters), *op.scalar_defaults, *op.outputs]
-    pairs = {}
-    for pair in mapping:
-        name, equals, argument = pair.partition("=")
-        if not equals or not argument:
-            raise KernwrightError(f"--map {pair}: is not NAME=ARGUMENT", "as in --map x=hidden_states")
-        if name not in known:
-            raise KernwrightError(f"--map {pair}: {op.name} has no {name}", f"it has: {', '.join(known)}")
-        pairs[name] = argument
-    return pairs
+app.command()(new)
 
 
 @app.command()

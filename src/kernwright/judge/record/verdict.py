@@ -10,6 +10,7 @@ from kernwright.tasks.policy import METRICS, Metric
 
 Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
 UNTIMED = "correct; rows of the grid are not timed"
+UNDECIDED = "undecided on"  # begins the reason that names undecided rows
 GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
 
