@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kernwright.cli.arguments import TaskName, complete_rows
 from kernwright.cli.output import say
 from kernwright.cli.tasks.new_task import new
+
+if TYPE_CHECKING:
+    from kernwright.core.op import Op
 
 app = typer.Typer(
     no_args_is_help=True,
