@@ -14,6 +14,7 @@ from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
+from kernwright.judge.device.device import Device
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
@@ -22,7 +23,7 @@ from kernwright.judge.judge import Judgement
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
 from kernwright.judge.record.provenance import Provenance
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, Verdict
 from kernwright.judge.rounds.pair_state import PairState
 from kernwright.judge.rounds.progress import NoProgress, Progress
 from kernwright.judge.system.concealment import hide_judge
@@ -129,6 +130,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None =
                 writer=runs.enter_context(ledger.open_run(_opening(task, match, provenance))),
                 quick=request.quick,
                 seeded=request.seed is not None,
+                untimed=_why_untimed(candidate, device),
             )
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
         ]
@@ -146,7 +148,6 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None =
             policy=policy,
             seed=seed,
             progress=progress or NoProgress(),
-            quick=request.quick,
             census=census,
             rounds=rounds,
         ).run()
@@ -207,6 +208,12 @@ def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Contest
     if request.against_itself:
         return Contestant.of_baseline(baseline)
     return Contestant.of_contender(find_contender(task, request.contender)) if request.contender is not None else None
+
+
+def _why_untimed(candidate: Candidate | None, device: Device) -> str | None:
+    """Return why a candidate is checked for correctness only; None if it is timed."""
+    is_interpreted = candidate is not None and candidate.file.language == "triton" and device.name == "cpu"
+    return INTERPRETED if is_interpreted else None
 
 
 def _known(candidate: Candidate | None) -> Candidate:
