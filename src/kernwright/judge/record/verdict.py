@@ -10,6 +10,8 @@ from kernwright.tasks.policy import METRICS, Metric
 
 Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
 UNTIMED = "correct; rows of the grid are not timed"
+INTERPRETED = "correct; not timed, because a CPU runs Triton kernels in an interpreter: use --device cuda"
+NOT_TIMED = frozenset({UNTIMED, INTERPRETED})  # reasons of rows that were checked and are not timed
 UNDECIDED = "undecided on"  # begins the reason that names undecided rows
 GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
