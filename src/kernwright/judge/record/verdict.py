@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kernwright.tasks.policy import Metric
+from kernwright.tasks.policy import METRICS, Metric
 
 Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
 UNTIMED = "correct; rows of the grid are not timed"
+INTERPRETED = "correct; not timed, because a CPU runs Triton kernels in an interpreter: use --device cuda"
+NOT_TIMED = frozenset({UNTIMED, INTERPRETED})  # reasons of rows that were checked and are not timed
+UNDECIDED = "undecided on"  # begins the reason that names undecided rows
 GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
 
@@ -25,7 +28,7 @@ class MetricResult(BaseModel):
     candidate_us: float
     quads: int
     by_events: bool = Field(default=False, description="timed by device events; only if all sides are trusted")
-    outcome: Outcome
+    outcome: Outcome = Field(description="outcome of the interval alone, before the checks that may reject a gain")
 
 
 class Unavailable(BaseModel):
@@ -101,7 +104,10 @@ class RowVerdict(BaseModel):
 
 
 class Headline(BaseModel):
-    """Equal-weight geometric mean over the rows that have the metric, with the worst row."""
+    """One metric over all timed rows: its outcome, and the equal-weight geometric mean with its interval.
+
+    In the mean, a row in doubt has no larger gain than the upper end of its interval in single calls.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -111,6 +117,12 @@ class Headline(BaseModel):
     worst_row: str
     worst_ratio: float
     rows: int
+    outcome: Outcome | None = Field(default=None, description="None in records of schema 1 and 2, which lack it")
+    level: float | None = Field(default=None, description="confidence level of the interval, that of the rows")
+    undecided: tuple[str, ...] = Field(default=(), description="ids of the rows that are inconclusive in this metric")
+    in_doubt: tuple[str, ...] = Field(
+        default=(), description="ids of the rows whose ratio the row's further checks did not confirm"
+    )
 
 
 class Verdict(BaseModel):
@@ -118,7 +130,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    schema_version: int = 2  # 2: samples are stored once, in the rounds of the run
+    schema_version: int = 3  # 2: samples are stored once, in the rounds of the run; 3: headlines have outcomes
     task: str
     task_digest: str
     baseline: str
@@ -126,6 +138,7 @@ class Verdict(BaseModel):
     candidate: str
     candidate_digest: str
     style: str
+    metric: Metric = Field(default="stream", description="the deciding metric; records before schema 3: the policy's")
     verdict: Outcome
     reasons: tuple[str, ...]
     headline: dict[Metric, Headline | Unavailable]
@@ -133,8 +146,27 @@ class Verdict(BaseModel):
     quick: bool = False
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
+    not_admitted: str | None = Field(
+        default=None,
+        description="why `kernwright task check` does not vouch for the task; None if it is admitted",
+    )
     provenance: dict[str, Any]
     run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _metric_of_the_policy(cls, values: Any) -> Any:
+        """Take the deciding metric of records before schema 3 from the policy in their provenance."""
+        if isinstance(values, dict) and "metric" not in values:
+            policy = (values.get("provenance") or {}).get("policy")
+            if isinstance(policy, dict) and policy.get("decides") in METRICS:
+                return values | {"metric": policy["decides"]}
+        return values
+
+    def outcome_of(self, metric: Metric) -> Outcome | None:
+        """Return the outcome of one metric over all rows; None if no row has it or the record lacks it."""
+        headline = self.headline.get(metric)
+        return headline.outcome if isinstance(headline, Headline) else None
 
     @property
     def exit_status(self) -> int:

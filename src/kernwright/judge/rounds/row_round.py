@@ -335,7 +335,7 @@ class RowRound:
         waits = any(pair.on(self.row).awaits_wall for pair in asking)
         quads = policy.quads_of(metric) * (MORE_WALL if waits else 1)
         contenders = contenders_of(pair.pair for pair in asking)
-        is_audited = metric in (policy.decides, "wall")
+        is_audited = metric in ("stream", "wall")
         audits = {side: rng.randrange(quads) for side in contenders} if is_audited else {}
         taken = 0
 
@@ -348,7 +348,7 @@ class RowRound:
             while taken < quads:
                 for side in [side for side, place in audits.items() if place == taken]:
                     del audits[side]
-                    if side in timing.sides and metric == policy.decides:
+                    if side in timing.sides and metric == "stream":
                         timing.audit(self.context.task, metric, side)
                     if side in timing.sides and metric == "wall":
                         timing.audit_alone(self.context.task, side)

@@ -14,7 +14,6 @@ from kernwright.judge.record.sample import Role, RowSamples, Sample
 from kernwright.judge.record.statistics import Interval, least_quads
 from kernwright.judge.record.verdict import (
     GOOD,
-    UNTIMED,
     Kernel,
     MetricResult,
     Outcome,
@@ -50,6 +49,7 @@ class RowState:
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     ran: RanImplementation | None = None
     process_calls: int = 0
+    untimed: str | None = None  # why the row is only checked for correctness
 
     @property
     def pending(self) -> bool:
@@ -176,13 +176,13 @@ class RowState:
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
-        """Return the number of calls in the candidate's block."""
-        if (own := self.sizes.get("candidate")) is None:
+        """Return the number of calls in the candidate's block. Calls of `wall` are timed one by one."""
+        if metric == "wall" or (own := self.sizes.get("candidate")) is None:
             return 1
         return own.stream_calls if metric == "stream" else own.slots
 
     def _why_untimed(self) -> str:
-        return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
+        return self.untimed if self.untimed is not None and self.decided else "not timed"
 
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, least_us: float | None
