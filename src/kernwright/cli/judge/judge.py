@@ -1,4 +1,4 @@
-"""kernwright judge: one candidate against one baseline on a task's rows."""
+"""kernwright judge: judge one candidate against one baseline on the rows of a task."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 
 def judge(
-    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
+    task: Annotated[str, typer.Argument(help="name or folder of a task")],
     candidate: Annotated[
-        str | None, typer.Option(help="the candidate's folder, or kernwright: the ops that this package ships")
+        str | None, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")
     ] = None,
     baseline: Annotated[
-        str, typer.Option(help="what to beat: eager, compile, a published package, or one of the task's adapters")
+        str, typer.Option(help="baseline: eager, compile, a published package, or an adapter of the task")
     ] = "eager",
-    contender: Annotated[str | None, typer.Option(help="a baseline to judge in a candidate's place")] = None,
+    contender: Annotated[str | None, typer.Option(help="baseline to judge in place of a candidate")] = None,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids or production, smoke, grid, all; separated by commas")
+        str | None, typer.Option(help="globs over row ids, or production, smoke, grid, all; separated by commas")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    seed: Annotated[int | None, typer.Option(help="repeat a run's inputs and order")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="correctness and a coarse time; never evidence")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the verdict here")] = None,
+    seed: Annotated[int | None, typer.Option(help="repeat the inputs and the order of a run; not evidence")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="check correctness and take a coarse time; not evidence")
+    ] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="file to write the verdict to")] = None,
     aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,
     ledger: Annotated[
-        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+        Path | None, typer.Option(help="ledger folder; default: KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
     wait: Wait = 0.0,
     rounds: Annotated[
-        int | None, typer.Option(help="at most so many, where the task's policy allows more: undecided rows stay so")
+        int | None, typer.Option(help="maximum number of rounds; undecided rows end inconclusive")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="deciding metric: wall, stream or device; by default the task's, which is stream")
+        str | None, typer.Option(help="deciding metric: wall, stream or device; default: the task's, usually stream")
     ] = None,
-    deadline: Annotated[float, typer.Option(help="seconds that one call's work may take on a GPU")] = 30.0,
+    deadline: Annotated[float, typer.Option(help="time limit of one call on a GPU in seconds")] = 30.0,
     show_output: Annotated[
-        bool, typer.Option("--show-output", help="show what the candidate prints to stdout and stderr")
+        bool, typer.Option("--show-output", help="show what the candidate prints, in Python and in native code")
     ] = False,
 ) -> None:
-    """Judges a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not judge."""
+    """Judge a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not be judged."""
     from kernwright.cli.console import ProgressBar, out
     from kernwright.cli.judge.candidate_output import CandidateOutput
     from kernwright.cli.judge.next_step import next_steps

@@ -68,7 +68,7 @@ def judge_command(request: JudgeRequest, show_output: bool = False) -> str:
     """Return the command line of a request."""
     default = JudgeRequest(task="", candidate=None)
     words = ["kernwright", "judge", request.task]
-    for option in ("candidate", "contender", "baseline", "rows", "device", "seed", "rounds", "ledger"):
+    for option in ("candidate", "contender", "baseline", "rows", "device", "seed", "rounds", "metric", "ledger"):
         value = getattr(request, option)
         if value != getattr(default, option):
             words += [f"--{option}", str(value)]
