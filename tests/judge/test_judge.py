@@ -172,6 +172,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert not honest.quick and not honest.interrupted
 
 
+def test_a_verdict_on_a_task_that_was_never_checked_says_so(honest: Verdict) -> None:
+    assert honest.not_admitted == "it was never checked"
+
+
 def test_the_schemas_fields_are_all_there_in_json(honest: Verdict) -> None:
     data = json.loads(honest.model_dump_json())
     assert set(data) == set(Verdict.model_fields)

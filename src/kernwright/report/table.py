@@ -15,11 +15,6 @@ from kernwright.exploits.trial import ExploitTrial
 from kernwright.judge.checks.verification import RowFinding
 from kernwright.report.verdict_table import COLOURS
 
-FEW_ELEMENTS = (
-    "  remedy: rows of more elements; among few a wrong rounding is often no larger than a right one, and a width of "
-    "1024 is enough for the ops that ship"
-)
-
 
 def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> RenderableType:
     """`unchecked`: the task's rows or ops that were left out, so that nothing is said of the task."""
@@ -33,8 +28,7 @@ def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> Rend
     last = [
         Text(f"  the reference itself fails: {problem}", style="bold red") for problem in admission.reference_problems
     ]
-    if any(trial.mutant.startswith("low precision") and not trial.rejected for trial in admission.trials):
-        last.append(Text(FEW_ELEMENTS))
+    last += [Text(f"  change {remedy}") for remedy in admission.remedies]
     word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
     if unchecked and admission.admitted:
         return Group(table, *last, Text(f"  these rows reject every mutant; not checked: {', '.join(unchecked)}"))

@@ -79,8 +79,19 @@ def verdict_lines(verdict: Verdict) -> list[Text]:
     return [
         *_headline_lines(verdict),
         Text.assemble("  verdict ", coloured, _marks(verdict)),
+        *_admission_lines(verdict),
         *(Text(line) for line in (*reason_lines(verdict), *note_lines(verdict))),
     ]
+
+
+def _admission_lines(verdict: Verdict) -> list[Text]:
+    """Return a warning if wrong kernels may pass on the task of a verdict."""
+    if not verdict.not_admitted:
+        return []
+    told = (
+        f"  task    not admitted ({verdict.not_admitted}): wrong kernels may pass; kernwright task check {verdict.task}"
+    )
+    return [Text(plain(told), style="yellow")]
 
 
 def _headline_lines(verdict: Verdict) -> list[Text]:

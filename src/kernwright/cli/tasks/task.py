@@ -129,10 +129,14 @@ def check(
         str | None, typer.Option(help="a glob over row ids, or a set's name; by default the smoke rows")
     ] = None,
 ) -> None:
-    """Admits a task only if its rows and tolerances reject every mutant. Exit status 1: refused."""
+    """Admit a task if its rows and tolerances reject every mutant. Exit status 1: refused.
+
+    The result is kept in the task's folder, and verdicts name a task that is not admitted.
+    """
     from kernwright.admission.admission import admit
     from kernwright.cli.console import ProgressBar, out
     from kernwright.report.table import admission_table
+    from kernwright.tasks.admission_file import write_admission
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
@@ -141,4 +145,9 @@ def check(
         admission = admit(loaded, chosen, bar)
     left_out = sorted(set(loaded.ops) - {row.op for row in chosen}) or (["other rows"] if rows else [])
     out.print(admission_table(admission, left_out))
+    if not left_out:
+        write_admission(loaded, admission.admitted)
+        if admission.admitted:
+            say(f"  next    write a candidate of {' or '.join(loaded.ops)} (docs/candidates.md), then")
+            say(f"            kernwright judge {task} --candidate FOLDER --quick")
     raise typer.Exit(0 if admission.admitted else 1)

@@ -146,6 +146,10 @@ class Verdict(BaseModel):
     quick: bool = False
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
+    not_admitted: str | None = Field(
+        default=None,
+        description="why `kernwright task check` does not vouch for the task; None if it is admitted",
+    )
     provenance: dict[str, Any]
     run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
 

@@ -20,6 +20,7 @@ from kernwright.judge.record.sample import Sample
 from kernwright.judge.record.verdict import UNTIMED, Verdict
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.ledger.ledger import RunWriter
+from kernwright.tasks.admission_file import why_not_admitted
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -167,6 +168,7 @@ class PairState:
             quick=self.quick,
             interrupted=interrupted,
             evidence=bool(finished) and not (self.quick or self.seeded),
+            not_admitted=why_not_admitted(self.task),
             provenance=self.provenance.model_dump(mode="json"),
             run=self.writer.run,
         )
