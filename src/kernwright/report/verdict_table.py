@@ -13,8 +13,8 @@ from rich.text import Text
 from kernwright.core.plain_text import plain, quoted
 from kernwright.judge.process.faults import AT
 from kernwright.judge.record.verdict import (
+    NOT_TIMED,
     UNDECIDED,
-    UNTIMED,
     Headline,
     MetricResult,
     Outcome,
@@ -151,7 +151,7 @@ def _undecided_lines(verdict: Verdict) -> list[str]:
     """Return the id of every undecided row, with its reasons."""
     found: dict[str, list[str]] = {}
     for row in verdict.rows:
-        if row.verdict == "inconclusive" and UNTIMED not in row.reasons:
+        if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons):
             found.setdefault("; ".join(row.reasons) or "no reason was recorded", []).append(row.id)
     if not found:
         return []
