@@ -49,7 +49,10 @@ def list_baselines() -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="baselines, or kernwright for the shipped ops; by default all of the lock file"),
+    ] = None,
     cutedsl: Annotated[bool, typer.Option("--cutedsl", help="CuTe-DSL too, which some of their kernels need")] = False,
     architecture: Annotated[str | None, typer.Option(help="for another machine, as in x86_64")] = None,
     python: Annotated[str | None, typer.Option(help="that machine's Python, as in 3.12")] = None,
@@ -91,7 +94,10 @@ def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="baselines, or kernwright for the shipped ops; by default all of the lock file"),
+    ] = None,
     task: Annotated[list[str] | None, typer.Option(help="a task's name or folder; repeatable; all by default")] = None,
     rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",

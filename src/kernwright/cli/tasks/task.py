@@ -92,7 +92,7 @@ def show(
             "ops": {name: op.digest for name, op in loaded.schemas.items()},
             "rows": [row.model_dump(mode="json", exclude_none=True) for row in chosen],
         }
-        typer.echo(json.dumps(described, indent=1))
+        say(json.dumps(described, indent=1))
         return
     ops = list(dict.fromkeys(row.op for row in chosen))
     for op in ops:
