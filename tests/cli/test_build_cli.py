@@ -79,7 +79,7 @@ def test_every_family_with_native_kernels_is_among_them() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--arch", "hopper"], "'hopper' is no architecture"),
+        (["--arch", "hopper"], "'hopper' is not an architecture"),
         (["--arch", "cpu", "--only", "no_such"], "--only no_such: matches no library"),
     ],
 )

@@ -14,6 +14,7 @@ from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
+from kernwright.judge.device.device import Device
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
@@ -22,9 +23,9 @@ from kernwright.judge.judge import Judgement
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
 from kernwright.judge.record.provenance import Provenance
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, Verdict
 from kernwright.judge.rounds.pair_state import PairState
-from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.rounds.progress import NoProgress, Progress
 from kernwright.judge.system.concealment import hide_judge
 from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
@@ -59,14 +60,22 @@ class JudgeRequest:
     output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
-def judge(request: JudgeRequest, progress: Progress) -> Verdict:
-    """Judge one pair."""
+def judge(request: JudgeRequest, progress: Progress | None = None) -> Verdict:
+    """Judge one pair and return its verdict.
+
+    Args:
+        request: the options of `kernwright judge`.
+        progress: receives how far the judgement has come; by default nothing is shown.
+
+    Raises:
+        KernwrightError: the request is wrong, or cannot be carried out on this machine.
+    """
     (verdict,) = judge_together([request], progress)
     assert verdict is not None  # the problem of a single pair is raised
     return verdict
 
 
-def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
+def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None = None) -> list[Verdict | None]:
     """Judge several pairs of one task together. The requests may differ only in baseline and contender.
 
     Returns a verdict per request, or None for one that could not be judged. If none could be judged, the reason
@@ -121,6 +130,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
                 writer=runs.enter_context(ledger.open_run(_opening(task, match, provenance))),
                 quick=request.quick,
                 seeded=request.seed is not None,
+                untimed=_why_untimed(candidate, device),
             )
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
         ]
@@ -137,8 +147,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             device=device,
             policy=policy,
             seed=seed,
-            progress=progress,
-            quick=request.quick,
+            progress=progress or NoProgress(),
             census=census,
             rounds=rounds,
         ).run()
@@ -199,6 +208,12 @@ def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Contest
     if request.against_itself:
         return Contestant.of_baseline(baseline)
     return Contestant.of_contender(find_contender(task, request.contender)) if request.contender is not None else None
+
+
+def _why_untimed(candidate: Candidate | None, device: Device) -> str | None:
+    """Return why a candidate is checked for correctness only; None if it is timed."""
+    is_interpreted = candidate is not None and candidate.file.language == "triton" and device.name == "cpu"
+    return INTERPRETED if is_interpreted else None
 
 
 def _known(candidate: Candidate | None) -> Candidate:

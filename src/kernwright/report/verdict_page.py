@@ -102,7 +102,9 @@ def deciding_metric(verdict: Verdict) -> Metric:
 def standing(verdict: Verdict) -> str:
     """Whether the verdict proves anything, and if not, why not."""
     if verdict.evidence and not verdict.quick:
-        return "evidence, of the rows that were finished: interrupted run" if verdict.interrupted else "evidence"
+        admission = f", on a task that is not admitted: {verdict.not_admitted}" if verdict.not_admitted else ""
+        finished = ", of the rows that were finished: interrupted run" if verdict.interrupted else ""
+        return f"evidence{finished}{admission}"
     why = [name for name, holds in (("quick", verdict.quick), ("interrupted", verdict.interrupted)) if holds]
     return f"not evidence: {' and '.join(why) or 'partial'} run"
 

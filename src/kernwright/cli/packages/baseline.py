@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and verify the published baselines.")
 MIB = 1 << 20
-BaselineNames = Annotated[
-    list[str] | None, typer.Argument(help="baselines; default: all of the lock file", autocompletion=complete_published)
-]
 
 
 @app.command("list")
@@ -53,7 +50,10 @@ def list_baselines() -> None:
 
 @app.command()
 def fetch(
-    names: BaselineNames = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="baselines; default: all of the lock file", autocompletion=complete_published),
+    ] = None,
     cutedsl: Annotated[bool, typer.Option("--cutedsl", help="also fetch CuTe-DSL, which some kernels need")] = False,
     architecture: Annotated[str | None, typer.Option(help="architecture of another machine, such as x86_64")] = None,
     python: Annotated[str | None, typer.Option(help="Python version of that machine, such as 3.12")] = None,
@@ -95,7 +95,13 @@ def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl
 
 @app.command()
 def verify(
-    names: BaselineNames = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="baselines, or kernwright for the ops that ship; default: all of the lock file",
+            autocompletion=complete_published,
+        ),
+    ] = None,
     task: Annotated[
         list[str] | None,
         typer.Option(help="name or folder of a task; repeatable; default: all", autocompletion=complete_tasks),

@@ -132,11 +132,14 @@ def check(
 ) -> None:
     """Admit a task if its rows and tolerances reject every mutant of its ops.
 
+    The result is kept in the task's folder, and verdicts name a task that is not admitted.
+
     Exit status 0: admitted; 1: refused.
     """
     from kernwright.admission.admission import admit
     from kernwright.cli.console import ProgressBar, out
     from kernwright.report.table import admission_table
+    from kernwright.tasks.admission_file import write_admission
     from kernwright.tasks.catalog import find_task
 
     loaded = find_task(task)
@@ -145,4 +148,9 @@ def check(
         admission = admit(loaded, chosen, bar)
     left_out = sorted(set(loaded.ops) - {row.op for row in chosen}) or (["other rows"] if rows else [])
     out.print(admission_table(admission, left_out))
+    if not left_out:
+        write_admission(loaded, admission.admitted)
+        if admission.admitted:
+            say(f"  next    write a candidate of {' or '.join(loaded.ops)} (docs/candidates.md), then")
+            say(f"            kernwright judge {task} --candidate FOLDER --quick")
     raise typer.Exit(0 if admission.admitted else 1)

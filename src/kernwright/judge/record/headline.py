@@ -12,7 +12,17 @@ from kernwright.judge.record.decision import WORST_FIRST, noise_band, outcome_of
 from kernwright.judge.record.row_outcome import is_too_close, metric_outcome
 from kernwright.judge.record.sample import RowSamples
 from kernwright.judge.record.statistics import Interval, geometric_mean
-from kernwright.judge.record.verdict import UNDECIDED, UNTIMED, Headline, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.record.verdict import (
+    INTERPRETED,
+    NOT_TIMED,
+    UNDECIDED,
+    UNTIMED,
+    Headline,
+    MetricResult,
+    Outcome,
+    RowVerdict,
+    Unavailable,
+)
 from kernwright.judge.record.wall_check import shared_between_calls
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
@@ -192,7 +202,9 @@ def reasons_of(
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
     if correct := sum(UNTIMED in row.reasons for row in rows):
         lines.append(f"correct on {correct} rows of the grid, which are not timed")
-    undecided = [row.id for row in rows if row.verdict == "inconclusive" and UNTIMED not in row.reasons]
+    if correct := sum(INTERPRETED in row.reasons for row in rows):
+        lines.append(f"{correct} of {len(rows)} rows: {INTERPRETED}")
+    undecided = [row.id for row in rows if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons)]
     if undecided:
         lines.append(f"{UNDECIDED} {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
     if isinstance(deciding, Headline) and deciding.in_doubt and deciding.outcome == "inconclusive":

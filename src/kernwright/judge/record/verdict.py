@@ -10,6 +10,8 @@ from kernwright.tasks.policy import METRICS, Metric
 
 Outcome = Literal["faster", "same", "slower", "inconclusive", "incorrect", "tampered", "failed"]
 UNTIMED = "correct; rows of the grid are not timed"
+INTERPRETED = "correct; not timed, because a CPU runs Triton kernels in an interpreter: use --device cuda"
+NOT_TIMED = frozenset({UNTIMED, INTERPRETED})  # reasons of rows that were checked and are not timed
 UNDECIDED = "undecided on"  # begins the reason that names undecided rows
 GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
@@ -144,6 +146,10 @@ class Verdict(BaseModel):
     quick: bool = False
     interrupted: bool = False
     evidence: bool = Field(description="False for quick and seeded runs, and for runs interrupted before any row ended")
+    not_admitted: str | None = Field(
+        default=None,
+        description="why `kernwright task check` does not vouch for the task; None if it is admitted",
+    )
     provenance: dict[str, Any]
     run: str = Field(default="", description="id of the run in the ledger; empty in records that predate this field")
 

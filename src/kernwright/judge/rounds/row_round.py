@@ -358,6 +358,7 @@ class RowRound:
                     state = pair.on(self.row)
                     state.samples.append(quad.of(pair.pair.roles, state.longer if metric == policy.decides else 1.0))
                 taken += 1
+            timing.refuse_early_answers()
 
         self._without_fallen(measure)
 

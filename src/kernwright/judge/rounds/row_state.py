@@ -14,7 +14,6 @@ from kernwright.judge.record.sample import Role, RowSamples, Sample
 from kernwright.judge.record.statistics import Interval, least_quads
 from kernwright.judge.record.verdict import (
     GOOD,
-    UNTIMED,
     Kernel,
     MetricResult,
     Outcome,
@@ -50,6 +49,7 @@ class RowState:
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     ran: RanImplementation | None = None
     process_calls: int = 0
+    untimed: str | None = None  # why the row is only checked for correctness
 
     @property
     def pending(self) -> bool:
@@ -182,7 +182,7 @@ class RowState:
         return own.stream_calls if metric == "stream" else own.slots
 
     def _why_untimed(self) -> str:
-        return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
+        return self.untimed if self.untimed is not None and self.decided else "not timed"
 
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, least_us: float | None

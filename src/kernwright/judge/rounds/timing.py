@@ -18,12 +18,12 @@ from kernwright.judge.numerics.correctness import case_problems
 from kernwright.judge.numerics.expectations import Tolerances
 from kernwright.judge.numerics.inputs import HARSH
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerFailed
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.record.sample import Quad, SideName
 from kernwright.judge.rounds.audit_contents import AuditContents
 from kernwright.judge.rounds.output_release import ReleaseTimes
-from kernwright.judge.rounds.overhead import Overhead
+from kernwright.judge.rounds.overhead import IdleTimes, Overhead
 from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
 from kernwright.judge.session.long_run import LongRun, slots_of_long_run
 from kernwright.judge.session.session import OutputsMoved, Session
@@ -60,11 +60,13 @@ class RowTiming:
     sides: list[SideName] = field(default_factory=list)  # the sides of the next quads
     _moves: Counter[SideName] = field(default_factory=Counter)
     _release_times: ReleaseTimes = field(default_factory=ReleaseTimes)
+    _idle_times: IdleTimes = field(default_factory=IdleTimes)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """Select the metric and sides of the next quads, and measure the overhead."""
         self.sides = list(sides)
         self._moves.clear()
+        self._idle_times = IdleTimes()
         self._release_times.disturb(*self.sessions)
         for side in self.sides:
             session = self.sessions[side]
@@ -149,7 +151,15 @@ class RowTiming:
                 half.event_ns[side] = self._event_ns(side)
             if (released_ns := self._release_times.of(side)) is not None:
                 half.released_ns[side] = released_ns
+            self._idle_times.note(side, block, side in self.trusted)
         return half
+
+    def refuse_early_answers(self) -> None:
+        """Raise if a side answered before its work was over, after the quads of a metric."""
+        for side in self.sides:
+            if self._idle_times.answers_early(side, self.overhead):
+                cause = "went on working after its answer, in time that the judge takes for its own"
+                raise SideFault(side, WorkerCheated(cause))
 
     def _event_ns(self, side: SideName) -> int:
         with AttributedTo(side):
