@@ -21,7 +21,15 @@ from kernwright.judge.record.provenance import judge_digest
 from kernwright.judge.record.recompute import recompute
 from kernwright.judge.record.round_record import recorded_samples
 from kernwright.judge.record.sample import Sample
-from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.record.verdict import (
+    INTERPRETED,
+    UNTIMED,
+    Headline,
+    MetricResult,
+    RowVerdict,
+    Unavailable,
+    Verdict,
+)
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
 from kernwright.ledger.ledger import Ledger
@@ -162,6 +170,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["hardware"]["kind"] == "cpu"
     assert not honest.evidence, "a seed was given: whoever knows it knows the inputs"
     assert not honest.quick and not honest.interrupted
+
+
+def test_a_verdict_on_a_task_that_was_never_checked_says_so(honest: Verdict) -> None:
+    assert honest.not_admitted == "it was never checked"
 
 
 def test_the_schemas_fields_are_all_there_in_json(honest: Verdict) -> None:
@@ -425,6 +437,9 @@ def test_beside_a_compiled_baseline_each_worker_has_folders_and_modules_of_its_o
     """What they are forked from may have imported nothing that remembers where it was."""
     verdict = run("scribbles", SCRIBBLES, language="triton", baseline="compile", quick=True)
     assert verdict.verdict not in BAD, first_reason(verdict)
+    # A CPU interprets Triton kernels, so they are checked and not timed.
+    assert verdict.verdict == "inconclusive" and any("--device cuda" in reason for reason in verdict.reasons)
+    assert all(row.cases > 0 and row.metrics == {} and row.reasons == (INTERPRETED,) for row in verdict.rows)
 
 
 # The command

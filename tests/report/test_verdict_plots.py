@@ -21,7 +21,6 @@ from kernwright.report.verdict_plots import (
     copy_shares,
     interval_text,
     magnitude,
-    plain,
     speedup_plot,
 )
 
@@ -189,4 +188,3 @@ def test_figures_as_text() -> None:
     ]
     assert magnitude(math.nan) == magnitude(math.inf) == "not finite"
     assert interval_text((0.98765, 1.02)) == "0.988 – 1.020"
-    assert plain("a\x00b\u202ec\ud800\nd") == "a\ufffdb\ufffdc\ufffd\nd"

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from kernwright.core.plain_text import plain
 
+LEAST_COLUMN = 10  # width of a column that wraps
 WIDTH = 132  # columns of a verdict's table; a narrower terminal wraps its lines, a pipe gets them unwrapped
 
 
@@ -34,10 +36,34 @@ class PlainConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text, newlines=True))
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects. A table that needs more columns than the terminal has is not cut: the terminal wraps it."""
+        usual = self.width
+        try:
+            self.width = max([usual, *(_least_width(each) for each in objects)])
+            super().print(*objects, **options)
+        finally:
+            self.width = usual
+
+
+def _least_width(printed: object) -> int:
+    """Return the width at which the columns of tables that must not wrap, such as row ids, are shown in full."""
+    if isinstance(printed, Group):
+        return max(map(_least_width, printed.renderables), default=0)
+    if not isinstance(printed, Table):
+        return 0
+    total = 1
+    for column in printed.columns:
+        cells = [str(cell) for cell in (column.header, *column.cells)]
+        lines = [len(line) for cell in cells for line in cell.splitlines()]
+        total += 3 + (max(lines, default=0) if column.no_wrap else LEAST_COLUMN)
+    return total
+
 
 out = PlainConsole()
 if not out.is_terminal or out.width < WIDTH:
     out = PlainConsole(width=WIDTH)
+listing = PlainConsole() if out.is_terminal else out  # for tables that fit into 80 columns
 err = PlainConsole(stderr=True)
 
 

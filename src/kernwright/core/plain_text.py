@@ -34,9 +34,10 @@ def plain(text: object, newlines: bool = False) -> str:
     """Return text for a terminal or a page: characters that do not show as themselves become escapes like ``\\u202e``.
 
     Args:
-        newlines: keep line breaks; otherwise the result is one line.
+        newlines: keep line breaks and tabs; otherwise the result is one line.
     """
-    return "".join(char if _shows(char) or (newlines and char == "\n") else _escape(char) for char in str(text))
+    kept = "\n\t" if newlines else ""
+    return "".join(char if _shows(char) or char in kept else _escape(char) for char in str(text))
 
 
 def _shows(char: str) -> bool:

@@ -6,20 +6,48 @@ import importlib
 import importlib.util
 import pkgutil
 import traceback
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from kernwright.core.errors import BadFile
-from kernwright.core.op import Op, ops_in
+from kernwright.core.parsed_op import NeedsImport, OpSchema, ParsedModule, parsed_shipped_ops
+
+if TYPE_CHECKING:
+    from kernwright.core.op import Op
 
 SHIPPED = "kernwright.ops"  # imported by name: definitions import core, and core imports nothing of ours
 DEFINE_AN_OP = (
     "write `from kernwright.core.op import define` and decorate a function of tensors with "
     '@define(outputs=["y"], activations=["x"]), or let `kernwright task new --draft-op MODULE:FUNCTION` write the file'
 )
+
+
+def schemas_of(definitions: Path | None, used: Iterable[str]) -> Mapping[str, OpSchema]:
+    """Return the schemas of all ops that a task may use, without importing torch where the file's text suffices.
+
+    Args:
+        definitions: the file that defines the ops; None for the ops that ship.
+        used: the ops whose digests the caller needs.
+    """
+    try:
+        parsed = ParsedModule.read(definitions).ops() if definitions else parsed_shipped_ops()
+        for name in used:
+            if name in parsed:
+                _ = parsed[name].digest
+        if parsed:
+            return parsed
+    except SyntaxError as error:
+        raise BadFile(
+            f"{definitions}:{error.lineno}", "", f"is not valid Python: {error.msg}", "correct the op definitions"
+        ) from None
+    except (NeedsImport, OSError, ValueError):  # the import decides, and names what is wrong
+        pass
+    return ops_from_file(definitions) if definitions else shipped_ops()
 
 
 @cache
@@ -41,6 +69,8 @@ def _families() -> list[str]:
 @cache
 def ops_of_family(family: str) -> dict[str, Op]:
     """Return the ops that a family's definition files define."""
+    from kernwright.core.op import ops_in
+
     package = importlib.import_module(f"{SHIPPED}.{family}")
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(package.__path__):
@@ -51,6 +81,8 @@ def ops_of_family(family: str) -> dict[str, Op]:
 
 def ops_from_file(path: Path) -> dict[str, Op]:
     """Import the ops that a task brings along. Tasks are trusted, candidates are not."""
+    from kernwright.core.op import ops_in
+
     spec = importlib.util.spec_from_file_location(f"kernwright_task_ops_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise BadFile(path, "", "is not a Python file", "name a .py file under definitions in task.toml")

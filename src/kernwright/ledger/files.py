@@ -17,7 +17,7 @@ _NO_SPACE = "free some space (or raise the quota or file size limit) and repeat;
 _NOT_A_FOLDER = f"a file exists where a folder is needed; move it away or {_ELSEWHERE}"
 _NOT_ALLOWED = f"allow this user to use that folder, or {_ELSEWHERE}"
 _REMEDIES = {
-    errno.ENOENT: f"list the runs with `kernwright ledger show`, or {_ELSEWHERE}",
+    errno.ENOENT: f"list the runs with `kernwright ledger show --runs`, or {_ELSEWHERE}",
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
     errno.EFBIG: _NO_SPACE,

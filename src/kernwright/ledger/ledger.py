@@ -73,7 +73,7 @@ class Ledger:
     def run_name(run: str) -> str:
         """Return the name of a run's file, relative to the root."""
         if not is_run_id(run):
-            raise LedgerError(f"{run!r} is no run id", "list the runs with `kernwright ledger show`")
+            raise LedgerError(f"{run!r} is no run id", "list the runs with `kernwright ledger show --runs`")
         return f"runs/{run}.jsonl"
 
     def run_path(self, run: str) -> Path:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.ledger.files import replacing
 from kernwright.report.verdict_plots import (
@@ -21,7 +22,6 @@ from kernwright.report.verdict_plots import (
     bandwidth_plot,
     interval_text,
     magnitude,
-    plain,
     speedup_plot,
 )
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
@@ -102,7 +102,9 @@ def deciding_metric(verdict: Verdict) -> Metric:
 def standing(verdict: Verdict) -> str:
     """Whether the verdict proves anything, and if not, why not."""
     if verdict.evidence and not verdict.quick:
-        return "evidence, of the rows that were finished: interrupted run" if verdict.interrupted else "evidence"
+        admission = f", on a task that is not admitted: {verdict.not_admitted}" if verdict.not_admitted else ""
+        finished = ", of the rows that were finished: interrupted run" if verdict.interrupted else ""
+        return f"evidence{finished}{admission}"
     why = [name for name, holds in (("quick", verdict.quick), ("interrupted", verdict.interrupted)) if holds]
     return f"not evidence: {' and '.join(why) or 'partial'} run"
 
@@ -157,7 +159,7 @@ def _shown(value: object) -> object:
         return value
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else NOT_FINITE
-    return plain(str(value))
+    return plain(value, newlines=True)
 
 
 def _environment() -> Environment:

@@ -7,7 +7,6 @@ only what each shape is. No row is dropped: one that cannot be drawn is listed i
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import get_args
 
 from markupsafe import Markup, escape
 
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict
 from kernwright.tasks.policy import Metric
 
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 # Each outcome has a shape of its own, centred on its value: colour alone says nothing to some readers and printers.
@@ -86,11 +85,16 @@ def _multiples(step: float, low: float, high: float) -> list[float]:
 
 
 def speedup_scale(results: Sequence[MetricResult], left: float, right: float) -> LogScale:
-    """An axis that holds 1, every ratio, and every interval and noise band that is not absurdly wide."""
-    ratios = [1.0, *(result.ratio for result in results)]
-    least, most = min(ratios) / REACH, max(ratios) * REACH
+    """Return an axis with 1, every ratio, and every interval and noise band of a sensible width."""
     ends = [end for result in results for end in (*result.interval, 1 / (1 + result.noise_band), 1 + result.noise_band)]
-    held = [*ratios, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
+    return ratio_scale([result.ratio for result in results], ends, left, right)
+
+
+def ratio_scale(ratios: Sequence[float], ends: Sequence[float], left: float, right: float) -> LogScale:
+    """Return an axis with 1 and every ratio. Ends of intervals extend it to REACH times the outermost ratio at most."""
+    known = [1.0, *ratios]
+    least, most = min(known) / REACH, max(known) * REACH
+    held = [*known, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
     margin = (max(held) / min(held)) ** 0.04
     return LogScale(min(held) / margin, max(held) * margin, left, right)
 
@@ -234,7 +238,7 @@ def _untimed(row: RowVerdict, decides: Metric, frame: Frame, index: int) -> Mark
     why = "no copy was measured beside it" if timed else row.reasons[0] if row.reasons else "not timed"
     room = int((WIDTH - frame.left - 30) / CHARACTER_WIDTH) - len(row.verdict)
     told = why if len(why) <= room else f"{why[: room - 1]}…"
-    words = Markup("{}: {}").format(element("tspan", row.verdict, kind="strong"), plain(told))
+    words = Markup("{}: {}").format(element("tspan", row.verdict, kind="strong"), plain(told, newlines=True))
     place = _marker(row.verdict, frame.left + 10, middle)
     text = text_at(words, frame.left + 24, middle + 4, "untimed", hover=why)
     return element("g", frame.ground(index, frame.left), place, text, kind=f"outcome-{row.verdict}")
@@ -254,16 +258,11 @@ def element(tag: str, *children: str, kind: str = "", **attributes: str | float)
     """One element of a class, its words escaped; numbers in hundredths, so that equal plots are equal bytes."""
     named = ({"class": kind} if kind else {}) | {name.replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(
-        f' {name}="{value:.2f}"' if isinstance(value, float) else f' {name}="{escape(plain(str(value)))}"'
+        f' {name}="{value:.2f}"' if isinstance(value, float) else f' {name}="{escape(plain(value, newlines=True))}"'
         for name, value in named.items()
     )
-    inner = "".join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
+    inner = "".join(child if isinstance(child, Markup) else escape(plain(child, newlines=True)) for child in children)
     return Markup(f"<{tag}{given}>{inner}</{tag}>" if inner else f"<{tag}{given}/>")
-
-
-def plain(text: str) -> str:
-    """Text that a page can hold: names come from elsewhere too, with controls or a turned writing direction."""
-    return "".join("\ufffd" if unicodedata.category(c) in _UNPRINTABLE and c not in "\n\t" else c for c in text)
 
 
 def magnitude(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,17 @@ from rich.text import Text
 
 from kernwright.core.plain_text import plain, quoted
 from kernwright.judge.process.faults import AT
-from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
-from kernwright.tasks.policy import METRICS
+from kernwright.judge.record.verdict import (
+    NOT_TIMED,
+    UNDECIDED,
+    Headline,
+    MetricResult,
+    Outcome,
+    RowVerdict,
+    Unavailable,
+    Verdict,
+)
+from kernwright.tasks.policy import METRICS, Metric
 
 COLOURS = {
     "faster": "green", "same": "cyan", "slower": "red", "inconclusive": "yellow",
@@ -20,6 +30,7 @@ COLOURS = {
 }  # fmt: skip
 FAULTS = ("incorrect", "tampered", "failed")
 MOST_NAMED = 4  # rows that a reason names
+MOST_NOTES = 6
 INDENT = "    "
 
 
@@ -33,7 +44,7 @@ def verdict_table(verdict: Verdict) -> Table | None:
     faults = faults_of(verdict)
     if len(faults) == 1 and len(faults[0].rows) == len(verdict.rows):
         return None
-    decides = verdict.provenance["policy"]["decides"]
+    decides = verdict.metric
     table = Table(title=f"{verdict_title(verdict)} ({decides} decides)")
     table.add_column("row", overflow="fold")
     table.add_column("verdict", overflow="fold")
@@ -45,9 +56,9 @@ def verdict_table(verdict: Verdict) -> Table | None:
     return table
 
 
-def _row_cells(row: RowVerdict, decides: str) -> list[RenderableType]:
+def _row_cells(row: RowVerdict, decides: Metric) -> list[RenderableType]:
     named: list[RenderableType] = [plain(row.id), Text(row.verdict, style=COLOURS[row.verdict])]
-    result = row.metrics.get(decides)  # type: ignore[call-overload]
+    result = row.metrics.get(decides)
     if not isinstance(result, MetricResult):
         return [*named, *["–"] * 6]
     low, high = result.interval
@@ -63,22 +74,37 @@ def _row_cells(row: RowVerdict, decides: str) -> list[RenderableType]:
 
 
 def verdict_lines(verdict: Verdict) -> list[Text]:
-    """Return the lines below the table: headlines, the verdict, its reasons."""
+    """Return the lines below the table: a headline per metric, the verdict, its reasons and notes."""
     coloured = (verdict.verdict, COLOURS[verdict.verdict])
     return [
         *_headline_lines(verdict),
         Text.assemble("  verdict ", coloured, _marks(verdict)),
-        *(Text(line) for line in reason_lines(verdict)),
+        *_admission_lines(verdict),
+        *(Text(line) for line in (*reason_lines(verdict), *note_lines(verdict))),
     ]
 
 
+def _admission_lines(verdict: Verdict) -> list[Text]:
+    """Return a warning if wrong kernels may pass on the task of a verdict."""
+    if not verdict.not_admitted:
+        return []
+    told = (
+        f"  task    not admitted ({verdict.not_admitted}): wrong kernels may pass; kernwright task check {verdict.task}"
+    )
+    return [Text(plain(told), style="yellow")]
+
+
 def _headline_lines(verdict: Verdict) -> list[Text]:
+    """Return a line per metric, the deciding one first."""
     lines = []
     missing: dict[str, list[str]] = {}
-    for metric in METRICS:
+    for metric in sorted(METRICS, key=lambda name: name != verdict.metric):
         match verdict.headline.get(metric):
             case Headline() as headline:
-                lines.append(Text(f"  {metric:<7} {_figures(headline)}"))
+                decides = "decides" if metric == verdict.metric else ""
+                outcome = headline.outcome or "–"
+                coloured = (f"{outcome:<12} ", COLOURS.get(outcome, "dim"))
+                lines.append(Text.assemble(f"  {metric:<7} {decides:<8} ", coloured, _figures(headline)))
             case Unavailable(unavailable=why):
                 missing.setdefault(why, []).append(metric)
     return lines + [Text(plain(f"  {', '.join(names)} not available: {why}"), "dim") for why, names in missing.items()]
@@ -87,7 +113,8 @@ def _headline_lines(verdict: Verdict) -> list[Text]:
 def _figures(headline: Headline) -> str:
     interval = "({:.3f} – {:.3f})".format(*headline.interval) if headline.interval else "(coarse)"
     worst = f"worst {headline.worst_ratio:.3f}x {plain(headline.worst_row)}"
-    return f"geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, {worst}"
+    undecided = f", {len(headline.undecided)} undecided" if headline.undecided else ""
+    return f"{headline.geomean:.3f}x {interval} over {headline.rows} rows{undecided}, {worst}"
 
 
 class Fault(NamedTuple):
@@ -113,11 +140,55 @@ def reason_lines(verdict: Verdict) -> list[str]:
     """Return the reasons of a verdict as lines, each reason once: a build error holds for every row."""
     lines = []
     for fault in faults_of(verdict):
-        all_rows = len(fault.rows) == len(verdict.rows) > 1
-        lines += fault_lines(f"all {len(fault.rows)} rows" if all_rows else named_rows(fault.rows), fault.reason)
+        lines += fault_lines(_rows_of(verdict, fault.rows), fault.reason)
     told = {row.reasons[0] for row in verdict.rows if row.verdict in FAULTS and row.reasons}
-    others = (reason for reason in verdict.reasons if not any(reason.endswith(f": {known}") for known in told))
-    return lines + [line for reason in others for line in quoted(reason, INDENT)]
+    others = [reason for reason in verdict.reasons if not any(reason.endswith(f": {known}") for known in told)]
+    lines += [line for reason in others if not reason.startswith(UNDECIDED) for line in quoted(reason, INDENT)]
+    return lines + _undecided_lines(verdict)
+
+
+def _undecided_lines(verdict: Verdict) -> list[str]:
+    """Return the id of every undecided row, with its reasons."""
+    found: dict[str, list[str]] = {}
+    for row in verdict.rows:
+        if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons):
+            found.setdefault("; ".join(row.reasons) or "no reason was recorded", []).append(row.id)
+    if not found:
+        return []
+    count = sum(map(len, found.values()))
+    lines = [f"{', '.join(ids)}: {reason}" for reason, ids in found.items()]
+    return [f"{INDENT}{UNDECIDED} {count} of {len(verdict.rows)} rows:", *(plain(f"{INDENT}  {own}") for own in lines)]
+
+
+def note_lines(verdict: Verdict) -> list[str]:
+    """Return remarks that do not change the verdict: further reasons of rows, and the calls of a process."""
+    decided = [row for row in verdict.rows if row.verdict not in (*FAULTS, "inconclusive")]
+    notes = _grouped_notes(verdict, decided)
+    if calls := max((row.process_calls for row in verdict.rows), default=0):
+        notes.append(f"one process of the candidate made {calls:,} calls, the most of all")
+    left_out = [f"{len(notes) - MOST_NOTES} further notes are in the ledger"] if len(notes) > MOST_NOTES else []
+    return [plain(f"{INDENT}note: {note}") for note in (*notes[:MOST_NOTES], *left_out)]
+
+
+def _grouped_notes(verdict: Verdict, rows: Sequence[RowVerdict]) -> list[str]:
+    """Return each reason once, with its rows. Reasons that differ only in figures are one note.
+
+    Notes on the most rows come first.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        for reason in row.reasons:
+            found.setdefault(re.sub(r"\d+", "#", reason), {})[row.id] = reason
+    notes = []
+    for by_row in sorted(found.values(), key=len, reverse=True):
+        example, *others = dict.fromkeys(by_row.values())
+        figures = " (figures of the first row)" if others else ""
+        notes.append(f"{_rows_of(verdict, list(by_row))}: {example}{figures}")
+    return notes
+
+
+def _rows_of(verdict: Verdict, ids: Sequence[str]) -> str:
+    return f"all {len(ids)} rows" if len(ids) == len(verdict.rows) > 1 else named_rows(ids)
 
 
 def named_rows(ids: Sequence[str]) -> str:

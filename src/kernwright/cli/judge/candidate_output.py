@@ -20,10 +20,10 @@ class CandidateOutput:
         self._workers[text.rstrip()] += 1
 
     def lines(self) -> list[str]:
-        """Return the outputs as lines to print, each distinct one once. Each line of the candidate has a gutter."""
+        """Return the outputs as lines to print, each distinct one once. Without a worker there are none."""
         printed = {text: count for text, count in self._workers.items() if text}
         if not printed:
-            return ["the candidate printed nothing"]
+            return ["the candidate printed nothing"] if self._workers else []
         lines = []
         for text, count in list(printed.items())[:MOST_OUTPUTS]:
             lines.append(f"output of the candidate, in {count} of {self._workers.total()} workers:")

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import NamedTuple
 
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
 from kernwright.judge.request import JudgeRequest
 from kernwright.report.verdict_table import FAULTS, faults_of
 
@@ -26,6 +26,8 @@ def next_steps(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
         return [NextStep("judge all rows", judge_command(request))]
     if verdict.verdict in FAULTS:
         return _after_fault(verdict, request)
+    if (step := _untimed_step(verdict, request)) is not None:
+        return [step]
     if verdict.quick:
         return [NextStep("full run, which is evidence", judge_command(replace(request, quick=False)))]
     if verdict.verdict == "inconclusive":
@@ -53,6 +55,18 @@ def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     return steps
 
 
+def _untimed_step(verdict: Verdict, request: JudgeRequest) -> NextStep | None:
+    """Return the command that times rows which were only checked for correctness; None if a row was timed."""
+    reasons = [set(row.reasons) for row in verdict.rows]
+    if not reasons:
+        return None
+    if all(INTERPRETED in own for own in reasons):
+        return NextStep("times, on a machine with a GPU", judge_command(replace(request, device="cuda", quick=False)))
+    if all(UNTIMED in own for own in reasons):
+        return NextStep("rows that are timed", judge_command(replace(request, rows=None)))
+    return None
+
+
 def _after_doubt(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     steps = []
     if request.rounds is not None:
@@ -68,7 +82,7 @@ def judge_command(request: JudgeRequest, show_output: bool = False) -> str:
     """Return the command line of a request."""
     default = JudgeRequest(task="", candidate=None)
     words = ["kernwright", "judge", request.task]
-    for option in ("candidate", "contender", "baseline", "rows", "device", "seed", "rounds", "ledger"):
+    for option in ("candidate", "contender", "baseline", "rows", "device", "seed", "rounds", "metric", "ledger"):
         value = getattr(request, option)
         if value != getattr(default, option):
             words += [f"--{option}", str(value)]

@@ -58,9 +58,7 @@ class Score:
     @classmethod
     def of_verdict(cls, run: str, verdict: Verdict) -> Score:
         """Return the score of a verdict."""
-        policy = verdict.provenance.get("policy")
-        metric = _text(policy.get("decides")) if isinstance(policy, Mapping) else UNKNOWN
-        found = next((own for name, own in verdict.headline.items() if name == metric), None)
+        found = verdict.headline.get(verdict.metric)
         headline = found if isinstance(found, Headline) and verdict.verdict in (*RANKED, "inconclusive") else None
         return cls(
             run=run,
@@ -69,7 +67,7 @@ class Score:
             candidate=verdict.candidate,
             baseline=verdict.baseline,
             device=_device(verdict.provenance),
-            metric=metric,
+            metric=verdict.metric,
             verdict=verdict.verdict,
             rows=tuple(sorted(row.id for row in verdict.rows)),
             speedup=headline.geomean if headline else None,

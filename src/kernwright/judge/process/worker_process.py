@@ -115,6 +115,7 @@ class WorkerProcess:
         self._stopped = False
         self._stood_ns = self._resumed_at = 0
         self.request_ns = 0  # processor time of the last untimed exchange
+        self.calls = 0  # calls that the process has made, on all rows
         self._block_s = 0.0
         self._helpers: list[int] = []
         self.isolation = Isolation()
@@ -187,6 +188,7 @@ class WorkerProcess:
         if bring is not None:
             bring()
         answer = self._exchange(payload, deadline_s)
+        self.calls += len(order)
         if not stays_awake:
             self._stop()
         running = _clock_ns() - start
