@@ -158,7 +158,7 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["started"] <= where["finished"]
     assert where["judge"] == judge_digest()
     assert (
-        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
+        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing", "census"}
         and min(where["seconds"].values()) > 0
     )
     sandbox = where["isolation"]["workers"]
