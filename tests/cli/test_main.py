@@ -64,6 +64,26 @@ print([module for module in ("torch", "scipy", "numpy") if module in sys.modules
     assert lines[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("task show norm_sc", ["norm_scale_shift"]),
+        ("task show norm_infer --rows prod", ["production"]),
+        ("task show norm_infer --rows smoke,rms_hunyuan_1", ["smoke,rms_hunyuan_1320x128"]),
+        ("explain wan_", ["wan_rmsnorm_silu"]),
+        ("judge norm_infer --baseline sgl", ["sglang@0.5.23", "sglang@0.5.12.post1"]),
+        ("baseline fetch lig", ["liger@0.8.5"]),
+        ("capture --op residual_g", ["residual_gate"]),
+        ("judge norm_infer --contender kern", ["kernwright"]),
+    ],
+)
+def test_shells_complete_names(words: str, found: list[str]) -> None:
+    line = f"kernwright {words}"
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_KERNWRIGHT_COMPLETE": "complete_bash"}
+    completed = CliRunner(env=asked).invoke(app, [], prog_name="kernwright")
+    assert completed.output.split() == found
+
+
 def test_row_ids_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = PlainConsole(width=40)
     monkeypatch.setattr("kernwright.cli.console.listing", narrow)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernwright.cli.judge.next_step import next_steps
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
 from kernwright.judge.request import JudgeRequest
 
 REQUEST = {"task": "norm", "candidate": Path("my kernel"), "device": "cuda"}
@@ -64,6 +64,14 @@ def test_after_a_fault_comes_a_failing_row_with_its_output(outcome: str) -> None
 def test_after_an_inconclusive_verdict_come_more_rounds_or_the_undecided_rows() -> None:
     assert commands_after("inconclusive", {"rounds": 2})[0] == [*ALL, "--device", "cuda"]
     assert commands_after("inconclusive")[0] == [*ALL, "--rows", "row_a,row_b", "--device", "cuda"]
+
+
+def test_after_a_check_without_times_comes_the_way_to_times() -> None:
+    row = {"id": "r", "op": "o", "verdict": "inconclusive", "bytes_min": 1}
+    (on_gpu,) = commands_after("inconclusive", {"device": "cpu"}, rows=[row | {"reasons": [INTERPRETED]}], quick=True)
+    assert on_gpu == [*ALL, "--device", "cuda"]
+    (timed,) = commands_after("inconclusive", {"rows": "grid"}, rows=[row | {"reasons": [UNTIMED]}])
+    assert timed == [*ALL, "--device", "cuda"]
 
 
 def test_an_interrupted_run_is_repeated() -> None:

@@ -24,9 +24,7 @@ def complete_rows(ctx: typer.Context, incomplete: str) -> list[str]:
     from kernwright.tasks.summary import row_ids
 
     known = list_tasks()
-    named = ctx.params.get("task") or ctx.params.get("tasks") or ()
-    tasks = [named] if isinstance(named, str) else list(named)
-    ids = [row for task in tasks for row in row_ids(known.get(task, Path(task)))]
+    ids = [row for task in _tasks_named(ctx) for row in row_ids(known.get(task, Path(task)))]
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{word}" for word in dict.fromkeys((*SETS, *ids)) if word.startswith(last)]
 
@@ -40,9 +38,7 @@ def complete_ops(incomplete: str) -> list[str]:
 
 def complete_baselines(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return baselines by name: built in, published, and the adapters of the task on the command line."""
-    adapters: list[str] = []
-    if isinstance(task := ctx.params.get("task"), str):
-        adapters = _adapters(task)
+    adapters = [name for task in _tasks_named(ctx) for name in _adapters(task)]
     return [name for name in (*BUILT_IN, *adapters, *complete_published(incomplete)) if name.startswith(incomplete)]
 
 
@@ -69,6 +65,12 @@ def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = ctx.params.get("ledger") or os.environ.get("KERNWRIGHT_LEDGER") or Path(".kernwright", "ledger")
     runs = sorted((path.stem for path in Path(folder, "runs").glob("*.jsonl")), reverse=True)
     return [run for run in runs if run.startswith(incomplete)]
+
+
+def _tasks_named(ctx: typer.Context) -> list[str]:
+    """Return the tasks on the command line. While an option lacks its value, the arguments are not parsed yet."""
+    named = ctx.params.get("task") or ctx.params.get("tasks") or [word for word in ctx.args if word[:1] != "-"]
+    return [named] if isinstance(named, str) else list(named)
 
 
 def _adapters(task: str) -> list[str]:

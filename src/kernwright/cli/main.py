@@ -79,7 +79,7 @@ app.command("bundle", rich_help_panel=MACHINES)(bundle)
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+def root(version: bool = typer.Option(False, "--version", help="show the version and exit")) -> None:
     if version:
         say(__version__)
         raise typer.Exit

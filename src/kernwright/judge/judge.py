@@ -140,7 +140,7 @@ class Judgement:
                         self._check_all(group, pairs)
                 with self._taking("timing"):
                     self._time_all(group, pairs, number)
-                if number == 0 and self.census and self.device.has_kernels:
+                if number == 0 and self.census:
                     with self._taking("census"):
                         self._take_census(group, pairs)
             finally:
@@ -267,7 +267,7 @@ class Judgement:
 
     def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         take_census(group, self.task, self.rows, pairs, self.context.pool, self.context.trusted)
-        for pair in pairs:
+        for pair in pairs if self.device.has_kernels else ():
             refuse_other_kernels(pair)
 
 

@@ -35,24 +35,33 @@ def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> Rend
     return Group(table, *last, Text.assemble("  task ", word))
 
 
+MOST_FINDINGS = 300  # above this, only rows with a problem are listed
 FINDING_COLOURS = {
     "agrees": "green", "declines": "cyan", "rounds": "yellow", "differs": "bold red", "failed": "bold red",
 }  # fmt: skip
 
 
 def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableType:
-    """One line a row of every baseline; what it declines and how it differs. `counted`: kernels were listed."""
-    table = Table(title="published baselines against the reference")
+    """Return a table with a line per row and baseline, and the counts below. Of many rows only problems are listed.
+
+    Args:
+        counted: whether kernels were listed.
+    """
+    is_long = len(findings) > MOST_FINDINGS
+    listed = [found for found in findings if not is_long or found.finding not in ("agrees", "declines")]
+    table = Table(title="baselines against the reference")
     for column in ("baseline", "row", "finding", "why"):
         table.add_column(column, overflow="fold", no_wrap=column in ("baseline", "finding"))
-    for found in findings:
+    for found in listed:
         shown = Text(found.finding, style=FINDING_COLOURS[found.finding])
         table.add_row(found.baseline, f"{found.task}/{found.row}", shown, Text(found.reason))
     counts: Counter[str] = Counter(found.finding for found in findings)
     lines = ["  " + ", ".join(f"{counts[word]} {word}" for word in FINDING_COLOURS)]
+    if is_long:
+        lines.append("  rows that agree or are declined are not listed")
     if not counted:
         lines.append("  no census on a CPU: which kernels ran is known on a GPU only")
-    return Group(table, *(Text(line) for line in lines))
+    return Group(*([table] if listed else []), *(Text(line) for line in lines))
 
 
 def sweep_table(sweep: Sweep) -> RenderableType:

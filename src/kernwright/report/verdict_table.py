@@ -13,8 +13,8 @@ from rich.text import Text
 from kernwright.core.plain_text import plain, quoted
 from kernwright.judge.process.faults import AT
 from kernwright.judge.record.verdict import (
+    NOT_TIMED,
     UNDECIDED,
-    UNTIMED,
     Headline,
     MetricResult,
     Outcome,
@@ -144,10 +144,20 @@ def reason_lines(verdict: Verdict) -> list[str]:
     told = {row.reasons[0] for row in verdict.rows if row.verdict in FAULTS and row.reasons}
     others = [reason for reason in verdict.reasons if not any(reason.endswith(f": {known}") for known in told)]
     lines += [line for reason in others if not reason.startswith(UNDECIDED) for line in quoted(reason, INDENT)]
-    open_rows = [row for row in verdict.rows if row.verdict == "inconclusive" and UNTIMED not in row.reasons]
-    if open_rows:
-        lines.append(f"{INDENT}{UNDECIDED} {len(open_rows)} of {len(verdict.rows)} rows:")
-    return lines + [plain(f"{INDENT}  {row.id}: {'; '.join(row.reasons) or 'no reason'}") for row in open_rows]
+    return lines + _undecided_lines(verdict)
+
+
+def _undecided_lines(verdict: Verdict) -> list[str]:
+    """Return the id of every undecided row, with its reasons."""
+    found: dict[str, list[str]] = {}
+    for row in verdict.rows:
+        if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons):
+            found.setdefault("; ".join(row.reasons) or "no reason was recorded", []).append(row.id)
+    if not found:
+        return []
+    count = sum(map(len, found.values()))
+    lines = [f"{', '.join(ids)}: {reason}" for reason, ids in found.items()]
+    return [f"{INDENT}{UNDECIDED} {count} of {len(verdict.rows)} rows:", *(plain(f"{INDENT}  {own}") for own in lines)]
 
 
 def note_lines(verdict: Verdict) -> list[str]:
@@ -161,13 +171,16 @@ def note_lines(verdict: Verdict) -> list[str]:
 
 
 def _grouped_notes(verdict: Verdict, rows: Sequence[RowVerdict]) -> list[str]:
-    """Return each reason once, with its rows. Reasons that differ only in figures are one note."""
+    """Return each reason once, with its rows. Reasons that differ only in figures are one note.
+
+    Notes on the most rows come first.
+    """
     found: dict[str, dict[str, str]] = {}
     for row in rows:
         for reason in row.reasons:
             found.setdefault(re.sub(r"\d+", "#", reason), {})[row.id] = reason
     notes = []
-    for by_row in found.values():
+    for by_row in sorted(found.values(), key=len, reverse=True):
         example, *others = dict.fromkeys(by_row.values())
         figures = " (figures of the first row)" if others else ""
         notes.append(f"{_rows_of(verdict, list(by_row))}: {example}{figures}")

@@ -192,7 +192,7 @@ class Dispatcher:
         reasons = "; ".join(map(str, refused)) or f"it has no {wanted} implementation"
         raise CannotRun(
             f"{self.op.name} cannot run on {wanted}: {reasons}",
-            f"change what it names, or ask for another backend ({', '.join(self.backends)})",
+            f"meet that requirement, or ask for another backend ({', '.join(self.backends)})",
         )
 
     @property
@@ -261,7 +261,7 @@ class Dispatcher:
         if strictness and onto.backend == "torch":
             raise_unbuilt(refusals)
             raise CannotRun(
-                f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or leave strict off"
+                f"{self.op.name} would run its reference: {reasons}", "see kernwright.explain, or turn strict off"
             )
         # Only the reference has gradients. Modules warn of it (`nn/gradients.py`); a direct call is left alone.
         if reasons not in self._told and not call.needs_gradient:

@@ -10,7 +10,7 @@ import pytest
 
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker.entry import load
-from kernwright.judge.worker.side_frames import MOST_FRAMES, side_frames
+from kernwright.judge.worker.side_frames import MOST_FRAMES, _short, side_frames
 
 HELPER = "import json\n\ndef parse(text):\n    return json.loads(text)\n"
 KERNEL = "from helper import parse\n\ndef run(depth):\n    return run(depth - 1) if depth else parse('{')\n"
@@ -37,6 +37,17 @@ def test_the_last_frames_in_own_files_are_named(tmp_path: Path, monkeypatch: pyt
 def test_a_syntax_error_has_a_place_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     assert frames_of(tmp_path, "x = 1\ndef run(:\n") == ["kernel.py:2: def run(:"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("run", "run"), ("<lambda>", "<lambda>"), ("void deeper(int64_t)", "void deeper"),
+        ("void (anonymous namespace)::run(tvm::ffi::TensorView, double)", "void {anonymous}::run"),
+    ],
+)  # fmt: skip
+def test_a_frame_of_cpp_has_no_parameters(signature: str, name: str) -> None:
+    assert _short(signature) == name
 
 
 def test_a_baseline_of_ours_has_no_files_of_its_own() -> None:

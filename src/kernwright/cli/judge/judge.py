@@ -8,21 +8,33 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.arguments import TaskName, complete_baselines, complete_contenders, complete_rows
 from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 
 def judge(
-    task: Annotated[str, typer.Argument(help="name or folder of a task")],
+    task: TaskName,
     candidate: Annotated[
         str | None, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")
     ] = None,
     baseline: Annotated[
-        str, typer.Option(help="baseline: eager, compile, a published package, or an adapter of the task")
+        str,
+        typer.Option(
+            help="baseline: eager, compile, a published package, or an adapter of the task",
+            autocompletion=complete_baselines,
+        ),
     ] = "eager",
-    contender: Annotated[str | None, typer.Option(help="baseline to judge in place of a candidate")] = None,
+    contender: Annotated[
+        str | None,
+        typer.Option(help="baseline to judge in place of a candidate", autocompletion=complete_contenders),
+    ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or production, smoke, grid, all; separated by commas")
+        str | None,
+        typer.Option(
+            help="globs over row ids, or production, smoke, grid, all; separated by commas",
+            autocompletion=complete_rows,
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     seed: Annotated[int | None, typer.Option(help="repeat the inputs and the order of a run; not evidence")] = None,
@@ -46,7 +58,10 @@ def judge(
         bool, typer.Option("--show-output", help="show what the candidate prints, in Python and in native code")
     ] = False,
 ) -> None:
-    """Judge a candidate. Exit status 0: correct and not slower; 1: any other verdict; 2: it could not be judged."""
+    """Judge a candidate against a baseline on the rows of a task.
+
+    Exit status 0: correct and not slower; 1: any other verdict; 2: it could not be judged.
+    """
     from kernwright.cli.console import ProgressBar, out
     from kernwright.cli.judge.candidate_output import CandidateOutput
     from kernwright.cli.judge.next_step import next_steps

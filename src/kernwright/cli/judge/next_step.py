@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import NamedTuple
 
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
 from kernwright.judge.request import JudgeRequest
 from kernwright.report.verdict_table import FAULTS, faults_of
 
@@ -26,6 +26,8 @@ def next_steps(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
         return [NextStep("judge all rows", judge_command(request))]
     if verdict.verdict in FAULTS:
         return _after_fault(verdict, request)
+    if (step := _untimed_step(verdict, request)) is not None:
+        return [step]
     if verdict.quick:
         return [NextStep("full run, which is evidence", judge_command(replace(request, quick=False)))]
     if verdict.verdict == "inconclusive":
@@ -51,6 +53,18 @@ def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     if verdict.verdict == "incorrect" and isinstance(seed := verdict.provenance.get("seed"), int):
         steps.append(NextStep("the same inputs again", judge_command(replace(request, seed=seed))))
     return steps
+
+
+def _untimed_step(verdict: Verdict, request: JudgeRequest) -> NextStep | None:
+    """Return the command that times rows which were only checked for correctness; None if a row was timed."""
+    reasons = [set(row.reasons) for row in verdict.rows]
+    if not reasons:
+        return None
+    if all(INTERPRETED in own for own in reasons):
+        return NextStep("times, on a machine with a GPU", judge_command(replace(request, device="cuda", quick=False)))
+    if all(UNTIMED in own for own in reasons):
+        return NextStep("rows that are timed", judge_command(replace(request, rows=None)))
+    return None
 
 
 def _after_doubt(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:

@@ -7,17 +7,20 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.arguments import TaskName, complete_rows
 from kernwright.cli.duration import Wait
 
 
 def sanitize(
-    task: Annotated[str, typer.Argument(help="name or folder of a task")],
+    task: TaskName,
     candidate: Annotated[str, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")],
     tool: Annotated[
         list[str] | None,
         typer.Option(help="memcheck, racecheck, initcheck or synccheck; repeatable; default: the first two"),
     ] = None,
-    rows: Annotated[str | None, typer.Option(help="globs over row ids, or sets of rows")] = "smoke",
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids, or sets of rows", autocompletion=complete_rows)
+    ] = "smoke",
     device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
     ledger: Annotated[
         Path | None, typer.Option(help="ledger folder; default: KERNWRIGHT_LEDGER, else .kernwright/ledger")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_baselines, complete_contenders, complete_rows, complete_tasks
 from kernwright.cli.duration import Minutes, Wait
 from kernwright.cli.output import say
 
@@ -17,18 +18,28 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="tasks by name or folder; default: all", autocompletion=complete_tasks),
+    ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help="baseline to compare with; repeatable; default: eager"),
+        typer.Option(help="baseline to compare with; repeatable; default: eager", autocompletion=complete_baselines),
     ] = None,
     contender: Annotated[
         list[str] | None,
-        typer.Option(help="baseline to judge, or kernwright for the ops that ship; repeatable; default: compile"),
+        typer.Option(
+            help="baseline to judge, or kernwright for the ops that ship; repeatable; default: compile",
+            autocompletion=complete_contenders,
+        ),
     ] = None,
     aa: Annotated[bool, typer.Option("--aa", help="also judge each baseline against itself")] = False,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets of rows; default: smoke on a CPU, else production")
+        str | None,
+        typer.Option(
+            help="globs over row ids, or sets of rows; default: smoke on a CPU, else production",
+            autocompletion=complete_rows,
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     minutes: Minutes = 0.0,
@@ -40,7 +51,10 @@ def sweep(
     ] = None,
     wait: Wait = 0.0,
 ) -> None:
-    """Judge all pairs and rows that have no verdict yet. Exit status 0: all have one; 1: run it again to continue."""
+    """Judge all pairs and rows that have no verdict yet.
+
+    Exit status 0: all rows have a verdict; 1: rows are left, run it again to continue.
+    """
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import ProgressBar, err, out
     from kernwright.judge.contest.shipped_build import target_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernwright.cli.arguments import complete_runs
 from kernwright.cli.output import say
 from kernwright.core.errors import LedgerError
 from kernwright.core.plain_text import plain
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.record import Record
 
-app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
+app = typer.Typer(help="Show, verify, recompute and transfer recorded evidence.", no_args_is_help=True)
 
+RunIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs),
+]
 LedgerFolder = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Ledger folder or archive. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
+    typer.Option("--ledger", help="ledger folder or archive; default: KERNWRIGHT_LEDGER, else .kernwright/ledger"),
 ]
 
 
@@ -91,10 +96,12 @@ def _records_table(records: list[Record]) -> Table:
 
 @app.command()
 def show(
-    run: Annotated[str | None, typer.Argument(help="A run id, or a part of one that is unique.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only records of this kind.")] = None,
-    runs: Annotated[bool, typer.Option("--runs", help="List all runs and the kinds of their records.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    run: Annotated[
+        str | None, typer.Argument(help="run id, or a unique part of one", autocompletion=complete_runs)
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="only records of this kind")] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="list all runs and the kinds of their records")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
     ledger: LedgerFolder = None,
 ) -> None:
     """Show the verdicts as a scoreboard with the best candidate so far, or the records of one run or of one kind."""
@@ -164,7 +171,10 @@ def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
 
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
-    """Check every record, head and blob. Exit status 1, and a line per problem, if anything was changed."""
+    """Check every record, head and blob.
+
+    Exit status 0: nothing was changed; 1: something was, with one line per problem.
+    """
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.ledger.verify import examine
 
@@ -183,7 +193,10 @@ def verify(ledger: LedgerFolder = None) -> None:
 
 @app.command()
 def recompute(ledger: LedgerFolder = None) -> None:
-    """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
+    """Derive every verdict again from its samples.
+
+    Exit status 0: all figures agree; 1: some differ, with one line per figure.
+    """
     from kernwright.judge.record.recompute import recompute as derive
     from kernwright.ledger.ledger import Ledger
 
@@ -204,11 +217,11 @@ def recompute(ledger: LedgerFolder = None) -> None:
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(help="An archive, or a ledger folder.")],
-    but: Annotated[list[str] | None, typer.Option("--but", help="A run to leave behind; may be given again.")] = None,
+    source: Annotated[Path, typer.Argument(help="archive or ledger folder")],
+    but: Annotated[list[str] | None, typer.Option("--but", help="run to leave out; repeatable")] = None,
     ledger: LedgerFolder = None,
 ) -> None:
-    """Take in runs that were recorded elsewhere, after verifying all of them."""
+    """Verify the runs of another ledger and add them to this one."""
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.ledger.transfer import import_runs
 
@@ -225,11 +238,13 @@ def import_(
 
 @app.command()
 def pack(
-    archive: Annotated[Path, typer.Argument(help="The .tar.xz file to write.")],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    archive: Annotated[Path, typer.Argument(help=".tar.xz file to write")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
+    ] = None,
     ledger: LedgerFolder = None,
 ) -> None:
-    """Write runs to a small archive for a repository, with their heads beside it."""
+    """Write runs to a compact archive, with a file of their heads beside it."""
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.transfer import pack_runs
 
@@ -241,8 +256,10 @@ def pack(
 
 @app.command()
 def export(
-    archive: Annotated[Path, typer.Argument(help="The .tar.gz file to write.")],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    archive: Annotated[Path, typer.Argument(help=".tar.gz file to write")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
+    ] = None,
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs, with their blobs and heads, to one archive."""

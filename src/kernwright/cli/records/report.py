@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_runs
 from kernwright.cli.output import say
 from kernwright.cli.records.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all that have a verdict if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="runs; default: all with a verdict", autocompletion=complete_runs),
     ] = None,
     ledger: LedgerFolder = None,
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("kernwright-report.html"),
+    out: Annotated[Path, typer.Option("--out", help="the HTML file to write")] = Path("kernwright-report.html"),
 ) -> None:
     """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
     from kernwright.ledger.ledger import Ledger

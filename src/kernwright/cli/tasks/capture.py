@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_ops
 from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ SETTINGS = {"allow_interspersed_args": False}  # options after the name of the p
 
 def capture(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="the program, as a shell would start it")
+        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="program to run, with its arguments")
     ] = None,
     call: Annotated[
         list[str] | None,
@@ -27,11 +28,12 @@ def capture(
         ),
     ] = None,
     op: Annotated[
-        list[str] | None, typer.Option(help="one of Kernwright's ops, or a torch op as namespace::name; repeatable")
+        list[str] | None,
+        typer.Option(help="op of Kernwright, or torch op as namespace::name; repeatable", autocompletion=complete_ops),
     ] = None,
-    out: Annotated[Path, typer.Option(help="the file to write")] = Path("capture.jsonl"),
+    out: Annotated[Path, typer.Option(help="file to write")] = Path("capture.jsonl"),
     recover: Annotated[
-        Path | None, typer.Option(help="run nothing: gather what a killed capture left in this folder")
+        Path | None, typer.Option(help="folder of an interrupted capture: collect its records and run nothing")
     ] = None,
 ) -> None:
     """Run a program and record the signatures of its calls: shapes, dtypes, strides, scalars, counts; never values.
@@ -81,16 +83,15 @@ def _targets(calls: list[str], ops: list[str]) -> list[str]:
 
 def _op_target(op: str) -> str:
     from kernwright.capture.own_ops import target_of
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.ops import FAMILIES
 
     namespace, colons, name = op.partition("::")
     if colons:
         return f"torch.ops.{namespace}:{name}"
     if op not in FAMILIES:
-        raise KernwrightError(
-            f"--op {op}: no such op", f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
-        )
+        known = f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
+        raise KernwrightError(f"--op {op}: no such op", did_you_mean(op, FAMILIES, known))
     return target_of(op)
 
 

@@ -128,13 +128,14 @@ def _draft_task(
     from kernwright.admission.draft import draft_task
     from kernwright.admission.unmapped_arguments import refuse_another_op, refuse_unmapped_arguments
     from kernwright.capture.own_ops import op_of, settings_of
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.core.registry import ops_from_file, shipped_ops
 
     ops = ops_from_file(definitions) if definitions else shipped_ops()
     if op not in ops:
         remedy = "" if definitions else "; for a function of your own, --draft-op MODULE:FUNCTION"
-        raise KernwrightError(f"--op {op}: no such op", f"use one of: {', '.join(sorted(ops))}{remedy}")
+        known = f"use one of: {', '.join(sorted(ops))}{remedy}"
+        raise KernwrightError(f"--op {op}: no such op", did_you_mean(op, ops, known))
     called = _captured(capture, source, call, op)
     request = DraftRequest(
         name=name, source=source, call=called, op=ops[op], mapping=_pairs(pairs, ops[op]), models=tuple(models),

@@ -1,4 +1,4 @@
-"""kernwright task: the frozen tasks, their rows, and whether they would let a wrong kernel pass."""
+"""kernwright task: list, show, make and check tasks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Frozen tasks: list them, show their rows, make one of a capture, check that they reject mutants.",
+    help="List, show, make and check tasks: the frozen rows that kernels are judged on.",
 )
 
 
 @app.command("list")
 def list_tasks(
-    digests: Annotated[bool, typer.Option("--digests", help="Check the tasks' files and show their digests.")] = False,
+    digests: Annotated[bool, typer.Option("--digests", help="check the tasks' files and show their digests")] = False,
 ) -> None:
     """List all tasks: title, number of rows, ops."""
     from rich.table import Table
@@ -72,7 +72,7 @@ def show(
             autocompletion=complete_rows,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole task as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the whole task as one JSON object")] = False,
 ) -> None:
     """Show the rows, the ops and the digest of a task."""
     from rich.table import Table
@@ -92,7 +92,7 @@ def show(
             "ops": {name: op.digest for name, op in loaded.schemas.items()},
             "rows": [row.model_dump(mode="json", exclude_none=True) for row in chosen],
         }
-        typer.echo(json.dumps(described, indent=1))
+        say(json.dumps(described, indent=1))
         return
     ops = list(dict.fromkeys(row.op for row in chosen))
     for op in ops:
@@ -124,14 +124,17 @@ app.command()(new)
 
 @app.command()
 def check(
-    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
+    task: TaskName,
     rows: Annotated[
-        str | None, typer.Option(help="a glob over row ids, or a set's name; by default the smoke rows")
+        str | None,
+        typer.Option(help="globs over row ids, or sets of rows; default: smoke", autocompletion=complete_rows),
     ] = None,
 ) -> None:
-    """Admit a task if its rows and tolerances reject every mutant. Exit status 1: refused.
+    """Admit a task if its rows and tolerances reject every mutant of its ops.
 
     The result is kept in the task's folder, and verdicts name a task that is not admitted.
+
+    Exit status 0: admitted; 1: refused.
     """
     from kernwright.admission.admission import admit
     from kernwright.cli.console import ProgressBar, out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,6 +14,7 @@ UNTIMED = "correct; rows of the grid are not timed"
 INTERPRETED = "correct; not timed, because a CPU runs Triton kernels in an interpreter: use --device cuda"
 NOT_TIMED = frozenset({UNTIMED, INTERPRETED})  # reasons of rows that were checked and are not timed
 UNDECIDED = "undecided on"  # begins the reason that names undecided rows
+SHOWN_NAMES, SHOWN_NAME = 6, 60  # operators in a note, and characters of each
 GOOD: frozenset[Outcome] = frozenset({"faster", "same"})
 
 
@@ -40,13 +42,37 @@ class Unavailable(BaseModel):
 
 
 class Kernel(BaseModel):
-    """A kernel that one call of a side launches."""
+    """A kernel that one call of a side launches, or on a CPU an operator of torch that it calls."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(max_length=300)
     stream: int = Field(description="number of the stream; in a graph, of the chain of dependent nodes")
     count: int
+
+
+# Operators that allocate memory or make views, and copies, as the profiler names them.
+UNCOUNTED = re.compile(
+    r"(aten::(empty|empty_like|empty_strided|new_empty|view|reshape|as_strided|slice|select|narrow|expand|squeeze"
+    r"|unsqueeze|permute|transpose|t|flatten|unflatten|detach|alias|split|chunk|unbind)|mem(set|cpy)\b.*)",
+    re.IGNORECASE,
+)
+
+
+def baselines_own(kernels: dict[str, list[Kernel]]) -> str | None:
+    """Return a note if a call of the candidate ends in the baseline's own operators and no others; otherwise None.
+
+    The names are what the workers report. A candidate that hides its operators is not found this way.
+    """
+    baseline, candidate = (
+        dict.fromkeys(kernel.name for kernel in kernels.get(side, ()) if not UNCOUNTED.fullmatch(kernel.name))
+        for side in ("baseline", "candidate")
+    )
+    if not candidate or candidate.keys() != baseline.keys():
+        return None
+    names = [name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..." for name in candidate]
+    further = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return f"its calls end in the baseline's own operators: {', '.join(names[:SHOWN_NAMES])}{further}"
 
 
 class RanImplementation(BaseModel):
@@ -88,7 +114,8 @@ class RowVerdict(BaseModel):
     cases: int = Field(default=0, description="correctness cases that ran")
     deterministic: bool | None = None
     kernels: dict[str, list[Kernel]] = Field(
-        default_factory=dict, description="by side, the kernels of one untimed call, as reported by the worker"
+        default_factory=dict,
+        description="by side, the kernels of one untimed call, or on a CPU its operators, as reported by the worker",
     )
     ran: RanImplementation | None = None
     process_calls: int = Field(

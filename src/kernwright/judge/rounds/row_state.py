@@ -20,6 +20,7 @@ from kernwright.judge.record.verdict import (
     RanImplementation,
     RowVerdict,
     Unavailable,
+    baselines_own,
 )
 from kernwright.judge.record.wall_check import wall_says
 from kernwright.judge.rounds.sizing import BlockSizes
@@ -158,6 +159,8 @@ class RowState:
         outcome, reasons = self._outcome(metrics, policy, least_us)
         if self.ran and self.ran.fallback_note:  # last, because the first reason is read as the cause of the verdict
             reasons.append(self.ran.fallback_note)
+        elif own := baselines_own(self.kernels):
+            reasons.append(own)
         return RowVerdict(
             id=self.row.id,
             op=self.row.op,

@@ -9,6 +9,7 @@ from kernwright.judge.protocol.orders import SideOrders
 
 MOST_FRAMES = 4
 MOST_SOURCE = 120  # characters of a source line
+MOST_NAME = 80  # characters of the name of a function
 
 
 def side_frames(error: BaseException, side: SideOrders) -> list[str]:
@@ -21,7 +22,7 @@ def side_frames(error: BaseException, side: SideOrders) -> list[str]:
     if folder is None:
         return []
     found = [
-        _frame(place, frame.lineno, f" in {frame.name}", frame.line)
+        _frame(place, frame.lineno, f" in {_short(frame.name)}", frame.line)
         for frame in traceback.extract_tb(error.__traceback__)
         if (place := _within(folder, frame.filename))
     ]
@@ -34,6 +35,11 @@ def _within(folder: Path, file: str) -> str | None:
     """Return the path of a file relative to the folder, or None if it lies elsewhere."""
     path = Path(file)
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
+
+
+def _short(function: str) -> str:
+    """Return the name of a function. Frames of C++ have its whole signature."""
+    return function.replace("(anonymous namespace)", "{anonymous}").partition("(")[0][:MOST_NAME]
 
 
 def _frame(place: str, line: int | None, function: str, source: str | None) -> str:

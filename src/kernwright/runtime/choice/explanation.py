@@ -26,5 +26,5 @@ class Explanation:
         what = str(self.chosen) if self.chosen else "an error"
         wish = f", as {self.preferred} is preferred" if self.preferred else ""
         if not self.chosen and not self.preferred:
-            wish = ", as strict lets no reference stand in for a kernel"
+            wish = ", as strict forbids the reference"
         return "\n".join([f"{self.op}: {what}{wish}", *(f"  {answer}" for answer in self.answers)])
