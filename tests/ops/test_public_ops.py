@@ -84,7 +84,7 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
 
 
 def test_an_op_without_kernels_is_a_function_like_the_others() -> None:
-    assert ops.rotary.__name__ == "rotary" and "Adjacent pairs of x" in str(ops.rotary.__doc__)
+    assert ops.rotary.__name__ == "rotary" and "pair of adjacent channels" in str(ops.rotary.__doc__)
     assert inspect.getsource(ops.rotary) == inspect.getsource(shipped_ops()["rotary"].reference)
     assert pickle.loads(pickle.dumps(ops.rotary)) is ops.rotary is copy.deepcopy(ops.rotary)
     assert pickle.loads(pickle.dumps(ops.scale_shift)) is ops.scale_shift

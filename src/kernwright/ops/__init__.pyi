@@ -28,13 +28,17 @@ def add_norm(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """r = x * row_scale + second + residual, what is given of them; returns norm(r) * weight + bias, and r.
+    """Return `norm(r) * weight + bias` and r, where `r = x * row_scale + second + residual`.
 
-    Over the last axis of x. residual and second: x's shape, each in a dtype of its own; row_scale: a number per row of
-    x, which it alone is multiplied with; weight and bias: `[D]`, each in a dtype of its own, of either norm. r has the
-    residual's dtype; without a residual x's; with residual_in_fp32 float32, or x's where that is wider. norm_type:
-    "rms" or "layer". backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out:
-    both tensors, which must not overlap the inputs.
+    Arguments:
+        x: any number of axes; the norm is over the last one.
+        residual, second: the shape of x, in any floating point dtype. Each may be omitted.
+        row_scale: one number per row of x, or omitted.
+        weight, bias: `[D]`, in any floating point dtype.
+        norm_type: "rms" or "layer".
+        eps: the number added to the variance.
+        residual_in_fp32: whether r is float32 where there is no residual. Otherwise r has the dtype of the residual, or
+            that of x if there is none.
     """
 
 # kernwright.ops.modulation.definition:broadcast_add
@@ -46,7 +50,7 @@ def broadcast_add(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """a + b, where either may be one row for many, with the eager chain's bits. out must not overlap the inputs."""
+    """Return `a + b`, with the bits of the eager chain. Both broadcast by torch's rules."""
 
 # kernwright.ops.layout.definition:causal_cat_pad
 def causal_cat_pad(
@@ -60,7 +64,14 @@ def causal_cat_pad(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Cached frames, then x, with zeros around them; the cache takes the place of padding before the first frame"""
+    """Return the cached frames followed by those of x, padded with zeros.
+
+    Arguments:
+        x: `[B, C, T, H, W]`.
+        cache: earlier frames, `[B, C, T', H, W]`, or omitted. They replace that many frames of padding.
+        pad_w, pad_h: columns and rows of zeros on each side.
+        pad_t: frames before x: the cached ones, preceded by zeros.
+    """
 
 # kernwright.ops.layout.definition:concat_sequence
 def concat_sequence(
@@ -71,7 +82,11 @@ def concat_sequence(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """a, then b, along the sequence; either may be a view of some heads"""
+    """Return a followed by b along axis 1. Either may be a view, for example of some heads.
+
+    Arguments:
+        a, b: tensors that differ in no axis but axis 1.
+    """
 
 # kernwright.ops.layout.definition:copy_contiguous
 def copy_contiguous(
@@ -81,7 +96,7 @@ def copy_contiguous(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A dense copy of a view"""
+    """Return a contiguous copy of a tensor."""
 
 # kernwright.ops.ltx2_modulate.definition:dual_modulate
 def dual_modulate(
@@ -96,7 +111,7 @@ def dual_modulate(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """rms(x) modulated twice: rms_modulate with either pair, of one norm."""
+    """Return two modulations of one RMS norm: `rms_modulate` with (scale0, shift0) and with (scale1, shift1)."""
 
 # kernwright.ops.ltx2_modulate.definition:dual_modulate_from_table
 def dual_modulate_from_table(
@@ -109,9 +124,15 @@ def dual_modulate_from_table(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """dual_modulate with (scale0, shift0, scale1, shift1) = table `[4, D]` + timestep embedding `[B, 1, 4 * D]`.
+    """Return `dual_modulate` with `(scale0, shift0, scale1, shift1) = table + timestep embedding`.
 
-    The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 4 * D]`, is taken too.
+    Arguments:
+        x: `[B, S, D]`.
+        temb_scale_shift: the embedding, `[B, 1, 4 * D]`, or `[B, S, 4 * D]` for one per token.
+        scale_shift_table: `[4, D]`.
+        eps: the number added to the mean of squares.
+
+    The sum of table and embedding rounds in the dtype that holds both.
     """
 
 # kernwright.ops.ernie.definition:ernie_norm_modulate
@@ -126,11 +147,14 @@ def ernie_norm_modulate(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """rms(x) * weight * (1 + scale) + shift in float32, rounded once to x's dtype.
+    """Return `rms(x) * weight * (1 + scale) + shift`, computed in float32 and rounded once to the dtype of x.
 
-    scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own; weight is `[D]`. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the reference.
-    out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        weight: `[D]`.
+        scale, shift: they broadcast over x by torch's rules, as `[D]`, `[B, 1, D]`, `[S, D]` or `[B, S, D]`, in any
+            floating point dtype.
+        eps: the number added to the mean of squares.
     """
 
 # kernwright.ops.ernie.definition:ernie_residual_gate
@@ -143,9 +167,9 @@ def ernie_residual_gate(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """residual + gate * update in float32, rounded once to the residual's dtype, with the bits of the reference.
+    """Return `residual + gate * update`, computed in float32 and rounded once to the residual's dtype.
 
-    Where `ops.residual_gate` rounds the product as well, this does not.
+    The result has the bits of the reference. `residual_gate` rounds the product, too.
     """
 
 # kernwright.ops.ernie.definition:ernie_residual_norm_modulate
@@ -162,7 +186,11 @@ def ernie_residual_norm_modulate(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift, of r before it is rounded."""
+    """Return `r = residual + gate * update` and `rms(r) * weight * (1 + scale) + shift`.
+
+    The norm is computed from r before r is rounded to the residual's dtype. The gate broadcasts as scale and shift do.
+    The other arguments are those of `ernie_norm_modulate`.
+    """
 
 # kernwright.ops.residual_norm.definition:fused_add_rms_norm_
 def fused_add_rms_norm_(
@@ -174,11 +202,13 @@ def fused_add_rms_norm_(
     backend: Backend | None = None,
     contract: Contract | None = None,
 ) -> None:
-    """residual += x; then x = rms(residual) * weight, both in place, over the last axis.
+    """Add x to residual, then set x to `rms_norm(residual) * weight`. Both are changed in place.
 
-    x and residual must not overlap each other in part, or the weight; one tensor as both holds the norm in the end.
-    What trains runs the reference, whose gradient is torch's, with torch's own rules for what is changed in place. All
-    else as in add_norm.
+    Arguments:
+        x, residual: tensors of one shape. They must not overlap each other in part, nor the weight. One tensor as both
+            holds the norm afterwards.
+        weight: `[D]`, or omitted.
+        eps: the number added to the mean of squares.
     """
 
 # kernwright.ops.vae.definition:group_norm_silu
@@ -193,7 +223,14 @@ def group_norm_silu(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """silu(group_norm(x)), contiguous however x lies in memory; the norm's output rounds before the activation"""
+    """Return `silu(group_norm(x))` as a contiguous tensor. The output of the norm rounds before the activation.
+
+    Arguments:
+        x: `[B, C, ...]`, in any memory format.
+        weight, bias: `[C]`.
+        num_groups: the number of groups, which divides C.
+        eps: the number added to the variance.
+    """
 
 # kernwright.ops.plain_norm.definition:layer_norm
 def layer_norm(
@@ -206,10 +243,14 @@ def layer_norm(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias, over the last axis of x.
+    """Return `(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias` over the last axis of x.
 
-    weight and bias: `[D]`, each in a dtype of its own. backend: "cuda", "triton" or "torch", for this call. contract:
-    "exact" runs torch's own norm. out must not overlap the inputs.
+    Arguments:
+        x: any number of axes.
+        weight, bias: `[D]`, in any floating point dtype. Either may be omitted.
+        eps: the number added to the variance.
+
+    The result has the memory layout of x. With `contract="exact"` torch's own norm runs.
     """
 
 # kernwright.ops.query_key.definition:ltx2_qknorm_split_rope
@@ -228,7 +269,16 @@ def ltx2_qknorm_split_rope(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """RMS norm over all heads of a token at once, rounded; then the halves of each head turned as LTX-2 turns them"""
+    """Return q and k after an RMS norm over the whole token and the rotation of `ltx2_split_rotary`.
+
+    Arguments:
+        q, k: `[B, S, H * D]`, with any S each.
+        q_cos, q_sin, k_cos, k_sin: the angles, `[B, H, S, D/2]`.
+        q_norm_weight, k_norm_weight: `[H * D]`.
+        eps: the number added to the mean of squares.
+
+    The output of the norm rounds before the rotation.
+    """
 
 # kernwright.ops.rotation.definition:ltx2_split_rotary
 def ltx2_split_rotary(
@@ -240,9 +290,13 @@ def ltx2_split_rotary(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The halves of each head of x `[B, S, H * D]` turned by `[B, H, S, D/2]`; the product with cos rounds first.
+    """Return x with channels i and i + D/2 of each head rotated as a pair.
 
-    This is the rounding of LTX-2's own chain, a product and then addcmul, not that of one fused expression.
+    Arguments:
+        x: `[B, S, H * D]`.
+        cos, sin: the angles, `[B, H, S, D/2]`.
+
+    The product with cos rounds first, as in LTX-2's own chain of a product and addcmul.
     """
 
 # kernwright.ops.norm_modulation.definition:norm_scale_shift
@@ -259,13 +313,18 @@ def norm_scale_shift(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """norm(x) * (1 + scale) + shift, over x `[B, S, D]`.
+    """Return `norm(x) * (1 + scale) + shift`, with the norm over the last axis of x.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "layer" or "rms".
-    backend: "cuda", "cpu", "triton" or "torch", for this call. contract: "exact" runs, for LayerNorm without weight and
-    bias, a kernel that norms in torch's order where the device has shown that it has torch's bits, and else the eager
-    chain. out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        weight, bias: `[D]`, the affine parameters of the norm. A bias needs a weight, and an RMS norm has none.
+        norm_type: "layer" or "rms".
+        eps: the number added to the variance.
+
+    With `contract="exact"`, a LayerNorm without weight and bias has kernels that sum in torch's order. They run if the
+    device has shown that they give torch's bits; otherwise the eager chain runs.
     """
 
 # kernwright.ops.norm_modulation.definition:norm_scale_shift_select
@@ -286,10 +345,15 @@ def norm_scale_shift_select(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """LN(x) * (1 + scale) + shift and the gate, `[B, S, D]` both, each token with the set that its index picks.
+    """Return `LayerNorm(x) * (1 + scale) + shift` and a gate, where each token picks one of two sets of all three.
 
-    The sets are rows `[B, D]`, the index `[B, S]` of integers or booleans: 0 picks the first set, any other number the
-    second, so that no number leads outside them. All else as in norm_scale_shift.
+    Arguments:
+        x: `[B, S, D]`.
+        scale0, shift0, gate0: the first set, `[B, D]` each.
+        scale1, shift1, gate1: the second set, `[B, D]` each.
+        index: `[B, S]`, integers or booleans. 0 picks the first set, every other number the second.
+
+    The other arguments are those of `norm_scale_shift`.
     """
 
 # kernwright.ops.norm_tanh.definition:norm_tanh_mul_add
@@ -306,12 +370,15 @@ def norm_tanh_mul_add(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """norm(x) * tanh(scale) + shift, over x `[B, S, D]`: with a gate and a residual, residual + tanh(gate) * norm(x).
+    """Return `norm(x) * tanh(scale) + shift`. With a gate as scale and a residual as shift, this is a gated residual.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "rms" or "layer".
-    backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out must not overlap
-    the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        weight, bias: `[D]`, the affine parameters of the norm.
+        norm_type: "rms" or "layer".
+        eps: the number added to the variance.
     """
 
 # kernwright.ops.norm_tanh.definition:norm_tanh_mul_add_norm_scale
@@ -331,7 +398,14 @@ def norm_tanh_mul_add_norm_scale(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """y = norm(x) * tanh(scale) + shift; returns it and norm(y) * (1 + scale2), all as in norm_tanh_mul_add."""
+    """Return `y = norm(x) * tanh(scale) + shift` and `norm(y) * (1 + scale2)`.
+
+    Arguments:
+        scale2: the layouts of scale and shift.
+        weight2, bias2: `[D]`, the affine parameters of the second norm.
+
+    The other arguments are those of `norm_tanh_mul_add`.
+    """
 
 # kernwright.ops.query_key.definition:qknorm_rope
 def qknorm_rope(
@@ -347,9 +421,17 @@ def qknorm_rope(
     backend: Backend | None = None,
     contract: Contract | None = None,
 ) -> None:
-    """Each head of q and k `[T, H, D]`: RMS norm, rounded; then its first R entries turned by its position's angles.
+    """Apply an RMS norm to each head of q and k, then rotate its first R channels. Both are changed in place.
 
-    A row of the cache `[N, R]` holds R / 2 cosines, then as many sines. Pairs are adjacent, or halves (`is_neox`).
+    Arguments:
+        q, k: `[T, H, D]`, with any number of heads each.
+        q_weight, k_weight: `[D]`.
+        cos_sin_cache: `[N, R]`. Each row holds R / 2 cosines followed by R / 2 sines.
+        positions: `[T]`, the row of the cache for each token.
+        eps: the number added to the mean of squares.
+        is_neox: whether channels i and i + R / 2 form a pair; otherwise channels 2 i and 2 i + 1 do.
+
+    The output of the norm rounds before the rotation.
     """
 
 # kernwright.ops.modulation.definition:residual_gate
@@ -362,9 +444,11 @@ def residual_gate(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """residual + update * gate, with the bits of the eager chain.
+    """Return `residual + update * gate` in the residual's dtype, with the bits of the eager chain.
 
-    residual and update are `[B, S, D]`; the gate has the layouts of scale and shift in scale_shift, as has all else.
+    Arguments:
+        residual, update: `[B, S, D]` or `[S, D]`.
+        gate: the layouts of scale and shift in `scale_shift`.
     """
 
 # kernwright.ops.norm_modulation.definition:residual_norm_scale_shift
@@ -383,10 +467,14 @@ def residual_norm_scale_shift(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * x (no gate: residual + x); returns norm(r) * (1 + scale) + shift, and r.
+    """Return `norm(r) * (1 + scale) + shift` and r, where `r = residual + gate * x`.
 
-    r has x's dtype, whatever the residual's (add_norm keeps the residual's). The gate has the layouts of scale and
-    shift; all else as in norm_scale_shift. out: both tensors.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        residual: the shape of x. r has the dtype of x; `add_norm` keeps that of the residual.
+        gate: the layouts of scale and shift. Without a gate, `r = residual + x`.
+
+    The other arguments are those of `norm_scale_shift`.
     """
 
 # kernwright.ops.norm_modulation.definition:residual_norm_scale_shift_select
@@ -409,9 +497,13 @@ def residual_norm_scale_shift_select(
     contract: Contract | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """r = residual + residual_gate * x; then norm_scale_shift_select of r. Returns y, r and the chosen gate.
+    """Return the norm_scale_shift_select of `r = residual + residual_gate * x`, r itself, and the gate of each token.
 
-    residual_gate has the layouts of scale and shift in norm_scale_shift.
+    Arguments:
+        x, residual: `[B, S, D]`. r has the dtype of x.
+        residual_gate: the layouts of scale and shift in `norm_scale_shift`.
+
+    The other arguments are those of `norm_scale_shift_select`.
     """
 
 # kernwright.ops.ltx2_modulate.definition:rms_modulate
@@ -425,12 +517,16 @@ def rms_modulate(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """rms(x) * (1 + scale) + shift in float32, whatever x's dtype, as LTX-2 runs it under autocast.
+    """Return `rms(x) * (1 + scale) + shift` in float32 for any dtype of x, as LTX-2 computes it under autocast.
 
-    scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own, in which `1 + scale` rounds. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs a
-    kernel that sums in torch's order where the device has shown that it has torch's bits, and else the eager chain. out
-    must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: they broadcast over x by torch's rules, as `[D]`, `[B, 1, D]`, `[S, D]` or `[B, S, D]`, in any
+            floating point dtype.
+        eps: the number added to the mean of squares.
+
+    `1 + scale` rounds in the dtype of scale. With `contract="exact"`, kernels that sum in torch's order run if the
+    device has shown that they give torch's bits; otherwise the eager chain runs.
     """
 
 # kernwright.ops.ltx2_modulate.definition:rms_modulate_from_table
@@ -444,9 +540,15 @@ def rms_modulate_from_table(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """rms_modulate with (scale, shift) = table `[2, D]` + timestep embedding `[B, 1, 2 * D]`.
+    """Return `rms_modulate` with `(scale, shift) = table + timestep embedding`.
 
-    The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 2 * D]`, is taken too.
+    Arguments:
+        x: `[B, S, D]`.
+        temb_scale_shift: the embedding, `[B, 1, 2 * D]`, or `[B, S, 2 * D]` for one per token.
+        scale_shift_table: `[2, D]`, scale before shift.
+        eps: the number added to the mean of squares.
+
+    The sum of table and embedding rounds in the dtype that holds both.
     """
 
 # kernwright.ops.plain_norm.definition:rms_norm
@@ -459,7 +561,15 @@ def rms_norm(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """x * rsqrt(mean(x ** 2) + eps) * weight, over the last axis of x; all else as in layer_norm."""
+    """Return `x * rsqrt(mean(x ** 2) + eps) * weight` over the last axis of x.
+
+    Arguments:
+        x: any number of axes.
+        weight: `[D]`, in any floating point dtype, or omitted.
+        eps: the number added to the mean of squares.
+
+    The result has the memory layout of x. With `contract="exact"` torch's own functions run.
+    """
 
 # kernwright.ops.rotation.definition:rotary
 def rotary(
@@ -471,7 +581,12 @@ def rotary(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Adjacent pairs of x `[B, S, H, D]` turned by the token's angles `[S, D/2]`; at least float32, one rounding"""
+    """Return x with each pair of adjacent channels rotated, computed in at least float32 and rounded once.
+
+    Arguments:
+        x: `[B, S, H, D]`.
+        cos, sin: the angles of each token, `[S, D/2]`.
+    """
 
 # kernwright.ops.modulation.definition:scale_shift
 def scale_shift(
@@ -484,11 +599,13 @@ def scale_shift(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """x * (scale_constant + scale) + shift, over x `[B, S, D]`, with the bits of the eager chain.
+    """Return `x * (scale_constant + scale) + shift`, with the bits of the eager chain.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. backend: "cuda", "triton" or
-    "torch", for this call. out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        scale_constant: 1.0 for a modulation, 0.0 for a gate.
     """
 
 # kernwright.ops.vae.definition:wan_rmsnorm_silu
@@ -501,4 +618,9 @@ def wan_rmsnorm_silu(
     contract: Contract | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """silu(x / |x over channels| * sqrt(C) * gamma + bias), each step rounded, in x's own memory format"""
+    """Return `silu(x / norm(x, axis 1) * sqrt(C) * gamma + bias)` in the memory format of x. Each step rounds.
+
+    Arguments:
+        x: `[B, C, ...]`.
+        gamma, bias: they broadcast over x, for example as `[C, 1, 1, 1]`. The bias may be omitted.
+    """
