@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.record.provenance import judge_digest
@@ -486,24 +486,12 @@ def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
     assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
 
 
-DRIVER = """
-import json, os, sys
-import kernwright.judge.request, kernwright.cli.main  # once for all: each request below is a process of its own
-
-for number, arguments in enumerate(json.loads(sys.argv[1])):
-    child = os.fork()
-    if child == 0:
-        for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
-        sys.argv = ["kernwright", *arguments]
-        kernwright.cli.main.main()
-        os._exit(99)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
 def test_what_cannot_be_judged_is_refused_in_one_message(
-    tiny_folder: Path, private_tmp: Path, tmp_path: Path, write_candidate: Callable[..., Path]
+    tiny_folder: Path,
+    private_tmp: Path,
+    tmp_path: Path,
+    write_candidate: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     good = ["--candidate", str(write_candidate(tmp_path / "honest", HONEST))]
     cuda = ["--candidate", str(write_candidate(tmp_path / "gpu", "", language="cuda"))]
@@ -528,17 +516,11 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
         ([tiny, *good, "--ledger", str(tmp_path / "file")], "ledger"),
         ([str(tmp_path / "broken"), *good], "task.toml: does not exist"),
     ]
-    arguments = json.dumps([["judge", *words] for words, _ in cases])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), arguments],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-        env=os.environ | {"KERNWRIGHT_LEDGER": str(tmp_path / "ledger")},
-    )  # fmt: skip
-    for number, (status, (words, said)) in enumerate(zip(done.stdout.split(), cases, strict=True)):
-        err = (tmp_path / f"{number}.err").read_text()
-        assert "Traceback" not in err, (words, err)
-        assert status == "2", (words, err)
-        assert said in err, (words, err)
-        assert err.count("kernwright: ") == 1, (words, err)
-        assert "remedy: " in err, (words, err)
-        assert (tmp_path / f"{number}.out").read_text() == "", words
+    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+    monkeypatch.setenv("KERNWRIGHT_LEDGER", str(tmp_path / "ledger"))
+    for words, said in cases:
+        done = CliRunner().invoke(app, ["judge", *words])
+        refused = done.exception
+        assert isinstance(refused, KernwrightError), (words, done.output, refused)
+        assert said in str(refused) and refused.remedy, (words, refused)
+        assert done.stdout == "", words

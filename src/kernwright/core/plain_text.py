@@ -36,8 +36,11 @@ def plain(text: object, newlines: bool = False) -> str:
     Args:
         newlines: keep line breaks and tabs; otherwise the result is one line.
     """
+    text = str(text)
+    if text.isascii() and text.isprintable():  # nearly all text, and tables have thousands of cells
+        return text
     kept = "\n\t" if newlines else ""
-    return "".join(char if _shows(char) or char in kept else _escape(char) for char in str(text))
+    return "".join(char if _shows(char) or char in kept else _escape(char) for char in text)
 
 
 def _shows(char: str) -> bool:

@@ -157,7 +157,7 @@ def _ratio_ticks(scale: LogScale) -> Ticks:
 
 def _frame(rows: Sequence[str]) -> Frame:
     longest = max(map(len, rows), default=0)
-    return Frame(len(rows), ROW_HEIGHT, 20 + longest * CHARACTER_WIDTH, WIDTH - 30)
+    return Frame(rows=len(rows), row_height=ROW_HEIGHT, left=20 + longest * CHARACTER_WIDTH, right=WIDTH - 30)
 
 
 def _plot(rows: Sequence[str], names: Sequence[str], frame: Frame, ticks: Ticks, marked: Marked, words: Words) -> str:

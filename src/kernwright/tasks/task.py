@@ -282,7 +282,8 @@ def _problems_of(where: str, row: Workload, schemas: Mapping[str, OpSchema], fil
         yield BadFile(where, "outputs", f"are {list(row.outputs)}", f"{op.name} gives {list(op.outputs)}, in order")
     if strange := set(row.scalars) - set(op.scalar_defaults):
         yield BadFile(where, "scalars", f"{op.name} takes no {sorted(strange)}", f"use {sorted(op.scalar_defaults)}")
-    for name, tensor in row.results(op.inplace).items():
+    changed = {name: row.inputs[name] for name in op.inplace if name in row.inputs}
+    for name, tensor in (row.outputs | changed).items():
         if tensor.dtype not in file.tolerance:
             yield _no_tolerance(where, name, tensor.dtype)
     if row.set != "grid" and row.bytes_min != (fewest := row.fewest_bytes(op.inplace)):

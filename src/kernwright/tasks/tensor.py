@@ -76,8 +76,9 @@ class TensorSpec(BaseModel):
 
 def without_usual(written: dict[str, Any], model: BaseModel, *names: str) -> dict[str, Any]:
     """Leave out fields with their default values, so that a new field keeps the digests of tasks that do not use it."""
-    usual = {name: field.default for name, field in type(model).model_fields.items() if name in names}
-    return {name: value for name, value in written.items() if name not in usual or getattr(model, name) != usual[name]}
+    fields = type(model).model_fields
+    usual = {name for name in names if getattr(model, name) == fields[name].default}
+    return {name: value for name, value in written.items() if name not in usual} if usual else written
 
 
 def axes_of(sizes: Iterable[int | str]) -> set[str]:
