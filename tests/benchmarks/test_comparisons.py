@@ -211,7 +211,7 @@ def test_no_bar_is_met_before_every_row_of_every_task_was_judged() -> None:
     few = Compared("fuse_scale_shift")
     few.fill(*PEERS, metrics={name: metric(3.0, 30.0) for name in METRICS}, fastest_copy_us=29.0)
     assert not any(bar.met for bar in bars_of(few.results)), "of seven tasks nothing is known"
-    assert "and 7 tasks are not here" in first_bar(few.results, "wall, all rows").verdict
+    assert "and 7 tasks are missing" in first_bar(few.results, "wall, all rows").verdict
 
 
 def first_bar(results: Results, words: str) -> MilestoneBar:
@@ -236,4 +236,4 @@ def test_the_page_has_the_bars_and_names_the_figures_that_the_judge_does_not_mea
     made = Compared("fuse_scale_shift")
     made.fill(PEER)
     text = page_of(made.results, Field(tasks=made.tasks, baseline="eager", device="cuda", rows="production"), "made up")
-    assert "| rows incorrect or failed on our side | 0 |" in text and "`python benchmarks/bench_ops.py`" in text
+    assert "| rows on which our op is incorrect or failed | 0 |" in text and "`python benchmarks/bench_ops.py`" in text
