@@ -12,12 +12,15 @@ import click
 import pytest
 import torch
 import typer
+from made_results import metric
 from pydantic import BaseModel
 
 from kernwright.cli.main import app
 from kernwright.judge import request as request_module
 from kernwright.judge.record import verdict as verdict_module
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import RowVerdict, Verdict
+from kernwright.report.verdict_table import verdict_table
+from kernwright.tasks.catalog import find_task
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -94,3 +97,20 @@ def test_the_pages_judgement_is_a_request_that_the_judge_takes(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "docs/verdict.md", "exec"), {})
     assert len(asked) == 1 and (ROOT / asked[0].candidate).is_dir() and (tmp_path / "verdict.json").is_file()
+
+
+def test_the_readmes_output_has_the_columns_and_rows_of_today() -> None:
+    (output,) = (code for code in blocks("README.md", "") if "against eager on" in code)
+    head = next(line for line in output.splitlines() if line.startswith("┃"))
+    ids = re.findall(r"^│ (\S+)", output, re.MULTILINE)
+    rows = tuple(
+        RowVerdict(id=name, op="norm_scale_shift", verdict="faster", bytes_min=1, metrics={"stream": metric(2.0, 3.0)})
+        for name in ids
+    )
+    verdict = Verdict.model_construct(
+        task="norm_scale_shift", baseline="eager", candidate="fused_cpp", metric="stream", rows=rows, reasons=()
+    )
+    table = verdict_table(verdict)
+    assert table is not None
+    assert [cell.strip() for cell in head.strip("┃").split("┃")] == [column.header for column in table.columns]
+    assert set(ids) <= {row.id for row in find_task("norm_scale_shift").rows}

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 
 # Packages of the extra `judge` without which no command starts.
-NEEDED = ("jinja2", "markupsafe", "numpy", "rich", "scipy", "typer")
+NEEDED = ("jinja2", "markupsafe", "numpy", "rich", "typer")
 
 
 def main() -> None:

@@ -433,9 +433,18 @@ def axpy(x, w, *, alpha=2.0):
 """
 
 
-def test_beside_a_compiled_baseline_each_worker_has_folders_and_modules_of_its_own(run: Callable[..., Verdict]) -> None:
-    """What they are forked from may have imported nothing that remembers where it was."""
-    verdict = run("scribbles", SCRIBBLES, language="triton", baseline="compile", quick=True)
+def test_beside_a_compiled_baseline_each_worker_has_folders_of_its_own(run: Callable[..., Verdict]) -> None:
+    """The process that workers are forked from has imported nothing that remembers its folders."""
+    source = "\n".join(line for line in SCRIBBLES.splitlines() if "tl" not in line)
+    verdict = run("scribbles_timed", source, baseline="compile", quick=True)
+    assert verdict.verdict not in BAD, first_reason(verdict)
+    assert all(row.metrics for row in verdict.rows)
+
+
+def test_an_interpreted_candidate_imports_triton_in_its_own_worker_and_is_not_timed(
+    run: Callable[..., Verdict],
+) -> None:
+    verdict = run("scribbles", SCRIBBLES, language="triton", quick=True)
     assert verdict.verdict not in BAD, first_reason(verdict)
     # A CPU interprets Triton kernels, so they are checked and not timed.
     assert verdict.verdict == "inconclusive" and any("--device cuda" in reason for reason in verdict.reasons)

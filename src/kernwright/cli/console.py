@@ -63,7 +63,6 @@ def _least_width(printed: object) -> int:
 out = PlainConsole()
 if not out.is_terminal or out.width < WIDTH:
     out = PlainConsole(width=WIDTH)
-listing = PlainConsole() if out.is_terminal else out  # for tables that fit into 80 columns
 err = PlainConsole(stderr=True)
 
 

@@ -208,7 +208,7 @@ def told_early(own_idle_ns: list[int], trusted_idle_ns: list[int], overhead: Ove
 
 def test_a_worker_that_is_hardly_idle_has_answered_early() -> None:
     trusted = [60_000, 65_000, 70_000, 5_000_000] * 3
-    assert told_early([20_000, 25_000, 30_000, 900_000] * 3, trusted)
+    assert told_early([15_000, 20_000, 25_000, 900_000] * 3, trusted)
     assert not told_early([20_000] * 7, trusted), "too few blocks"
     assert not told_early([20_000] * 12, trusted, Overhead(100_000)), "nothing is known of empty blocks"
 

@@ -26,33 +26,24 @@ app = typer.Typer(
 def list_tasks(
     digests: Annotated[bool, typer.Option("--digests", help="check the tasks' files and show their digests")] = False,
 ) -> None:
-    """List all tasks: title, number of rows, ops."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from kernwright.cli.console import listing
+    """List all tasks: number of rows, title, ops."""
+    from kernwright.cli.columns import print_columns
     from kernwright.core.errors import KernwrightError
     from kernwright.tasks.catalog import list_tasks
     from kernwright.tasks.summary import TaskSummary
 
     sets = ("production", "smoke", "grid")
-    table = Table()
-    table.add_column("task", no_wrap=True)
-    for column in sets:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("title and ops")
-    if digests:
-        table.add_column("digest", no_wrap=True)
+    rows: list[tuple[list[str], list[str]]] = []
     for name, folder in list_tasks().items():
         try:
             summary = TaskSummary.read(folder)
             own = [_digest_of(folder)[:12]] if digests else []
         except KernwrightError as error:  # one bad file must not hide the others
-            table.add_row(name, *[""] * len(sets), Text(error.cause, style="bold red"), *([""] if digests else []))
+            rows.append(([name, *[""] * len(sets), *([""] if digests else [])], [f"error: {error.cause}"]))
             continue
-        text = Text(summary.title).append(f"\n{', '.join(summary.ops)}", style="dim")
-        table.add_row(name, *(str(summary.rows[each]) for each in sets), text, *own)
-    listing.print(table)
+        counts = [str(summary.rows[each]) for each in sets]
+        rows.append(([name, *counts, *own], [summary.title, f"ops: {', '.join(summary.ops)}"]))
+    print_columns(["task", *sets, *(["digest"] if digests else []), "title"], rows, numbers=sets)
 
 
 def _digest_of(folder: Path) -> str:
@@ -75,10 +66,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="print the whole task as one JSON object")] = False,
 ) -> None:
     """Show the rows, the ops and the digest of a task."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from kernwright.cli.console import listing
+    from kernwright.cli.columns import print_columns
     from kernwright.core.parsed_op import ParsedOp
     from kernwright.tasks.catalog import find_task
 
@@ -101,17 +89,18 @@ def show(
         say(signature)
         for line in doc.splitlines()[:1]:
             say(f"    {line} ({schema.contract})")
-    table = Table(title=f"{loaded.name}: {loaded.file.title}", caption=f"digest {loaded.digest}")
-    table.add_column("row", no_wrap=True)
-    table.add_column("set", no_wrap=True)
-    table.add_column("MB", justify="right", no_wrap=True)
-    table.add_column("sizes, op, models" if len(ops) > 1 else "sizes, models", overflow="fold")
+    say(f"\n{loaded.name}: {loaded.file.title}\n")
+    rows_shown = []
     for row in chosen:
-        about = Text(" ".join(f"{axis}={size}" for axis, size in row.axes.items()))
-        about.append(f"\n{row.op}" if len(ops) > 1 else "")
-        about.append(f"\n{', '.join(row.models)}" if row.models else "", style="dim")
-        table.add_row(row.id, row.set, f"{row.bytes_min / 1e6:.2f}", about)
-    listing.print(table)
+        sizes = " ".join(f"{axis}={size}" for axis, size in row.axes.items())
+        about = [
+            sizes,
+            f"op: {row.op}" if len(ops) > 1 else "",
+            f"models: {', '.join(row.models)}" if row.models else "",
+        ]
+        rows_shown.append(([row.id, row.set, f"{row.bytes_min / 1e6:.2f}"], about))
+    print_columns(["row", "set", "MB", "sizes"], rows_shown, numbers=["MB"])
+    say(f"\ndigest {loaded.digest}")
 
 
 def _imported(op: Op) -> tuple[str, str]:
