@@ -86,6 +86,7 @@ class OutputFinding:
     problem: str | None
     outliers: int = 0  # elements whose error exceeds the allowed multiple of the eager chain's largest error
     fault: Fault | None = None
+    rms_ulps: float = math.inf  # the RMS error relative to the RMS of the outputs' units in the last place
 
 
 def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> OutputFinding:
@@ -99,7 +100,8 @@ def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: To
     figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
     fault, problem = _problem(value, expected, standard, tolerance, error, figures) or (None, None)
     outliers = int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0
-    return OutputFinding(figures, problem, outliers, fault)
+    rms_ulps = figures.rms_error / expected.ulp_rms if expected.ulp_rms else math.inf
+    return OutputFinding(figures=figures, problem=problem, outliers=outliers, fault=fault, rms_ulps=rms_ulps)
 
 
 def _error(value: Tensor, oracle: Tensor, finite: Tensor | None) -> Tensor:
