@@ -22,6 +22,10 @@ _MODULE_PREFIX = "nn.Module: "
 _TORCH_FILE = re.compile(r"(^|/)(torch|torch/.*|contextlib\.py|functools\.py|threading\.py)(/|$)")
 
 
+# torch.compile wraps all operators of a compiled function into ranges of these names.
+_REGION = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction|AOTDispatcher|TorchDynamo")
+
+
 class Interned:
     """Strings by number, each stored once."""
 
@@ -87,8 +91,9 @@ class HostStack:
 
     @property
     def outermost_op(self) -> Entry | None:
-        """The operator that the program itself called."""
-        return next(iter(self.of_kind("op")), None)
+        """The operator that the program itself called; within a compiled region, that the compiled code called."""
+        ops = self.of_kind("op")
+        return next((op for op in ops if not _REGION.match(op.name)), ops[-1] if ops else None)
 
     @property
     def location(self) -> str | None:
