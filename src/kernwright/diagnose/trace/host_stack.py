@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -52,7 +52,8 @@ class Entry:
     name: str
     start_us: float
     duration_us: float
-    inputs: tuple[Any, ...] = ()  # of an op: dimensions, types, strides and concrete values, as the trace has them
+    # Of an op: dimensions, types, strides and concrete values, as the trace has them.
+    inputs: tuple[Any, ...] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True, slots=True)
