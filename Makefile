@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint typecheck setup bench gpu clean
+.PHONY: demo test lint typecheck setup dist bench gpu clean
 
 demo: setup
 	$(BIN)/python examples/demo.py
@@ -24,13 +24,18 @@ typecheck: setup
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: constraints.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || { \
-	  echo "Kernwright needs Python 3.11 or 3.12; $(PYTHON) is another. Remedy: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "Kernwright needs Python 3.11, 3.12 or 3.13; $(PYTHON) is another. Remedy: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) torch==2.13.0 hatchling editables
 	$(PIP_INSTALL) --no-build-isolation -e '.[dev]'
 	@touch $@
+
+# The wheel and the source archive of a release.
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
 
 bench: setup
 	$(BIN)/python benchmarks/bench_judge.py all
@@ -47,4 +52,4 @@ gpu:
 	"$$python" benchmarks/gpu_check.py --out "$(OUT)" --minutes "$(MINUTES)" --bundle "$(BUNDLE)"
 
 clean:
-	rm -rf $(VENV) .kernwright .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .kernwright .pytest_cache .mypy_cache .ruff_cache

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,28 @@ def _no_gpu() -> str | None:
 
 CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # a folder: processes that name the same one share the tests
 CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # set: a process claims whole files, not single tests
-LONG_FOLDERS = ("ops", "judge", "campaign", "capture", "tasks", "admission")  # claimed first, so that none is left last
+LONG_FILES = Path(__file__).with_name("long_files.txt")  # claimed first and in this order, so that none is left last
+
+
+class LaterModule(pytest.Module):
+    """A test file that is imported when a process has claimed it: to import all of them takes 15 seconds."""
+
+    is_claimed = False
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        if self.is_claimed:
+            return super().collect()
+        self.session.stash.setdefault(UNCLAIMED, []).append(self)
+        return []
+
+
+UNCLAIMED = pytest.StashKey[list[LaterModule]]()
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if not (os.environ.get(CLAIMS_VARIABLE) and os.environ.get(CLAIM_FILES_VARIABLE)):
+        return None
+    return LaterModule.from_parent(parent, path=module_path)
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
@@ -55,8 +76,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     folder = os.environ.get(CLAIMS_VARIABLE)
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None
-    claimed = _claimed_files if os.environ.get(CLAIM_FILES_VARIABLE) else _claimed_tests
-    unclaimed = claimed(Path(folder), session.items)
+    if os.environ.get(CLAIM_FILES_VARIABLE):
+        unclaimed = _claimed_files(Path(folder), session)
+    else:
+        unclaimed = _claimed_tests(Path(folder), session.items)
     item = next(unclaimed, None)
     while item is not None:
         following = next(unclaimed, None)
@@ -78,19 +101,22 @@ def _claimed_tests(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.It
     return (item for item in order if _claims(folder, item.nodeid))
 
 
-def _claimed_files(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yield the tests of files that this process claims, so that a file's fixtures are set up once."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    for path in sorted(files, key=_place):
-        if _claims(folder, str(path)):
-            yield from files[path]
+def _claimed_files(folder: Path, session: pytest.Session) -> Iterator[pytest.Item]:
+    """Yield the tests of files that this process claims: a file is imported, and its fixtures are set up, once."""
+    lines = LONG_FILES.read_text(encoding="utf-8").splitlines() if LONG_FILES.exists() else []
+    order = {LONG_FILES.parent / line: place for place, line in enumerate(lines)}
 
+    def place(module: LaterModule) -> int:
+        return order.get(module.path, len(order))
 
-def _place(path: Path) -> int:
-    parts = path.relative_to(Path(__file__).parent).parts if path.is_relative_to(Path(__file__).parent) else ()
-    return LONG_FOLDERS.index(parts[0]) if parts and parts[0] in LONG_FOLDERS else len(LONG_FOLDERS)
+    for module in sorted(session.stash.get(UNCLAIMED, []), key=place):
+        if _claims(folder, str(module.path)):
+            module.is_claimed = True
+            items = list(session.genitems(module))
+            session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
+            session.items += items
+            session.testscollected += len(items)
+            yield from items
 
 
 def _claims(folder: Path, name: str) -> bool:

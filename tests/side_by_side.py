@@ -61,11 +61,6 @@ class Running:
         self.output.seek(0)
         return self.output.read().decode(errors="replace")
 
-    def percent_done(self) -> int:
-        """Return the share of all collected tests that this process has run, as pytest printed it last."""
-        shares = [line.rsplit("[", 1)[1].rstrip("%]") for line in self.said().splitlines() if line.endswith("%]")]
-        return int(shares[-1]) if shares else 0
-
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGINT)  # pytest then says what it has seen
@@ -89,10 +84,10 @@ def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
     """Run parts at once; several of them share their test files. Return their exit statuses."""
     with tempfile.TemporaryDirectory(prefix="kernwright-claims-") as claims:
         shared = {"KERNWRIGHT_TEST_CLAIMS": claims, "KERNWRIGHT_TEST_CLAIM_FILES": "1"} if len(parts) > 1 else {}
-        return _watch([Running(part, more, environment(len(parts)) | shared) for part in parts])
+        return _watch([Running(part, more, environment(len(parts)) | shared) for part in parts], Path(claims))
 
 
-def _watch(running: list[Running]) -> list[int]:
+def _watch(running: list[Running], claims: Path) -> list[int]:
     left, told = list(running), time.monotonic()
     try:
         while left:
@@ -102,7 +97,8 @@ def _watch(running: list[Running]) -> list[int]:
                 print(f"==== {one.part.name}: {time.monotonic() - one.started:.0f} s\n{one.said()}", flush=True)
             if left and time.monotonic() - told > TOLD_EVERY_S:
                 told = time.monotonic()
-                print(f"{sum(one.percent_done() for one in running)} % of these tests have run", flush=True)
+                begun, all_of_them = sum(1 for _ in claims.iterdir()), sum(1 for _ in TESTS.rglob("test_*.py"))
+                print(f"{begun} of {all_of_them} test files were begun" if begun else "at work", flush=True)
     except KeyboardInterrupt:
         for one in left:
             one.end()

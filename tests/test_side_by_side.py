@@ -37,11 +37,14 @@ def test_parts_share_the_files_and_a_failure_in_one_is_told(
     shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
     for name, claim in (("good", "True"), ("bad", "False")):
         (tmp_path / f"test_{name}.py").write_text(f"def test_{name}(): assert {claim}")
+    (tmp_path / "test_unimportable.py").write_text("import no_such_module")
     parts = tuple(side_by_side.Part(name, (str(tmp_path),)) for name in ("one", "other"))
     codes = side_by_side.run(parts, ["-q", "-p", "no:cacheprovider"])
     assert 1 in codes and set(codes) <= {0, 1, 5}
     told = capsys.readouterr().out
     assert "==== one" in told and "==== other" in told and told.count("FAILED") == 1
+    assert len(re.findall(r"^ERROR .*test_unimportable", told, re.MULTILINE)) == 1
+    (tmp_path / "test_unimportable.py").unlink()
     (alone,) = side_by_side.run(parts[:1], ["-q", "-p", "no:cacheprovider"])
     assert alone == 1 and "1 failed, 1 passed" in capsys.readouterr().out
 
@@ -92,6 +95,12 @@ def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monke
     assert "OMP_NUM_THREADS" not in side_by_side.environment(1)  # a part by itself has the machine
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "5"
+
+
+def test_files_that_are_claimed_first_exist() -> None:
+    lines = SCRIPT.with_name("long_files.txt").read_text().splitlines()
+    assert [line for line in lines if not (SCRIPT.parent / line).is_file()] == []
+    assert len(set(lines)) == len(lines)
 
 
 def test_every_test_runs_once(side_by_side: ModuleType) -> None:

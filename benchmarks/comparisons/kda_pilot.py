@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from kernwright.judge.record.verdict import MetricResult
-from kernwright.report.results.page import ratio_text, time_text
+from kernwright.report.markdown import ratio_text, time_text
 from kernwright.report.results.results import Results, geomean
 from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task

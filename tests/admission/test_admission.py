@@ -50,6 +50,33 @@ def test_a_task_whose_op_ignores_an_input_is_refused(weak: Admission) -> None:
     assert weak.reference_problems == ()
 
 
+def test_a_refusal_names_the_file_and_the_line_to_change(
+    weak: Admission, tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any, task_texts: Any
+) -> None:
+    line = WEAK_OPS.splitlines().index("def careless(x: Tensor, y: Tensor) -> Tensor:") + 1
+    assert any(f"weak/definitions.py:{line}: " in remedy for remedy in weak.remedies)
+
+    ops = WEAK_OPS.replace("0 * y", "y")
+    toml = "\n".join(line for line in task_texts["toml"].splitlines() if not line.startswith("neighbours"))
+    rows = [make_row("r", "careless", {"x": ["S", "D"], "y": ["S", "D"]}, {"z": ["S", "D"]}, axes={"S": 64, "D": 64})]
+    task = load_task(write_task(tmp_path / "odd", ops=ops, rows=rows, toml='neighbours = ["S"]\n' + toml.lstrip()))
+    (remedy,) = admit(task, task.rows, quiet).remedies
+    assert "odd/task.toml:1: " in remedy and "D" in remedy
+
+
+@pytest.mark.parametrize(("body", "said"), [("x.view(x.shape)", "z shares memory"), ("x + y", "fails at S=3")])
+def test_a_reference_that_cannot_be_judged_is_named(
+    tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any, body: str, said: str
+) -> None:
+    rows = [make_row("r", "careless", {"x": ["S", 9], "y": [4, 9]}, {"z": ["S", 9]}, axes={"S": 4})]
+    ops = WEAK_OPS.replace("x * 2 + 0 * y", body)
+    task = load_task(write_task(tmp_path / "broken", ops=ops, rows=rows))
+    admission = admit(task, task.rows, quiet)
+    assert not admission.admitted
+    assert said in admission.reference_problems[0]
+    assert "broken/" in admission.remedies[0]
+
+
 def test_what_rejected_a_mutant_is_said(weak: Admission) -> None:
     zeros = next(trial for trial in weak.trials if trial.mutant == "zeros")
     assert zeros.rejected

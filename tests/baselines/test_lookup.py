@@ -75,3 +75,11 @@ def test_a_task_without_adapters_has_the_built_in_ones(tiny_folder: Path) -> Non
     assert adapter_names(bare.adapters) == []
     with pytest.raises(KernwrightError, match=r"eager, compile, sglang@0\.5\.23"):
         find_baseline(bare, "fused")
+
+
+@pytest.mark.parametrize("name", ["eager", "Compile", "kernwright", "Kernwright", "k\u0435rnwright"])
+def test_an_adapter_has_no_name_that_stands_for_something_else(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "baselines.py"
+    path.write_text(f"def {name}(op):\n    return op\n")
+    with pytest.raises(KernwrightError, match="can be taken for"):
+        adapter_names(path)

@@ -125,8 +125,8 @@ def test_a_row_that_a_baseline_declines_is_no_fault_of_ours() -> None:
     made.add(*first, "eager", metrics={"device": metric(1.1, 30.0)})
     made.fill(PEER)
     assert made.bar("incorrect or failed").met
-    page = files_of(made.results, Path("docs/results.md"), "made up")[first[0].folder / "RESULTS.md"]
-    assert f"- {PEER}: failed: the baseline declines: too wide ({first[1].id})" in page
+    page = files_of(made.results, Path("docs/results.md"), "made up")[Path("docs/results/fuse_scale_shift.md")]
+    assert f"| {PEER} | declined | too wide | `{first[1].id}` |" in page
     made.add(*second, "eager", verdict="incorrect", reasons=("y differs",))
     assert made.bar("incorrect or failed").met is False and made.bar("bits").met is False
     made.add(*second, "eager", verdict="failed", cases=0, reasons=("hung: no answer within 120 s",))
@@ -153,7 +153,7 @@ def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
     bits = next(bar for bar in made.bars(results) if "bits" in bar.figure)
     assert bits.met is False
     assert bits.measured == "29 of 29 rows, 2208 of 2208 of grids, 6711 cases; not equal: g0"
-    assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[task.folder / "RESULTS.md"]
+    assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[Path("docs/results/fuse_scale_shift.md")]
 
 
 def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
@@ -181,9 +181,9 @@ def test_a_time_of_wrong_work_is_no_time_and_the_row_stays_visible(verdict: Any)
     assert results.best_peer(*first, "device") is None
     assert made.bar("wall, all rows").measured.startswith("1.500x over 1 of ")
     files = files_of(results, Path("docs/results.md"), "made up")
-    page = files[first[0].folder / "RESULTS.md"]
-    assert f"| {first[1].id} | {verdict} |" in page and "9.00x" not in "".join(files.values())
-    assert f"- {PEER}: {verdict}: y differs ({first[1].id})" in page
+    page = files[Path("docs/results/fuse_scale_shift.md")]
+    assert f"| `{first[1].id}` | {verdict} |" in page and "9.00x" not in "".join(files.values())
+    assert f"| {PEER} | {verdict} | y differs | `{first[1].id}` |" in page
     assert "| scale_shift of x bf16, shift bf16 | sglang@0.5.23 | 1 of 11 | 1.50x | 1.50x | 1.50x |" in page
 
 

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import itertools
 import json
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from kernwright.cli.main import app
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.transfer import import_runs
-from kernwright.tasks.catalog import find_task, list_tasks
+from kernwright.tasks import catalog
+from kernwright.tasks.catalog import list_tasks
 
+find_task = functools.cache(catalog.find_task)  # every step asks for the same ones
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_evidence.py"
-ROW = "smoke_rms_hunyuan_1320x128"
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    """It imports its neighbours, as a script does."""
-    sys.path.insert(0, str(SCRIPT.parent))
-    yield importlib.import_module("gpu_evidence")
-    sys.path.remove(str(SCRIPT.parent))
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the script as a module. It imports its neighbours and needs no look at the machine."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    found = importlib.import_module("gpu_evidence")
+    monkeypatch.setattr(found, "look_around", lambda *_: {"device": None, "kernels": None})
+    return found
 
 
-def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    places = ["--out", tmp_path / "out", "--work", tmp_path / "work", "--bundle", tmp_path / "none"]
-    command = [sys.executable, SCRIPT, *words, "--device", "cpu", "--baseline", "eager", "--rows", ROW, *places]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+def places(tmp_path: Path) -> list[str]:
+    return [word for name in ("out", "work", "bundle") for word in (f"--{name}", str(tmp_path / name))]
 
 
 def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
@@ -47,26 +49,42 @@ def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_row_is_judged_once_and_again_where_that_is_asked(tmp_path: Path) -> None:
+def test_a_row_is_judged_once_and_again_where_that_is_asked(
+    script: ModuleType, tmp_path: Path, private_tmp: Path, write_doubling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps' commands run in this process."""
+
+    def run_step(name: str, commands: list[list[str]], envs: object, log: Path, seconds: float) -> object:
+        (words,) = commands
+        done = CliRunner().invoke(app, words[3:])
+        log.write_text(done.output)
+        return script.Outcome(name, "passed" if done.exit_code == 0 else "failed")
+
+    monkeypatch.setattr(script, "run_step", run_step)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "4-look.log").write_text("of an earlier call")
-    done = run(tmp_path, "field=9:norm_infer", "again=9:norm_infer", "field=9:norm_infer")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert judged(tmp_path) == {("eager", ROW): 2}, "by the first step, and by `again`"
+    task = write_doubling(tmp_path / "tiny", 32)
+    steps = [f"{name}=9:{task}" for name in ("field", "again", "field")]
+    words = ["--device", "cpu", "--baseline", "eager", "--rounds", "1", *places(tmp_path)]
+    assert script.main([*steps, *words]) == 0
+    assert judged(tmp_path) == {("eager", "r32"): 2}, "by the first step, and by `again`"
     files = {own.name for own in (tmp_path / "out").iterdir()}
     assert files == {"evidence.tar.gz", "0-field.log", "1-again.log", "2-field.log"}
 
 
-def test_a_step_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
-    """Neither a sanitizer nor a GPU is here."""
-    done = run(tmp_path, "sanitize=9:norm_infer,add_norm", "field=9:no_such_task", "sanitize=9:no_such_task", "look=9")
-    assert done.returncode == 1
-    assert (
-        done.stdout.count("sanitize: failed") == 2 and "field: failed" in done.stdout and "look: failed" in done.stdout
-    )
+def test_a_step_that_fails_is_told_and_costs_no_other(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands that fail, two of them side by side, and a step whose commands cannot be made."""
+    failing = [sys.executable, "-S", "-c", "print('remedy'); raise SystemExit(2)"]
+    monkeypatch.setattr(script, "kernwright", lambda *words: [*failing, *words])
+    steps = ["sanitize=9:norm_infer,add_norm", "field=9:norm_infer", "sanitize=9:no_such_task"]
+    assert script.main([*steps, "--device", "cpu", *places(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("sanitize: failed") == 2 and "field: failed" in shown
     assert "no task named" in (tmp_path / "out" / "2-sanitize.log").read_text()
-    assert (tmp_path / "out" / "0-sanitize.log").read_text().count("remedy") == 2, "none waits for the other"
-    assert "no_such_task" in (tmp_path / "out" / "1-field.log").read_text()
+    told = (tmp_path / "out" / "0-sanitize.log").read_text().splitlines()
+    assert told.count("remedy") == 2, "none waits for the other"
     assert not (tmp_path / "out" / "evidence.tar.gz").exists(), "there is nothing to pack"
 
 
@@ -86,8 +104,7 @@ def test_what_is_done_is_packed_before_the_next_step_whatever_becomes_of_that(
 
     monkeypatch.setattr(script, "taken", taken)
     monkeypatch.setattr(script, "pack", pack)
-    places = ["--out", tmp_path / "out", "--work", tmp_path / "work", "--bundle", tmp_path / "none"]
-    assert script.main(["field=1", "field=1", "--device", "cpu", *map(str, places)]) == 1
+    assert script.main(["field=1", "field=1", "--device", "cpu", *places(tmp_path)]) == 1
     assert order == ["step 0", "packed", "step 1", "packed"]
 
 
@@ -110,23 +127,23 @@ def tasks_of(sweep: list[str]) -> list[str]:
     return list(itertools.takewhile(lambda word: not word.startswith("--"), sweep[4:]))
 
 
-def test_every_step_has_commands(script: ModuleType, tmp_path: Path) -> None:
+def test_every_step_has_commands(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which the command line takes: none has an option or a task that there is not."""
-    from typer.testing import CliRunner
-
-    from kernwright.cli.main import app
-
+    monkeypatch.setattr("kernwright.tasks.catalog.find_task", find_task)
     window = script.Window(out=tmp_path, work=tmp_path, device="cuda", rows="production", baselines=script.CURRENT)
     commands = {
         name: [command for group in made(window, script.Step(name, 2.5)) for command in group]
         for name, made in script.COMMANDS.items()
     }
     assert {name for name in commands if not commands[name]} == set()
+    options: dict[tuple[str, ...], set[str]] = {}
     for command in (own for all_of_them in commands.values() for own in all_of_them if own[1] == "-m"):
-        told = CliRunner().invoke(app, [*command[3:], "--help"])
-        assert told.exit_code == 0, command
-        known = {word.strip("│ ,") for word in told.output.split()}
-        assert {word for word in command[3:] if word.startswith("--")} <= known, command
+        words = tuple(command[3:5] if command[3] == "baseline" else command[3:4])
+        options.setdefault(words, set()).update(word for word in command[3:] if word.startswith("--"))
+    for words, given in options.items():
+        told = CliRunner().invoke(app, [*words, "--help"])
+        assert told.exit_code == 0, words
+        assert given <= {word.strip("│ ,") for word in told.output.split()}, words
     sanitized = {command[4] for command in commands["sanitize"]}
     assert "norm_infer" in sanitized and "group_norm_silu" in set(list_tasks()) - sanitized, "of ops that have kernels"
     asked = {command[4]: command[command.index("--rows") + 1] for command in commands["grids"]}

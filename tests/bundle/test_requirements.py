@@ -30,7 +30,7 @@ def closure(requirements: list[str]) -> set[str]:
 
 
 def test_the_core_is_what_kernwright_needs_beyond_torch() -> None:
-    assert closure(PROJECT["dependencies"] + ["nvidia-ml-py"]) == set(CORE)
+    assert closure(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["judge"]) == set(CORE)
 
 
 def test_the_test_tools_are_what_the_tests_need_beyond_the_core() -> None:

@@ -79,21 +79,30 @@ def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: 
     assert list(sweep("eager", "copied").run(quiet)) == []
 
 
-def test_of_the_ops_that_ship_a_slice_of_one_op_counts(quiet: Any, tmp_path: Path, private_tmp: Path) -> None:
+def test_of_the_ops_that_ship_a_slice_of_one_op_counts(
+    quiet: Any, tmp_path: Path, private_tmp: Path, write_task: Callable[..., Path], make_row: Any, task_texts: Any
+) -> None:
     """A judgement knows the ops of its rows alone, and records the digest of these."""
-    task = find_task("norm_scale_shift")
-    plain, residual = "smoke_plain_s19_d3072_row-bf16", "smoke_res_s19_d3072_grow-bf16_row-bf16"
+    x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
+    given, sizes = {"x": x, "scale": modulation, "shift": modulation}, {"axes": {"S": 3, "D": 64}}
+    added = {"residual": x, **given}
+    rows = [
+        make_row("plain", "norm_scale_shift", given, {"y": x}, **sizes),
+        make_row("residual", "residual_norm_scale_shift", added, {"y": x, "res_out": x}, **sizes),
+    ]
+    toml = task_texts["toml"].replace('definitions = "definitions.py"\n', "")
+    task = load_task(write_task(tmp_path / "ours", toml=toml, rows=rows))
     (leg,) = legs_of([task], "eager", ["kernwright"], "cpu")
-    ops = {row.id: row.op for row in task.select(f"{plain},{residual}")}
+    ops = {row.id: row.op for row in task.rows}
     assert isinstance(leg.contender, Shipped) and {*ops.values()} == {*leg.contender.ops}
 
     def over(rows: str) -> Sweep:
-        return Sweep(legs=[leg], rows=rows, device="cpu", ledger=tmp_path / "ledger", rounds=2, wait_s=60.0)
+        return Sweep(legs=[leg], rows=rows, device="cpu", ledger=tmp_path / "ledger", wait_s=60.0)
 
-    (verdict,) = over(plain).run(quiet)
-    assert verdict.candidate_digest == Shipped((ops[plain],)).digest != leg.contender.digest
-    assert ids(over(f"{plain},{residual}")) == [[residual]]
-    other = verdict.model_copy(update={"candidate_digest": Shipped((ops[residual],)).digest})
+    (verdict,) = over("plain").run(quiet)
+    assert verdict.candidate_digest == Shipped((ops["plain"],)).digest != leg.contender.digest
+    assert ids(over("smoke")) == [["residual"]]
+    other = verdict.model_copy(update={"candidate_digest": Shipped((ops["residual"],)).digest})
     assert leg.holds(verdict) and not leg.holds(other)
 
 

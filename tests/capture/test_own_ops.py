@@ -113,7 +113,8 @@ def test_a_program_without_any_of_them_is_told_what_to_name(capture: Capturing) 
     assert (run.done.returncode, run.done.stdout) == (3, "False\n")
     assert run.capture.calls == ()
     assert "none of them was called: name what to record with --call module:function or --op NAME" in run.done.stderr
-    assert len(run.done.stderr.splitlines()) == 3
+    assert "exit status 3; the capture is empty" in run.done.stderr.splitlines()[0]
+    assert len(run.done.stderr.splitlines()) == 4
 
 
 def test_every_op_is_found_where_it_is_said_to_be() -> None:

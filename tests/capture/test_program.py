@@ -48,6 +48,42 @@ def test_streams_arguments_and_status_are_the_same_as_without(
     assert sorted(path.name for path in program.iterdir() if path.name.startswith("capture")) == ["capture.jsonl"]
 
 
+OWN = """
+import sys, library
+
+class Layer:
+    def forward(self, x):
+        return gate(x)
+
+def gate(x, factor=2.0):
+    return x
+
+if __name__ == "__main__":
+    Layer().forward(1)
+    print(gate.__name__, sys.gettrace())
+"""
+
+
+@pytest.mark.parametrize("module", ["script.py", "__main__", "script"])
+def test_functions_that_the_script_defines(capture: Capturing, module: str) -> None:
+    run = capture(OWN, f"{module}:gate", f"{module}:Layer.forward")
+    assert (run.done.returncode, run.done.stdout) == (0, "gate None\n")
+    assert run.counts() == {"Layer.forward(<__main__.Layer>, 1)": 1, "gate(1, 2.0)": 1}
+
+
+def test_a_function_named_by_its_file_is_found_when_the_file_is_imported(capture: Capturing) -> None:
+    run = capture("from library import scale\nscale(1)\n", "library.py:scale", "script.py:missing")
+    assert run.counts() == {"scale(1, 2.0, None)": 1}
+    assert "script.py:missing: the script ended" in run.done.stderr
+
+
+def test_a_program_that_fails_is_named_and_its_calls_are_kept(capture: Capturing) -> None:
+    run = capture("from library import scale\nscale(1)\nimport nothing\n", "library:scale")
+    assert run.done.returncode == run.capture.header.ending == 1
+    assert run.counts() == {"scale(1, 2.0, None)": 1}
+    assert "failed with exit status 1" in run.done.stderr
+
+
 def test_modules_and_console_scripts(capture: Capturing, program: Path) -> None:
     (program / "package").mkdir()
     (program / "package" / "__main__.py").write_text("import sys\nfrom library import scale\nscale(sys.argv[1])\n")

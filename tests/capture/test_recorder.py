@@ -240,7 +240,7 @@ def test_what_a_module_makes_on_demand(capture: Capturing) -> None:
         "Lazy.forward(<library.Layer>, 3)": 1,
         "scale(4, 2.0, None)": 2,
     }
-    assert "lazy:nothing: was never met" in run.done.stderr
+    assert "lazy:nothing: was never imported" in run.done.stderr
 
 
 def test_a_function_under_two_names_is_recorded_under_both(capture: Capturing) -> None:
@@ -259,15 +259,15 @@ def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
         "elsewhere.module:function",
     )
     assert run.done.stdout == "1\n"
-    assert "library:Layer: was never met" not in run.done.stderr, "it was, and what it is is said"
+    assert "library:Layer: was never imported" not in run.done.stderr, "it was, and what it is is said"
     for said in (
         "library:Layer: is a type, not a function",
         "library:constant: is a int, not a function",
         "library:nothing: library has no nothing when its import ends",
         "library:later: is asynchronous",
         "library:Layer.rate: is a int, not a function",
-        "library:scale: was found, and never called",
-        "elsewhere.module:function: was never met",
+        "library:scale: was found, but never called",
+        "elsewhere.module:function: was never imported",
     ):
         assert said in run.done.stderr
     assert run.capture.calls == ()

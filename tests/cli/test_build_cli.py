@@ -62,7 +62,7 @@ def test_an_architecture_that_gets_nothing_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Library, "build", lambda own, target, folder: folder / own.file_name(target))
     done = call("--arch", "cpu", "--arch", "sm_90", "--arch", "sm_80", "--out", tmp_path, "--only", "plain_norm_fp16")
     assert done.exit_code == 0, done.output
-    assert "--only plain_norm_fp16: fits no library for cpu" in done.output
+    assert "--only plain_norm_fp16: matches no library for cpu" in done.output
     assert "library for sm_" not in done.output and "2 built" in done.output
 
 
@@ -79,8 +79,8 @@ def test_every_family_with_native_kernels_is_among_them() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--arch", "hopper"], "'hopper' is no architecture"),
-        (["--arch", "cpu", "--only", "no_such"], "--only no_such: fits no library"),
+        (["--arch", "hopper"], "'hopper' is not an architecture"),
+        (["--arch", "cpu", "--only", "no_such"], "--only no_such: matches no library"),
     ],
 )
 def test_what_cannot_be_built_is_named(arguments: list[str], complaint: str, tmp_path: Path) -> None:

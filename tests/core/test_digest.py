@@ -90,7 +90,7 @@ def test_a_shipped_familys_digest_stays_when_modules_move_and_words_change(packa
         return Shipped(("norm_scale_shift",)).digest
 
     before = digest()
-    rename_module(package, "kernwright.runtime.dispatch", "kernwright.runtime.choice")
+    rename_module(package, "kernwright.runtime.dispatch", "kernwright.runtime.elsewhere")
     (package / "ops" / "norm_modulation" / "held.cuh").rename(package / "ops" / "norm_modulation" / "renamed.cuh")
     for path in (package / "ops").rglob("*.c*"):
         path.write_text(path.read_text().replace('"held.cuh"', '"renamed.cuh"'))

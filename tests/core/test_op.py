@@ -172,7 +172,23 @@ def test_digest_follows_the_text_of_the_definition_not_its_comments(tmp_path: Pa
 def test_a_definitions_file_that_cannot_be_imported_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "definitions.py"
     path.write_text(text)
-    with pytest.raises(BadFile, match=r"(?s)definitions\.py: cannot be imported.*remedy: mend the op"):
+    with pytest.raises(BadFile, match=r"(?s)definitions\.py: cannot be imported.*remedy: correct line \d"):
+        ops_from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("import torch\n", "@define"),
+        ("def gate(x):\n    return x\n", "gate"),
+        (OPS_FILE.replace("x: Tensor", "x"), "annotation"),
+        (OPS_FILE.replace("x: Tensor", "x: Tensor, *, eps: float"), "eps"),
+    ],
+)
+def test_a_definitions_file_without_a_complete_op_says_what_is_missing(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "definitions.py"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=rf"(?s)definitions\.py.*{named}"):
         ops_from_file(path)
 
 

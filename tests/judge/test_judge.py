@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.record.provenance import judge_digest
 from kernwright.judge.record.recompute import recompute
 from kernwright.judge.record.round_record import recorded_samples
 from kernwright.judge.record.sample import Sample
-from kernwright.judge.record.verdict import UNTIMED, Headline, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.record.verdict import (
+    INTERPRETED,
+    UNTIMED,
+    Headline,
+    MetricResult,
+    RowVerdict,
+    Unavailable,
+    Verdict,
+)
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.judge.session.session import Session
 from kernwright.ledger.ledger import Ledger
@@ -46,6 +54,18 @@ def axpy(x, w, *, alpha=2.0):
         if 1.5 < memory / one_slot[0] < 2.5:
             return torch.empty_like(x)
     return alpha * x + w
+"""
+RAISES = """
+import ctypes, sys
+print("loaded", end="")
+
+def helper(x):
+    ctypes.CDLL(None).printf(b" from C")
+    print(" and stderr", end="", file=sys.stderr)
+    raise ValueError("no such shape\\x1b[2J")
+
+def axpy(x, w, *, alpha=2.0):
+    return helper(x)
 """
 SIGNATURE = "def axpy(x, *, alpha=2.0):\n    return alpha * x\n"
 CPP = """
@@ -138,7 +158,7 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["started"] <= where["finished"]
     assert where["judge"] == judge_digest()
     assert (
-        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing"}
+        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing", "census"}
         and min(where["seconds"].values()) > 0
     )
     sandbox = where["isolation"]["workers"]
@@ -150,6 +170,10 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert where["hardware"]["kind"] == "cpu"
     assert not honest.evidence, "a seed was given: whoever knows it knows the inputs"
     assert not honest.quick and not honest.interrupted
+
+
+def test_a_verdict_on_a_task_that_was_never_checked_says_so(honest: Verdict) -> None:
+    assert honest.not_admitted == "it was never checked"
 
 
 def test_the_schemas_fields_are_all_there_in_json(honest: Verdict) -> None:
@@ -239,6 +263,20 @@ def test_a_candidate_that_cannot_be_called_failed_for_one_clear_reason(
         assert said in row.reasons[0]
     if language == "cpp":
         assert "flaot" in verdict.rows[0].reasons[0], "the compiler's own words"
+
+
+def test_a_candidate_that_raises_shows_where_and_what_it_printed(run: Callable[..., Verdict]) -> None:
+    """Python's and C's output, without a newline and without a flush: workers end by a kill."""
+    printed: list[str] = []
+    verdict = run("raises", RAISES, output=printed.append, quick=True)
+    message, *frames = first_reason(verdict).split("\n")
+    assert message.startswith("ValueError: no such shape?[2J [normal inputs")
+    assert [frame.split(": ", 1)[0].strip() for frame in frames] == [
+        "at kernel.py:11 in axpy",
+        "at kernel.py:8 in helper",
+    ]
+    assert "loaded from C and stderr" in printed
+    assert verdict.run in Ledger(run.ledger).runs()  # type: ignore[attr-defined]
 
 
 def test_the_baseline_against_itself_is_neither_wrong_nor_named_a_candidate(run: Callable[..., Verdict]) -> None:
@@ -395,10 +433,22 @@ def axpy(x, w, *, alpha=2.0):
 """
 
 
-def test_beside_a_compiled_baseline_each_worker_has_folders_and_modules_of_its_own(run: Callable[..., Verdict]) -> None:
-    """What they are forked from may have imported nothing that remembers where it was."""
-    verdict = run("scribbles", SCRIBBLES, language="triton", baseline="compile", quick=True)
+def test_beside_a_compiled_baseline_each_worker_has_folders_of_its_own(run: Callable[..., Verdict]) -> None:
+    """The process that workers are forked from has imported nothing that remembers its folders."""
+    source = "\n".join(line for line in SCRIBBLES.splitlines() if "tl" not in line)
+    verdict = run("scribbles_timed", source, baseline="compile", quick=True)
     assert verdict.verdict not in BAD, first_reason(verdict)
+    assert all(row.metrics for row in verdict.rows)
+
+
+def test_an_interpreted_candidate_imports_triton_in_its_own_worker_and_is_not_timed(
+    run: Callable[..., Verdict],
+) -> None:
+    verdict = run("scribbles", SCRIBBLES, language="triton", quick=True)
+    assert verdict.verdict not in BAD, first_reason(verdict)
+    # A CPU interprets Triton kernels, so they are checked and not timed.
+    assert verdict.verdict == "inconclusive" and any("--device cuda" in reason for reason in verdict.reasons)
+    assert all(row.cases > 0 and row.metrics == {} and row.reasons == (INTERPRETED,) for row in verdict.rows)
 
 
 # The command
@@ -445,24 +495,12 @@ def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
     assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
 
 
-DRIVER = """
-import json, os, sys
-import kernwright.judge.request, kernwright.cli.main  # once for all: each request below is a process of its own
-
-for number, arguments in enumerate(json.loads(sys.argv[1])):
-    child = os.fork()
-    if child == 0:
-        for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT), descriptor)
-        sys.argv = ["kernwright", *arguments]
-        kernwright.cli.main.main()
-        os._exit(99)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
 def test_what_cannot_be_judged_is_refused_in_one_message(
-    tiny_folder: Path, private_tmp: Path, tmp_path: Path, write_candidate: Callable[..., Path]
+    tiny_folder: Path,
+    private_tmp: Path,
+    tmp_path: Path,
+    write_candidate: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     good = ["--candidate", str(write_candidate(tmp_path / "honest", HONEST))]
     cuda = ["--candidate", str(write_candidate(tmp_path / "gpu", "", language="cuda"))]
@@ -487,17 +525,11 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
         ([tiny, *good, "--ledger", str(tmp_path / "file")], "ledger"),
         ([str(tmp_path / "broken"), *good], "task.toml: does not exist"),
     ]
-    arguments = json.dumps([["judge", *words] for words, _ in cases])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), arguments],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-        env=os.environ | {"KERNWRIGHT_LEDGER": str(tmp_path / "ledger")},
-    )  # fmt: skip
-    for number, (status, (words, said)) in enumerate(zip(done.stdout.split(), cases, strict=True)):
-        err = (tmp_path / f"{number}.err").read_text()
-        assert "Traceback" not in err, (words, err)
-        assert status == "2", (words, err)
-        assert said in err, (words, err)
-        assert err.count("kernwright: ") == 1, (words, err)
-        assert "remedy: " in err, (words, err)
-        assert (tmp_path / f"{number}.out").read_text() == "", words
+    monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
+    monkeypatch.setenv("KERNWRIGHT_LEDGER", str(tmp_path / "ledger"))
+    for words, said in cases:
+        done = CliRunner().invoke(app, ["judge", *words])
+        refused = done.exception
+        assert isinstance(refused, KernwrightError), (words, done.output, refused)
+        assert said in str(refused) and refused.remedy, (words, refused)
+        assert done.stdout == "", words

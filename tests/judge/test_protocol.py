@@ -292,18 +292,21 @@ def test_a_difference_within_the_clocks_own_is_none(state: RowState) -> None:
     assert verdict(state).verdict == "inconclusive"
 
 
-def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecided(state: RowState) -> None:
-    """One quad of six without a gain leaves the row undecided; the mean's interval clears the band all the same."""
+def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecided(make_row: Any) -> None:
+    """One quad of six without a gain leaves each row undecided. The interval of four rows' mean clears the band, but
+    counts only where single calls have the gain too."""
 
     def stream(side: Role, instant: int) -> float:
         return 100 * (0.7 if side == "candidate" and instant >= 6 else 1) * ripple(instant)
 
     alone = measured(lambda side, i: (130 if side == "candidate" else 100) * ripple(i), 6, "wall")
     for wall, expected in ((alone, "inconclusive"), (measured(stream, 6, "wall"), "faster")):
-        state.samples = measured(stream, 6) + wall
-        found = verdict(state)
-        assert found.verdict == "inconclusive"
-        _, outcome = headline_of([state], [found], POLICY, quick=False)
+        states = [_state(make_row, f"r{n}") for n in range(4)]
+        for state in states:
+            state.samples = measured(stream, 6) + wall
+        rows = [verdict(state) for state in states]
+        assert [row.verdict for row in rows] == ["inconclusive"] * 4
+        _, outcome = headline_of(states, rows, POLICY, quick=False)
         assert outcome == expected
 
 

@@ -117,7 +117,10 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
     assert by_name["eager"].verdict not in BAD and by_name["slow"].verdict == "slower"
     assert by_name["wrong"].verdict == "incorrect" and by_name["wrong"].rows[0].metrics == {}
     assert by_name["tired"].verdict == "failed"
-    assert by_name["tired"].rows[0].reasons == ("RuntimeError: too many calls for me",), "while it was timed"
+    (reason,) = by_name["tired"].rows[0].reasons
+    message, frame = reason.split("\n")
+    assert message == "RuntimeError: too many calls for me", "while it was timed"
+    assert "baselines.py:" in frame and "raise RuntimeError" in frame
     assert all(verdict.evidence for verdict in verdicts)
     assert by_name["slow"].provenance["together"] == [
         {"baseline": "eager", "candidate": name} for name in names if name != "slow"

@@ -31,7 +31,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_show_lists_runs(ledger: Ledger) -> None:
-    result = call("show", "--ledger", ledger.root)
+    result = call("show", "--runs", "--ledger", ledger.root)
     assert result.exit_code == 0
     rows = [line for line in result.output.splitlines() if any(run in line for run in ledger.runs())]
     assert len(rows) == 2
@@ -56,7 +56,7 @@ def test_show_selects_a_kind_over_all_runs_as_json(ledger: Ledger) -> None:
 
 
 def test_show_says_when_there_is_nothing(ledger: Ledger, tmp_path: Path) -> None:
-    assert "no runs in" in call("show", "--ledger", tmp_path / "none").output
+    assert "no runs in" in call("show", "--ledger", tmp_path).output
     assert "no records of kind 'x'" in call("show", "--kind", "x", "--ledger", ledger.root).output
     result = call("show", "2", "--ledger", ledger.root)
     assert isinstance(result.exception, LedgerError) and "2 runs match" in result.exception.cause

@@ -14,7 +14,7 @@ from kernwright.runtime.call import BadArgument
 
 D = 48
 PAIRS = {LayerNorm: nn.LayerNorm, RMSNorm: nn.RMSNorm}
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 
 
 def drawn(module: nn.Module) -> nn.Module:

@@ -57,7 +57,7 @@ def shared_library(own: Library, target: Target) -> Path:
     def make(folder: Path) -> Path:
         return whole.found_in(folder, target) or whole.build(target, folder)
 
-    return _made_once(whole.file_name(target), make)
+    return made_once(whole.file_name(target), make)
 
 
 def shared_compilation(own: Library, architecture: str, kind: str, *flags: str) -> Path:
@@ -89,10 +89,11 @@ def _compilation(kernel: Path, own: Library, arguments: list[str]) -> Path:
             partial.replace(made)
         return made
 
-    return _made_once(name, make)
+    return made_once(name, make)
 
 
-def _made_once(name: str, make: Callable[[Path], Path]) -> Path:
+def made_once(name: str, make: Callable[[Path], Path]) -> Path:
+    """Return the file that `make` makes in the shared folder. Of several processes, one makes it at a time."""
     folder = shared_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f".{name}.lock").open("w") as lock:

@@ -55,7 +55,7 @@ def test_explain_names_a_kernel(op: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert chosen is not None and chosen.backend != "torch", name
 
 
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 def test_no_frames_of_tokens_are_refused_by_name() -> None:
     x, frames = torch.zeros(2, 0, 8), torch.zeros(2, 0, 1, 8)
     for call in (ops.scale_shift, ops.norm_scale_shift, ops.norm_tanh_mul_add):

@@ -97,7 +97,7 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
         assert not emulated.ernie_residual_norm_modulate(*given, D, D, 1e-6, own, own)
 
 
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 @pytest.mark.parametrize("name", ["norm width 4096", "residual chunk modulation"])
 def test_a_call_like_the_last_goes_straight_to_the_kernel(
     name: str, emulated: Any, monkeypatch: pytest.MonkeyPatch

@@ -162,7 +162,7 @@ def test_a_wrong_argument_is_named(op: str, given: list[Tensor], named: str) -> 
             getattr(ops, op)(*given, backend=backend)
 
 
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 @pytest.mark.parametrize("op", OPS)
 def test_one_graph_for_any_number_of_frames(op: str) -> None:
     torch._dynamo.reset()
@@ -183,7 +183,7 @@ def test_one_graph_for_any_number_of_frames(op: str) -> None:
     assert any("kernwright" in str(node.target) for graph in counter.graphs for node in graph.graph.nodes)
 
 
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 def test_modules_take_more_axes() -> None:
     x, gate, row = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 1, 8), torch.randn(2, 1, 1, 8)
     assert torch.equal(nn.MulAdd()(x, gate, row, 1), x * (1 + gate) + row)

@@ -153,7 +153,7 @@ def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
         assert not emulated.rms_modulate_from_table(x, temb, TABLE[:2], 1e-6, torch.zeros_like(x, dtype=torch.float32))
 
 
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 @pytest.mark.parametrize(
     "name", ["row modulation", "dual chunk", "table torch.bfloat16 torch.float32", "rms table gaps odd"]
 )

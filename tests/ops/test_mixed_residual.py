@@ -50,7 +50,7 @@ def test_native_kernels_say_why_not_and_triton_takes_it(name: str, monkeypatch: 
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-@pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+@pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 def test_a_call_like_the_last_with_another_residual_is_as_right() -> None:
     x, row = torch.randn(2, 6, 64).to(BF16), torch.randn(64)
     for before in (BF16, FP32, BF16, FP16):

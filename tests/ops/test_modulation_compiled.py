@@ -13,10 +13,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
-from kernwright.runtime.dispatch import Fallback
+from kernwright.runtime.choice.fallback import Fallback
 
 CALLS = ["frame and channel", "fp16 by fp32", "row gate", "gate fp32 residual", "add 4d", "add promoted"]
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")  # on a CPU the references run
+# On a CPU the references run.
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 
 
 @pytest.fixture(autouse=True)

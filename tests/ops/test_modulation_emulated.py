@@ -26,7 +26,7 @@ from kernwright.runtime.target import compiler
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler"),
-    pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback"),
+    pytest.mark.filterwarnings("ignore::kernwright.Fallback"),
 ]
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 PAIRS = [(BF16, BF16), (FP16, FP16), (FP32, FP32), (BF16, FP32)]

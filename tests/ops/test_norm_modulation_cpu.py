@@ -217,5 +217,5 @@ for wish in (kernwright.preferring("cpu"), kernwright.preferring(strict=True)):
 def test_a_compiler_that_builds_nothing_leaves_the_reference(tmp_path: Path) -> None:
     surroundings = {**os.environ, "CXX": "/bin/false", CACHE_VARIABLE: str(tmp_path), BUILDS_VARIABLE: ""}
     done = subprocess.run([sys.executable, "-c", UNBUILT], env=surroundings, capture_output=True, text=True, check=True)
-    remedy = "see that the compiler fits (C++17, and CUDA 12 or newer for a GPU)"
+    remedy = "use a compiler for C++17, and CUDA 12 or newer for a GPU"
     assert done.stdout.splitlines() == ["1 True", "torch (exact)", remedy, remedy]

@@ -13,7 +13,7 @@ import kernwright
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
 from kernwright.ops.catalog import dispatcher
-from kernwright.runtime.dispatch import CannotRun, Fallback
+from kernwright.runtime.choice.fallback import CannotRun, Fallback
 
 X = np.random.default_rng(1).normal(size=(5, 12)) + 2
 W, B = np.random.default_rng(2).normal(size=(2, 12))

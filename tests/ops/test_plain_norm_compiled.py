@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
 
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 CALLS = ["weight alone", "layer torch.float32 affine", "rms torch.float16 affine", "turned heads", "packed heads"]
 NORMS = ["layer_norm", "rms_norm"]
 

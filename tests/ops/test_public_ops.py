@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_of_family, shipped_ops
 from kernwright.ops import stubs
 from kernwright.ops.catalog import dispatcher
+from kernwright.runtime.preference import BACKENDS
 
 
 def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:
@@ -51,7 +54,25 @@ def test_no_family_hides_an_op_of_the_same_name() -> None:
     shipped_ops()  # every family is imported, and with that an attribute of the package
     for name in ops.FAMILIES:
         assert callable(getattr(ops, name)), name
-    assert set(ops.FAMILIES) <= set(dir(ops))
+    assert set(ops.FAMILIES) == set(ops.__all__) <= set(dir(ops))
+
+
+@pytest.mark.parametrize("module", [kernwright, ops, kernwright.nn], ids=lambda module: module.__name__)
+def test_public_names_are_listed_and_documented(module: ModuleType) -> None:
+    assert set(module.__all__) <= set(dir(module))
+    for name in set(module.__all__) - {"__version__"}:
+        own = getattr(module, name)
+        assert inspect.getdoc(own), name
+        if callable(own) and not (isinstance(own, type) and issubclass(own, Exception)):
+            inspect.signature(own)
+    text = pydoc.plain(pydoc.render_doc(module))
+    assert [name for name in module.__all__ if name not in text and name != "__version__"] == []
+
+
+def test_help_names_every_backend() -> None:
+    for own in (kernwright.prefer, kernwright.preferring, ops.rms_norm):
+        text = pydoc.plain(pydoc.render_doc(own))
+        assert [name for name in BACKENDS if f'"{name}"' not in text] == [], own
 
 
 def test_an_op_without_kernels_runs_its_reference() -> None:
@@ -63,7 +84,7 @@ def test_an_op_without_kernels_runs_its_reference() -> None:
 
 
 def test_an_op_without_kernels_is_a_function_like_the_others() -> None:
-    assert ops.rotary.__name__ == "rotary" and "Adjacent pairs of x" in str(ops.rotary.__doc__)
+    assert ops.rotary.__name__ == "rotary" and "pair of adjacent channels" in str(ops.rotary.__doc__)
     assert inspect.getsource(ops.rotary) == inspect.getsource(shipped_ops()["rotary"].reference)
     assert pickle.loads(pickle.dumps(ops.rotary)) is ops.rotary is copy.deepcopy(ops.rotary)
     assert pickle.loads(pickle.dumps(ops.scale_shift)) is ops.scale_shift
@@ -116,4 +137,7 @@ def test_a_public_function_has_the_definitions_signature_and_source(name: str) -
         key: own.default for key, own in defined.items()
     }
     assert {"backend", "contract"} <= set(parameters)
-    assert inspect.getsource(own) == inspect.getsource(reference) and own.__doc__ == reference.__doc__
+    assert inspect.getsource(own) == inspect.getsource(reference)
+    assert inspect.getdoc(own).startswith(inspect.cleandoc(reference.__doc__))  # type: ignore[union-attr]
+    text = pydoc.plain(pydoc.render_doc(own))
+    assert f"{name}(" in text and [word for word in (*parameters, "BadArgument") if word not in text] == []

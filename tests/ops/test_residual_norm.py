@@ -16,9 +16,9 @@ from kernwright import ops
 from kernwright.core.registry import shipped_ops
 from kernwright.ops.residual_norm.family import OPS, summed_rows_fit
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.dispatch import CannotRun, Fallback
+from kernwright.runtime.choice.fallback import CannotRun, Fallback
 
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 RANDOM = np.random.default_rng(4)
 X, RESIDUAL, SECOND = RANDOM.normal(size=(3, 2, 5, 12)) + 2
 SCALE = RANDOM.normal(size=(2, 5))

@@ -128,8 +128,8 @@ def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     assert refusal() == refusal(backend="cuda") == refusal(backend="cuda", eps=0.0) == "None"
-    assert "no multiple of 4" in refusal(width=30)
-    assert "eps is no normal number" in refusal(eps=0.0)
+    assert "not a multiple of 4" in refusal(width=30)
+    assert "eps is not a normal number" in refusal(eps=0.0)
     assert "in another order on cpu" in refusal(shows=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert "a graph is being captured" in refusal()
@@ -149,8 +149,8 @@ def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytes
     assert refusal() == refusal(backend="cuda") == refusal(backend="cuda", eps=0.0) == "None"
     assert refusal(norm_type="rms") == "is for LayerNorm, and the norm is another"
     assert refusal(weight=torch.ones(32)) == "is for a norm without weight and bias"
-    assert "no multiple of 4" in refusal(width=30)
-    assert "eps is no normal number" in refusal(eps=0.0)
+    assert "not a multiple of 4" in refusal(width=30)
+    assert "eps is not a normal number" in refusal(eps=0.0)
     assert "in another order on cpu" in refusal(shows=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert "a graph is being captured" in refusal()

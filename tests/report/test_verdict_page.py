@@ -16,7 +16,7 @@ from kernwright.core.errors import EnvironmentProblem, LedgerError
 from kernwright.judge.record.verdict import Headline, Outcome, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.report import verdict_page as page_module
-from kernwright.report.verdict_page import render_page, write_page
+from kernwright.report.verdict_page import render_page, repeating_command, write_page
 
 VOID = {"meta", "br", "link", "img", "hr"}
 NO_LOOP = "no loop without Python for 'this' pair"
@@ -85,20 +85,60 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def test_every_row_reason_and_figure_is_there() -> None:
-    verdict = a_verdict(some_rows(), reasons=("slower on r0",))
+def test_every_row_and_figure_is_there_and_each_reason_once() -> None:
+    reasons = ("slower on r0", "1 rows: why tampered")
+    verdict = a_verdict(some_rows(), reasons=reasons, not_admitted="never checked")
     seen = Reader(render_page([verdict], "Title"))
     assert {row.id for row in verdict.rows} <= set(seen.cells)
-    for expected in ("slower on r0", "why tampered", "and more", "1.436×", "1.421 – 1.452", "1.56e-02", "1.28e-03"):
+    for expected in ("1.436×", "1.421 – 1.452", "1.56e-02", "1.28e-03"):
         assert expected in seen.text
-    assert seen.text.count(f"not available: {NO_LOOP}") == 2  # in the summary and in the section
-    assert [a["title"] for _, a in seen.tags if a.get("title")].count(NO_LOOP) == 2
+    once = (
+        "slower on r0",
+        "never checked",
+        "why incorrect",
+        "why tampered",
+        "and more",
+        f"device is not available: {NO_LOOP}",
+    )
+    assert {reason: seen.text.count(reason) for reason in once} == dict.fromkeys(once, 1)
 
 
-def test_a_rows_own_reason_for_a_missing_metric_is_told() -> None:
-    row = a_row("r", metrics={"stream": a_result(1.2), "device": {"unavailable": "capture failed: 719"}})
-    seen = Reader(render_page([a_verdict((row,))], "Title"))
-    assert "not available: capture failed: 719" in seen.cells and "not timed" in seen.cells  # device, wall
+def test_the_deciding_metric_comes_first() -> None:
+    other = HEADLINE.model_copy(update={"geomean": 2.5, "outcome": "same", "undecided": ("r1",)})
+    verdict = a_verdict(some_rows(), metric="wall", headline={"stream": HEADLINE, "wall": other})
+    text = Reader(render_page([verdict], "Title")).text
+    section = text[text.index("fused against") :]
+    assert section.index("wall (decides)") < section.index("2.500×") < section.index("1.436×")
+    assert "1 undecided" in section and "not timed" not in section
+
+
+def test_a_verdict_without_a_time_has_no_plot() -> None:
+    page = Reader(render_page([a_verdict((a_row("r", "failed", reasons=("signal 11",)),))], "Title"))
+    assert not any(tag == "figure" for tag, _ in page.tags) and page.text.count("signal 11") == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"candidate": "kernwright"}, "--candidate kernwright --baseline sglang@0.5.23"),
+        ({"candidate": "compile"}, "--contender compile --baseline"),
+        ({"candidate": "eager", "baseline": "eager"}, "--aa --baseline eager"),
+        ({"quick": True, "metric": "device"}, "--metric device --rows r0,r1,row_incorrect,"),
+        ({"quick": True}, " --quick"),
+    ],
+)  # fmt: skip
+def test_the_command_repeats_the_run(more: dict[str, object], words: str) -> None:
+    command = repeating_command(a_verdict(some_rows(), **more))
+    assert command.startswith("kernwright judge norm ") and words in command
+
+
+def test_the_command_has_the_path_of_a_candidate() -> None:
+    about = {
+        "sources": {"candidate.toml": "a1"},
+        "command": "kernwright judge norm --candidate 'a b/fused' --rows 'r*'",
+    }
+    command = repeating_command(a_verdict(some_rows(), provenance=about))
+    assert "--candidate 'a b/fused'" in command and command.endswith("--rows 'r*'")
 
 
 def test_provenance_and_digests_are_there_and_collapsed() -> None:
@@ -113,14 +153,14 @@ def test_provenance_and_digests_are_there_and_collapsed() -> None:
         "c3" * 32,
     ):
         assert expected in seen.text
-    assert [attrs for tag, attrs in seen.tags if tag == "details"] == [{}]
+    assert [attrs for tag, attrs in seen.tags if tag == "details"] == [{}], "and nothing else is hidden"
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         ({"evidence": True}, "evidence"),
-        ({"evidence": True, "interrupted": True}, "evidence, of the rows that were finished: interrupted run"),
+        ({"evidence": True, "interrupted": True}, "evidence for the finished rows: interrupted run"),
         ({"evidence": False, "quick": True}, "not evidence: quick run"),
         ({"evidence": False, "interrupted": True}, "not evidence: interrupted run"),
         ({"evidence": False, "quick": True, "interrupted": True}, "not evidence: quick and interrupted run"),
@@ -135,7 +175,7 @@ def test_what_proves_nothing_is_marked(flags: dict[str, bool], words: str) -> No
 
 
 def test_text_from_a_verdict_stays_text() -> None:
-    attack = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    attack = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b"
     row = a_row(attack, "failed", reasons=(attack,), errors={attack: {"max_error": 1.0}})
     verdict = a_verdict(
         (row, a_row("r", metrics={"wall": {"unavailable": attack}, "stream": a_result(1.1)})),
@@ -146,7 +186,8 @@ def test_text_from_a_verdict_stays_text() -> None:
     seen = Reader(markup)
     names = {name for _, attrs in seen.tags for name in attrs}
     assert "<script" not in markup and not {"script", "img"} & {tag for tag, _ in seen.tags}
-    assert "onerror" not in names and seen.text.count(attack) >= 10
+    shown = attack.replace("\u202e\x1b", "\\u202e\\x1b")
+    assert "onerror" not in names and seen.text.count(shown) >= 10 and not {"\u202e", "\x1b"} & set(markup)
 
 
 def test_the_page_stands_alone_and_is_accessible() -> None:
@@ -177,20 +218,16 @@ def test_no_verdicts_and_figures_beyond_measure_are_said_in_words() -> None:
     unbounded = HEADLINE.model_copy(update={"interval": (0.0, 1e9), "noise_band": 1e9})
     row = a_row("r", "incorrect", errors={"y": {"max_error": float("nan"), "rms_error": float("inf")}})
     seen = Reader(render_page([a_verdict((row,), headline={"stream": unbounded})], "Title"))
-    assert "1.436× unbounded" in seen.text and seen.cells.count("not finite") == 2
+    assert "1.436× unbounded" in seen.text and seen.text.count("not finite") == 2
     assert not re.search(r"\b(nan|inf|1e\+?09)\b", seen.text, re.IGNORECASE)
 
 
 def test_table_rows_have_as_many_columns_as_the_head() -> None:
-    """Counted with spans, for each shape of row: timed, unavailable, never timed."""
+    """For each kind of row: timed, unavailable, never timed."""
     markup = render_page([a_verdict(some_rows())], "Title")
-    table = markup[markup.index('<table class="rows">') :].split("</table>")[0]
-    widths = []
-    for line in table.split("<tr>")[1:]:
-        spans = [int(span or 1) for span in re.findall(r'<t[hd](?=[ >])(?:[^>]*?colspan="(\d+)")?', line)]
-        widths.append(sum(spans))
-    widths.append(sum(map(int, re.findall(r'<colgroup span="(\d+)"', table))))
-    assert len(set(widths[:1] + widths[2:])) == 1, widths
+    table = markup[markup.index('<table class="cards rows">') :].split("</table>")[0]
+    widths = [len(re.findall(r"<t[hd](?=[ >])", line)) for line in table.split("<tr>")[1:]]
+    assert len(widths) == 6 and len(set(widths)) == 1, widths
 
 
 def test_the_same_verdicts_give_the_same_bytes(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import kernwright
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
-from kernwright.runtime.dispatch import Dispatcher, reference_function
+from kernwright.runtime.choice.reference import reference_function
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.public_call.fast_path import fast_path
 from kernwright.runtime.public_call.slow_path import SlowPath

@@ -17,7 +17,8 @@ from kernwright.core.op import define
 from kernwright.runtime import dispatch as dispatch_module
 from kernwright.runtime import preference
 from kernwright.runtime.call import BadArgument, Call
-from kernwright.runtime.dispatch import CannotRun, Dispatcher, Fallback
+from kernwright.runtime.choice.fallback import CannotRun, Fallback
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.library import NotBuilt
 
@@ -407,7 +408,7 @@ def test_an_explanation_knows_of_strict() -> None:
         assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"
         told = dispatch.explain(torch.ones(9))
         assert told.chosen is None
-        assert str(told).startswith("twice: an error, as strict lets no reference stand in for a kernel\n  cpu")
+        assert str(told).startswith("twice: an error, as strict forbids the reference\n  cpu")
         assert dispatch.explain(torch.ones(9), backend="torch").chosen is not None, "as the call does"
         assert Dispatcher(OP).explain(torch.ones(9)).chosen is not None, "there is nothing else that could run"
 

@@ -89,7 +89,7 @@ def test_what_was_built_ahead_and_does_not_fit_is_named(
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     small(sources, 41).build(CPU, tmp_path / "ahead")
     monkeypatch.setenv(BUILDS_VARIABLE, str(tmp_path / "ahead"))
-    with pytest.warns(UserWarning, match=f"what {tmp_path / 'ahead'} holds for cpu does not fit and is built anew"):
+    with pytest.warns(UserWarning, match=f"the libraries in {tmp_path / 'ahead'} for cpu do not match"):
         assert small(sources).need(CPU).parent == cache_folder()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

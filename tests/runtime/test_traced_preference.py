@@ -15,7 +15,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import kernwright
 from kernwright.core.op import define
 from kernwright.runtime import preference
-from kernwright.runtime.dispatch import CannotRun, Dispatcher
+from kernwright.runtime.choice.fallback import CannotRun
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.preference import preferred
 from kernwright.runtime.public_call.fast_path import fast_path

@@ -114,27 +114,35 @@ def _was_timed(row: RowVerdict) -> bool:
     return row.cases > 0 and {"wall", "stream"} <= set(row.metrics)
 
 
+ROUNDS_ONCE = """
+def once(op):
+    return lambda residual, update, gate: (residual.float() + update.float() * gate.float()).to(residual.dtype)
+"""
+
+
 def test_a_baseline_that_rounds_otherwise_is_judged_and_no_candidate_may(
-    tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any
+    tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any, write_task: Any, make_row: Any, task_texts: Any
 ) -> None:
-    """residual_gate is exact: torch.compile rounds once where the eager chain rounds twice, and may as a baseline."""
+    """residual_gate is exact: a baseline may round once where the eager chain rounds twice, as torch.compile does."""
+    x = {"shape": [1, "S", "D"], "dtype": "bf16"}
+    row = make_row(
+        "full", "residual_gate", {"residual": x, "update": x, "gate": x}, {"out": x}, axes={"S": 8, "D": 256}
+    )
+    toml = task_texts["toml"].replace('definitions = "definitions.py"\n', "")
+    task = write_task(tmp_path / "task", toml=toml, rows=[row])
+    (task / "baselines.py").write_text(ROUNDS_ONCE)
     once = (
         "def residual_gate(residual, update, gate):\n"
         "    return (residual.float() + update.float() * gate.float()).to(residual.dtype)\n"
     )
-    candidate = write_candidate(tmp_path / "once", once, op="residual_gate")
-    request = JudgeRequest(
-        task="residual_gate_add", candidate=candidate, rows="smoke_full*", ledger=tmp_path, quick=True, wait_s=60.0
-    )
-    verdict = judge(request, quiet)
-    assert verdict.verdict == "incorrect"
-    assert "differs in its bits" in verdict.rows[0].reasons[0]
-    eager = write_candidate(
-        tmp_path / "eager", "def residual_gate(residual, update, gate):\n    return residual + update * gate\n",
-        op="residual_gate",
-    )  # fmt: skip
-    request = JudgeRequest(
-        task="residual_gate_add", candidate=eager, baseline="compile", rows="smoke_full*", ledger=tmp_path,
-        quick=True, wait_s=60.0,
-    )  # fmt: skip
-    assert judge(request, quiet).rows[0].metrics, "the compiled baseline was timed"
+    eager = "def residual_gate(residual, update, gate):\n    return residual + update * gate\n"
+
+    def judged(source: str, baseline: str) -> RowVerdict:
+        candidate = write_candidate(tmp_path / baseline, source, op="residual_gate")
+        fields: dict[str, Any] = {"rows": "full", "ledger": tmp_path / "ledger", "quick": True, "wait_s": 60.0}
+        (row,) = judge(JudgeRequest(task=str(task), candidate=candidate, baseline=baseline, **fields), quiet).rows
+        return row
+
+    wrong = judged(once, "eager")
+    assert wrong.verdict == "incorrect" and "differs in its bits" in wrong.reasons[0]
+    assert judged(eager, "once").metrics, "the baseline that rounds once was timed"

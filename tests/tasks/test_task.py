@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def test_a_bad_task_file_is_named_with_field_and_remedy(
 ) -> None:
     assert old in task_texts["toml"]
     message = refused(load, toml=task_texts["toml"].replace(old, new, 1))
-    assert f"task.toml: {field}" in message
+    assert re.search(rf"task\.toml(:\d+)?: {re.escape(field)}", message)
 
 
 def test_an_unknown_field_lists_the_known_ones(load: Callable[..., Task], task_texts: dict[str, str]) -> None:
@@ -175,7 +176,56 @@ def test_a_row_lacks_a_field(load: Callable[..., Task], tiny_row_dicts: Callable
 def test_an_id_is_used_once(load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows]) -> None:
     rows = tiny_row_dicts()
     message = refused(load, rows=[*rows, rows[0]])
-    assert f"row {len(rows) + 1} (axpy_small): id: is used twice" in message
+    assert f"workloads.jsonl:{len(rows) + 1}: row axpy_small: id: is also that of line 1" in message
+
+
+def test_all_problems_of_all_files_are_reported_with_their_lines(
+    load: Callable[..., Task], task_texts: dict[str, str], tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    toml = task_texts["toml"].replace("block_ms = 1.0", "blok_ms = 1.0").replace("atol = 1e-5", "atol = -1.0")
+    rows = tiny_row_dicts()
+    del rows[1]["op"]
+    rows[2]["bytes_min"] = "many"
+    message = refused(load, toml=toml, rows=rows)
+    lines = toml.splitlines()
+    timing = 1 + next(number for number, line in enumerate(lines) if line.startswith("blok_ms"))
+    tolerance = 1 + next(number for number, line in enumerate(lines) if "atol" in line)
+    for place in (
+        f"task.toml:{timing}: timing.blok_ms", f"task.toml:{tolerance}: tolerance.fp32.atol",
+        "workloads.jsonl:2: op", "workloads.jsonl:3: bytes_min",
+    ):  # fmt: skip
+        assert place in message
+    assert "did you mean block_ms" in message
+
+
+def test_all_rows_that_do_not_fit_their_ops_are_reported(
+    load: Callable[..., Task], tiny_row_dicts: Callable[[], Rows]
+) -> None:
+    rows = tiny_row_dicts()
+    rows[0] |= {"op": "axpi", "bytes_min": 1}
+    rows[1] |= {"scalars": {"beta": 1.0}, "bytes_min": 1}
+    message = refused(load, rows=rows)
+    for place in ("workloads.jsonl:1: row axpy_small: op", "axpy_wide: scalars", "axpy_wide: bytes_min"):
+        assert place in message
+    assert "did you mean axpy" in message
+
+
+def test_all_problems_of_definitions_are_reported_with_their_lines(load: Callable[..., Task]) -> None:
+    ops = """from torch import Tensor
+from kernwright.core.op import define
+
+@define(outputs=["y"], activations=["z"])
+def axpy(x: Tensor, w: Tensor, *, alpha: float) -> Tensor:
+    return x
+
+@define(outputs=["y"], activations=["z"])
+def negate(x: Tensor) -> Tensor:
+    return -x
+"""
+    message = refused(load, ops=ops)
+    assert "definitions.py:5: axpy: scalars ['alpha']" in message
+    assert "definitions.py:9: negate: activations: names ['z']" in message
+    assert "definitions.py:2: is not valid Python" in refused(load, ops="import torch\ndef f(:\n")
 
 
 @pytest.mark.parametrize("line", ['{"id": ', "[1, 2]", "7", "{'id': 1}"])

@@ -152,6 +152,8 @@ class _Reading:
         return got
 
     def _outputs(self) -> dict[str, ConcreteTensor]:
+        if not self.op.outputs:
+            return {}  # the op changes its arguments; a function may return them as well
         returned = [n for n, v in self.values.items() if _is_return(n) and isinstance(v, CapturedTensor)]
         mapped = {name: self.request.mapping[name] for name in self.op.outputs if name in self.request.mapping}
         named = {name: f"return[{name}]" for name in self.op.outputs if f"return[{name}]" in returned}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernwright.admission.captured_row import CapturedRow, DraftRequest, OtherResults, give, read_row
+from kernwright.admission.mutants import result_specs
 from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
 from kernwright.core.errors import BadFile
 from kernwright.core.op import Op
@@ -60,7 +61,6 @@ def draft_task(capture: Capture, request: DraftRequest, definitions: str | None 
     production = _production(list(rows.values()), request, notes)
     smoke = _smoke(production, request.op, notes)
     dtypes = {t.dtype for row in production for t in row.results(request.op.inplace).values()}
-    named = {axis for row in production for axis in row.axes}
     total = sum(call.count for call in calls)
     file = TaskFile(
         name=request.name,
@@ -68,11 +68,16 @@ def draft_task(capture: Capture, request: DraftRequest, definitions: str | None 
         origin=f"Production rows: {total} calls of {request.call} in {capture.header.program}, captured; "
         f"{len(production)} signatures. Smoke rows: the same, with fewer tokens where they are too large for a CPU.",
         definitions=definitions,
-        # The width is included because its odd neighbours catch kernels that skip the end of a row.
-        neighbours=tuple(axis for axis in (TOKENS, WIDTH) if axis in named),
+        neighbours=_neighbours(production, request.op),
         tolerance={dtype: TOLERANCES.get(dtype, EXACT) for dtype in sorted(dtypes)},
     )
     return Draft(file, (*production, *smoke), tuple(notes))
+
+
+def _neighbours(rows: Sequence[Workload], op: Op) -> tuple[str, ...]:
+    """Return every axis of a result, tokens first: odd neighbours of an axis catch kernels that skip its end."""
+    named = {axis for row in rows for tensor in result_specs(op, row) for axis in tensor.axes}
+    return tuple(sorted(named, key=lambda axis: (axis != TOKENS, axis != WIDTH, axis)))
 
 
 def _settings_given(call: CapturedCall, request: DraftRequest) -> str:

@@ -28,7 +28,7 @@ def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool
         (beside / ROWS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
         if definitions is not None and draft.file.definitions is not None:
             shutil.copyfile(definitions, beside / draft.file.definitions)
-        load_task(beside)
+        _ = load_task(beside).ops  # imports the definitions from the new folder
         if folder.exists():
             for file in [*beside.glob("*.py"), *beside.glob("*.jsonl"), *beside.glob("*.toml")]:
                 file.replace(folder / file.name)  # other files of the folder stay

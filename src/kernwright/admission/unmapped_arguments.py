@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kernwright.admission.captured_row import DraftRequest
-from kernwright.capture.capture import Capture, CapturedCall, CapturedScalar, CapturedTensor
+from kernwright.capture.capture import Capture, CapturedCall, CapturedModule, CapturedScalar, CapturedTensor
 from kernwright.capture.own_ops import WISHES, op_of
 from kernwright.core.errors import BadFile, KernwrightError
 
@@ -42,9 +42,11 @@ def _unmapped(call: CapturedCall, taken: Collection[str], ignored: Collection[st
     """Return the tensors and strings of a call that the op does not take, strings with their value."""
     # `out` is memory for the results, both in torch's functions and in ours.
     free = {"return", "out", *ignored, *(WISHES if op_of(call.call) else ())}
+    # Of a module only the attributes that are mapped count: it may hold any others.
+    modules = [f"{argument.name}." for argument in call.arguments if isinstance(argument.value, CapturedModule)]
     found = []
     for name, value in call.values().items():
-        if name in taken or name in free or name.partition("[")[0] in free:
+        if name.startswith(tuple(modules)) or name in taken or name in free or name.partition("[")[0] in free:
             continue
         if isinstance(value, CapturedTensor):
             found.append(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kernwright.core.errors import KernwrightError
+from kernwright.core.errors import KernwrightError, did_you_mean
 from kernwright.packages.tree import Machine, Tree
 from kernwright.tasks.files import read_toml
 
@@ -49,7 +49,8 @@ class Lock(BaseModel):
         for baseline in self.baseline:
             if baseline.name == name:
                 return baseline
-        raise KernwrightError(f"no published baseline is called {name!r}", f"use one of: {', '.join(self.names())}")
+        remedy = did_you_mean(name, self.names(), f"use one of: {', '.join(self.names())}")
+        raise KernwrightError(f"no published baseline is called {name!r}", remedy)
 
     def tree_for(self, name: str, machine: Machine) -> Tree | None:
         """Return the tree of that name for a machine, or None if it is locked only for other machines."""

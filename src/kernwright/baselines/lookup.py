@@ -11,7 +11,7 @@ from kernwright.baselines.lock import read_lock
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.baselines.shipped import Shipped
 from kernwright.core.digest import Source, code_digest
-from kernwright.core.errors import KernwrightError
+from kernwright.core.errors import KernwrightError, did_you_mean
 from kernwright.packages.tree import Machine
 from kernwright.tasks.baseline import BUILT_IN, Baseline, adapter_names
 from kernwright.tasks.candidate import SHIPPED
@@ -57,7 +57,8 @@ def find_baseline(task: Task, name: str, where: Surroundings | None = None) -> B
     if name in read_lock().names():
         return _published(task, name, where.machine)
     known = [*BUILT_IN, *adapters, *read_lock().names()]
-    raise KernwrightError(f"task {task.name} has no baseline {name!r}", f"use one of: {', '.join(known)}")
+    remedy = did_you_mean(name, known, f"use one of: {', '.join(known)}")
+    raise KernwrightError(f"task {task.name} has no baseline {name!r}", remedy)
 
 
 def _published(task: Task, name: str, machine: Machine) -> Baseline:

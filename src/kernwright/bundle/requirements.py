@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernwright.bundle.own_files import constraints
 from kernwright.packages.pin import Pin, read_constraints, resolve_pins
 
-# Every dependency of Kernwright, direct and indirect, except those in EXPECTED.
+# Every dependency of `kernwright[judge]`, direct and indirect, except those in EXPECTED.
 CORE = (
     "annotated-doc", "annotated-types", "apache-tvm-ffi", "jinja2", "markdown-it-py", "markupsafe", "mdurl", "ninja",
     "nvidia-ml-py", "pydantic", "pydantic-core", "pygments", "rich", "shellingham", "typer", "typing-extensions",

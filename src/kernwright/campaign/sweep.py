@@ -158,8 +158,9 @@ class Sweep:
         return [row for row in leg.rows(self.rows) if row.id not in done]
 
     def verdicts(self, leg: Leg) -> list[Verdict]:
-        """Return the verdicts of a leg on this kind of device that count as evidence."""
-        found = (verdict for verdict in self._recorded() if verdict.task == leg.task.name)
+        """Return the verdicts of a leg on this kind of device that count as evidence in the task's deciding metric."""
+        own = (leg.task.name, leg.task.policy.decides)
+        found = (verdict for verdict in self._recorded() if (verdict.task, verdict.metric) == own)
         return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
 
     def _recorded(self) -> list[Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -55,6 +56,16 @@ class CapturedDict(BaseModel):
     items: dict[str, CapturedValue] = Field(description="by key; a number's is its text")
 
 
+class CapturedModule(BaseModel):
+    """A torch module, usually `self` of a method: its own tensors, numbers and strings, without its submodules."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["module"] = "module"
+    type: str
+    items: dict[str, CapturedValue] = Field(description="by attribute")
+
+
 class CapturedOther(BaseModel):
     """Any other value: only its type is recorded."""
 
@@ -65,7 +76,8 @@ class CapturedOther(BaseModel):
 
 
 CapturedPlain = CapturedTensor | CapturedScalar | CapturedOther
-CapturedValue = Annotated[CapturedPlain | CapturedList | CapturedDict, Field(discriminator="kind")]
+CapturedNested = CapturedList | CapturedDict | CapturedModule
+CapturedValue = Annotated[CapturedPlain | CapturedList | CapturedDict | CapturedModule, Field(discriminator="kind")]
 
 
 class CapturedArgument(BaseModel):
@@ -87,18 +99,24 @@ class CapturedCall(BaseModel):
     count: Annotated[int, Field(ge=1)]
 
     def values(self) -> dict[str, CapturedPlain]:
-        """Return all values by name: items as `name[0]` and `name[key]`, results as `return`."""
+        """Return all values by name.
+
+        Items are named `name[0]` and `name[key]`, attributes of a module `self.weight`, results `return`.
+        """
         found = dict(pair for argument in self.arguments for pair in _flat(argument.name, argument.value))
         return found | (dict(_flat("return", self.returns)) if self.returns is not None else {})
 
 
-def _flat(name: str, value: CapturedPlain | CapturedList | CapturedDict) -> Iterator[tuple[str, CapturedPlain]]:
+def _flat(name: str, value: CapturedPlain | CapturedNested) -> Iterator[tuple[str, CapturedPlain]]:
     if isinstance(value, CapturedList):
         for place, item in enumerate(value.items):
             yield from _flat(f"{name}[{place}]", item)
     elif isinstance(value, CapturedDict):
         for key, item in value.items.items():
             yield from _flat(f"{name}[{key}]", item)
+    elif isinstance(value, CapturedModule):
+        for attribute, item in value.items.items():
+            yield from _flat(f"{name}.{attribute}", item)
     else:
         yield name, value
 
@@ -116,6 +134,26 @@ class CaptureHeader(BaseModel):
     wrapped: tuple[str, ...] = Field(default=(), description="the callables that were found")
     not_kept: dict[str, int] = Field(default_factory=dict, description="calls beyond the signatures that are kept")
     problems: tuple[str, ...] = ()
+    ending: int | None = Field(
+        default=None,
+        description="the program's exit status, or minus the number of the signal that ended it; None if unknown",
+    )
+
+    @property
+    def failure(self) -> str | None:
+        """How the program failed, in words; None if it succeeded."""
+        if not self.ending:
+            return None
+        if self.ending < 0:
+            return f"was ended by {_signal_name(-self.ending)}"
+        return f"failed with exit status {self.ending}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 class Capture(BaseModel):

@@ -47,6 +47,8 @@ def describe(value: Any, depth: int = 0) -> Described:
         if len(value) > LONGEST_LIST or depth >= DEEPEST_LIST:
             return ("other", f"long {kind.__name__}")
         return ("list", tuple(describe(item, depth + 1) for item in value))
+    if depth == 0 and _is_module(value):
+        return ("module", f"{kind.__module__}.{kind.__qualname__}", _attributes(value, depth))
     if issubclass(kind, dict) and (items := _items(value, depth)) is not None:
         return ("dict", tuple((name, describe(item, depth + 1)) for name, item in items))
     if kind.__module__ == "torch" and kind.__name__ in CONSTANTS:
@@ -56,6 +58,25 @@ def describe(value: Any, depth: int = 0) -> Described:
     return ("other", f"{kind.__module__}.{kind.__qualname__}")
 
 
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    module = getattr(getattr(torch, "nn", None), "Module", None)  # None while torch is being imported
+    return module is not None and isinstance(value, module)
+
+
+def _attributes(module: Any, depth: int) -> tuple[tuple[str, Described], ...]:
+    """Describe the parameters, buffers, numbers and strings of a torch module, by sorted name.
+
+    Submodules are left out. The instance's own dicts are read, because `getattr` could run code of the program.
+    """
+    own = vars(module)
+    tensors = {**own.get("_parameters", {}), **own.get("_buffers", {})}
+    plain = {n: v for n, v in own.items() if not n.startswith("_") and n != "training"}
+    plain = {n: v for n, v in plain.items() if type(v) in (bool, int, float, str) or _is_tensor(v)}
+    found = sorted({**plain, **tensors}.items())
+    return tuple((name, describe(value, depth + 1)) for name, value in found[:LONGEST_LIST] if _is_name(name))
+
+
 def result_of(described: Described) -> Described:
     """Return a described result without scalars, which may have been computed from the values of tensors."""
     kind = described[0]
@@ -63,6 +84,8 @@ def result_of(described: Described) -> Described:
         return described if described[1] == "none" else ("other", described[1])
     if kind == "dict":
         return ("dict", tuple((name, result_of(item)) for name, item in described[1]))
+    if kind == "module":
+        return ("other", described[1])
     return ("list", tuple(result_of(item) for item in described[1])) if kind == "list" else described
 
 
@@ -140,4 +163,7 @@ def as_json(described: Described) -> dict[str, Any]:
         return {"kind": "list", "items": [as_json(item) for item in described[1]]}
     if kind == "dict":
         return {"kind": "dict", "items": {name: as_json(item) for name, item in described[1]}}
+    if kind == "module":
+        items = {name: as_json(item) for name, item in described[2]}
+        return {"kind": "module", "type": described[1], "items": items}
     return {"kind": "other", "type": described[1]}

@@ -14,6 +14,7 @@ from typing import Any
 from kernwright.capture.capture import Capture, CapturedCall, CaptureHeader
 from kernwright.capture.hook import PLAN
 from kernwright.capture.recorder import COUNTERS, LINES
+from kernwright.capture.target import file_in
 from kernwright.core.errors import BadFile, EnvironmentProblem
 from kernwright.tasks.files import parse_line, read_text, validate
 
@@ -26,9 +27,11 @@ def make_folder(out: Path, program: str, targets: Sequence[str], places: Mapping
     Args:
         places: for targets that are called under other names, those names.
     """
+    files = {name: str(Path(file).resolve()) for name in targets if (file := file_in(name))}
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"{out.name}.parts-", dir=out.resolve().parent))
         plan = {"program": program, "targets": list(targets), "places": {name: [*places[name]] for name in places}}
+        plan["files"] = files
         (folder / PLAN).write_text(json.dumps(plan) + "\n", encoding="utf-8")
     except OSError as error:
         raise EnvironmentProblem(
@@ -54,8 +57,12 @@ class _Sum:
     processes: int = 0
 
 
-def merge(folder: Path) -> Capture:
-    """Return the capture of all parts. Equal signatures are added up, and the order does not depend on processes."""
+def merge(folder: Path, ending: int | None = None) -> Capture:
+    """Return the capture of all parts. Equal signatures are added up, and the order does not depend on processes.
+
+    Args:
+        ending: the exit status of the program, or minus the number of the signal that ended it.
+    """
     where = folder / PLAN
     remedy = "name a folder that kernwright capture left behind"
     plan = parse_line(str(where), read_text(where, remedy))
@@ -77,6 +84,7 @@ def merge(folder: Path) -> Capture:
         wrapped=tuple(sorted(total.wrapped)),
         not_kept=dict(sorted(total.not_kept.items())),
         problems=tuple(sorted(total.problems)),
+        ending=ending,
     )
     return Capture(header=header, calls=tuple(calls))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -10,7 +11,8 @@ from typing import Any
 
 from . import wrapper
 from .recorder import Recorder
-from .target import CaptureTarget
+from .script import ScriptWatch
+from .target import SCRIPT, CaptureTarget
 
 FOLDER = "KERNWRIGHT_CAPTURE"  # the environment variable that names the folder of a capture
 PLAN = "plan.json"
@@ -21,16 +23,19 @@ def start(folder: str) -> None:
     with open(f"{folder}/{PLAN}", encoding="utf-8") as file:  # noqa: PTH123 (a program may not have pathlib loaded)
         plan = json.load(file)
     places: dict[str, list[str | None]] = plan.get("places", {})
+    files: dict[str, str] = plan.get("files", {})
     targets = [
-        CaptureTarget(name, index, place)
+        CaptureTarget(name, index, place, files.get(name))
         for index, name in enumerate(plan["targets"])
         for place in places.get(name, [None])
     ]
-    watch = Watch(targets, Recorder(folder, plan["targets"]))
+    recorder = Recorder(folder, plan["targets"])
+    watch = Watch(targets, recorder)
     sys.meta_path.insert(0, watch)
     for name in watch.modules:
         if name in sys.modules:
             watch.imported(name)
+    ScriptWatch([target for target in targets if not target.torch_op and not target.is_own_op], recorder).start()
 
 
 class Watch:
@@ -40,17 +45,19 @@ class Watch:
         self._ops = [target for target in targets if target.torch_op]
         self._targets = [target for target in targets if not target.torch_op]
         self._recorder = recorder
-        self.modules = {target.module for target in self._targets} | {"torch"}
+        self.modules = {t.module for t in self._targets if t.file is None and t.module != SCRIPT} | {"torch"}
+        self._stems = {_stem(target.file): target.file for target in self._targets if target.file is not None}
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        if name not in self.modules:
+        if name not in self.modules and name.rpartition(".")[2] not in self._stems:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                self._call_back(spec.loader, name)
+                if name in self.modules or self._targets_of(name, spec.origin):
+                    self._call_back(spec.loader, name)
                 return spec
         return None
 
@@ -73,9 +80,13 @@ class Watch:
         return None
 
     def _all(self, name: str, said: str) -> None:
-        for target in self._targets:
-            if target.module == name:
-                self._recorder.problem(target, f"{name} {said}")
+        for target in self._targets_of(name):
+            self._recorder.problem(target, f"{name} {said}")
+
+    def _targets_of(self, name: str, file: str | None = None) -> list[CaptureTarget]:
+        """Return the targets in a module, by its name or by its file."""
+        path = os.path.realpath(file) if file else None
+        return [t for t in self._targets if (t.module == name if t.file is None else t.file == path)]
 
     def imported(self, name: str) -> None:
         module = sys.modules.get(name)
@@ -85,6 +96,11 @@ class Watch:
             wrapper.is_compiling = module.compiler.is_compiling
             if self._ops:
                 wrapper.watch_torch_ops(module, self._ops, self._recorder)
-        for target in self._targets:
-            if target.module == name:
-                wrapper.put_wrapper(module, target, self._recorder)
+        for target in self._targets_of(name, getattr(module, "__file__", None)):
+            wrapper.put_wrapper(module, target, self._recorder)
+
+
+def _stem(file: str) -> str:
+    """Return the last word of the name under which a file is imported."""
+    words = file[: -len(".py")].split("/")
+    return words[-2] if words[-1] == "__init__" else words[-1]

@@ -22,5 +22,8 @@ def checked_seconds(seconds: float) -> float:
 
 Wait = Annotated[float, typer.Option(help="seconds to wait for another judge on the device", callback=checked_seconds)]
 Minutes = Annotated[
-    float, typer.Option(help="start nothing that would end later than this; 0: no limit", callback=checked_minutes)
+    float,
+    typer.Option(
+        help="time limit in minutes; nothing starts that would end later; 0: no limit", callback=checked_minutes
+    ),
 ]

@@ -1,10 +1,18 @@
-"""Output files of commands. A file is written completely or not at all."""
+"""Output of commands: lines of text, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.plain_text import plain
+
+
+def say(text: object, err: bool = False) -> None:
+    """Print text as it is, without wrapping. Control, bidi and invisible characters are shown escaped."""
+    typer.echo(plain(text, newlines=True), err=err)
 
 
 def refuse_unwritable(path: Path) -> None:

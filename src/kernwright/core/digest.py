@@ -115,14 +115,14 @@ def _collect_function(function: Any, parts: dict[Any, str]) -> None:
         ) from None
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            node.decorator_list = [own for own in node.decorator_list if not _defines_op(own)]
-    parts[function] = _dumped(tree, {})
+            node.decorator_list = [own for own in node.decorator_list if not is_define(own)]
+    parts[function] = dumped_code(tree)
     scope = {**function.__globals__, **_captured(function)}
     for name in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in scope}):
         _collect(name, scope[name], function, parts)
 
 
-def _defines_op(decorator: ast.expr) -> bool:
+def is_define(decorator: ast.expr) -> bool:
     """Whether a decorator is `define`: its arguments are the op's fields, which are facts of the digest."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "define"
@@ -130,16 +130,16 @@ def _defines_op(decorator: ast.expr) -> bool:
 
 def _collect(name: str, value: Any, user: Any, parts: dict[Any, str]) -> None:
     value = getattr(value, "reference", value)  # another op, called as a function
-    if isinstance(value, types.FunctionType) and not _is_foreign(value.__module__):
+    if isinstance(value, types.FunctionType) and not is_foreign(value.__module__):
         function = inspect.unwrap(value)
         text = f"{name} is {function.__name__}"
         if function not in parts:
             _collect_function(function, parts)
-    elif isinstance(value, types.ModuleType) and _is_foreign(value.__name__):
+    elif isinstance(value, types.ModuleType) and is_foreign(value.__name__):
         text = f"{name} is {value.__name__}"
-    elif hasattr(value, "__qualname__") and _is_foreign(str(value.__module__)):
+    elif hasattr(value, "__qualname__") and is_foreign(str(value.__module__)):
         text = f"{name} is {value.__module__}.{value.__qualname__}"
-    elif _is_plain(value):
+    elif is_plain(value):
         text = f"{name} is {value!r}"
     else:  # a module or a class of ours, a table: all code of the file that uses it counts
         text = Source.read(Path(str(inspect.getsourcefile(user)))).code
@@ -148,9 +148,9 @@ def _collect(name: str, value: Any, user: Any, parts: dict[Any, str]) -> None:
     parts[name, text] = text  # two functions may use one name for different values
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return value is None or isinstance(value, bool | int | float | str | bytes)
 
 
@@ -170,7 +170,7 @@ def _is_set(cell: types.CellType) -> bool:
         return False
 
 
-def _is_foreign(module: str) -> bool:
+def is_foreign(module: str) -> bool:
     """Whether a module belongs to a published package, whose version the record names."""
     return module.partition(".")[0] in ("torch", "builtins", "math", "typing", "collections", "functools", "numpy")
 
@@ -198,6 +198,11 @@ def _is_module(root: Path | None, package: str, name: str) -> bool:
         return False
     place = root.parent.joinpath(*package.split("."), name)
     return place.is_dir() or place.with_suffix(PYTHON).is_file()
+
+
+def dumped_code(tree: ast.Module) -> str:
+    """Return the code of a function, without prose, as text that every version of Python agrees on."""
+    return _dumped(tree, {})
 
 
 def _dumped(tree: ast.AST, modules: Mapping[str, str]) -> str:

@@ -54,6 +54,21 @@ class Op(BaseModel):
     reference: Reference = Field(exclude=True, repr=False)
 
     @model_validator(mode="after")
+    def signature_is_a_schema(self) -> Op:
+        for name, parameter in inspect.signature(self.reference).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                if not isinstance(parameter.default, bool | int | float | str):
+                    raise ValueError(
+                        f"{self.name}: the scalar {name} needs a number or a string as its default: {name}: float = 1.0"
+                    )
+            elif parameter.annotation is parameter.empty:
+                raise ValueError(
+                    f"{self.name}: the parameter {name} has no annotation: write {name}: Tensor or "
+                    "Tensor | None = None; scalars come after a *"
+                )
+        return self
+
+    @model_validator(mode="after")
     def names_are_parameters(self) -> Op:
         known = {parameter.name for parameter in self.tensor_parameters}
         for field in ("activations", "inplace", "indices"):

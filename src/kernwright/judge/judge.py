@@ -44,7 +44,6 @@ class Judgement:
     policy: TimingPolicy
     seed: int
     progress: Progress
-    quick: bool = False
     census: bool = False
     rounds: int | None = None  # maximum, if below the policy's
 
@@ -141,7 +140,7 @@ class Judgement:
                         self._check_all(group, pairs)
                 with self._taking("timing"):
                     self._time_all(group, pairs, number)
-                if number == 0 and self.census and self.device.has_kernels:
+                if number == 0 and self.census:
                     with self._taking("census"):
                         self._take_census(group, pairs)
             finally:
@@ -198,7 +197,7 @@ class Judgement:
 
     def _load_baselines(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         for pair in pairs:
-            timed = [row.op for row in self.rows if pair.waits_for(row) and row.set != "grid"]
+            timed = [row.op for row in self.rows if pair.waits_for(row) and pair.on(row).untimed is None]
             try:
                 for op in timed[:1]:
                     group.worker(pair.pair.baseline, op)
@@ -215,7 +214,6 @@ class Judgement:
             style=self.specs[contender].style,
             device=self.device,
             provenance=pairs[0].provenance,
-            quick=self.quick,
         )
         for row in self.rows:
             waiting = [pair.on(row) for pair in pairs if pair.waits_for(row)]
@@ -225,7 +223,7 @@ class Judgement:
                 compiling = check.examine(group.worker(contender, row.op), waiting[0], self.context.pool(row))
                 self._note_seconds("first calls", compiling)
                 self._note_seconds("correctness", -compiling)  # first calls are counted separately
-                waiting[0].decided = row.set == "grid"  # grid rows are never timed
+                waiting[0].decided = waiting[0].untimed is not None
                 for state in waiting[1:]:
                     state.take_findings(waiting[0])
             except WorkerFault as cause:
@@ -269,7 +267,7 @@ class Judgement:
 
     def _take_census(self, group: WorkerGroup, pairs: Sequence[PairState]) -> None:
         take_census(group, self.task, self.rows, pairs, self.context.pool, self.context.trusted)
-        for pair in pairs:
+        for pair in pairs if self.device.has_kernels else ():
             refuse_other_kernels(pair)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from kernwright.baselines.lookup import find_baseline, find_contender
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.contest.lineup import Lineup, Match
+from kernwright.judge.device.device import Device
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
@@ -22,16 +23,16 @@ from kernwright.judge.judge import Judgement
 from kernwright.judge.process.scratch import scratch_folder
 from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
 from kernwright.judge.record.provenance import Provenance
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import INTERPRETED, Verdict
 from kernwright.judge.rounds.pair_state import PairState
-from kernwright.judge.rounds.progress import Progress
+from kernwright.judge.rounds.progress import NoProgress, Progress
 from kernwright.judge.system.concealment import hide_judge
 from kernwright.judge.system.processors import apart_from
 from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.baseline import Baseline
 from kernwright.tasks.candidate import Candidate, load_candidate
 from kernwright.tasks.catalog import find_task
-from kernwright.tasks.policy import TimingPolicy
+from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
@@ -55,16 +56,26 @@ class JudgeRequest:
     census: bool = True
     deadline_s: float = DEVICE_DEADLINE_S
     rounds: int | None = None  # maximum number of rounds; default: the policy's
+    metric: str | None = None  # deciding metric: wall, stream or device; default: the policy's
+    output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
-def judge(request: JudgeRequest, progress: Progress) -> Verdict:
-    """Judge one pair."""
+def judge(request: JudgeRequest, progress: Progress | None = None) -> Verdict:
+    """Judge one pair and return its verdict.
+
+    Args:
+        request: the options of `kernwright judge`.
+        progress: receives how far the judgement has come; by default nothing is shown.
+
+    Raises:
+        KernwrightError: the request is wrong, or cannot be carried out on this machine.
+    """
     (verdict,) = judge_together([request], progress)
     assert verdict is not None  # the problem of a single pair is raised
     return verdict
 
 
-def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list[Verdict | None]:
+def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None = None) -> list[Verdict | None]:
     """Judge several pairs of one task together. The requests may differ only in baseline and contender.
 
     Returns a verdict per request, or None for one that could not be judged. If none could be judged, the reason
@@ -80,7 +91,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
     op = candidate.file.op if candidate else None
     chosen = task.select(request.rows, op, default="smoke" if device.name == "cpu" else "production")
     lineup = Lineup(task=task, matches=matches, candidate=candidate, chosen=chosen, device=device)
-    policy = task.policy.quick() if request.quick else task.policy
+    policy = policy_of(request, task)
     rounds = rounds_given(request.rounds, policy)
     seed = secrets.randbits(63) if request.seed is None else request.seed
     provenances = lineup.provenances(seed, policy, request.device)
@@ -103,6 +114,8 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             provenance.block_loop = "native" if device.block_loop else "python"
             provenance.kept_awake = device.keepalive.processor if device.keepalive else None
         specs = lineup.specs(scratch, request.device, provenances[0])
+        for pair in lineup.pairs:
+            specs[pair.candidate].output = request.output
         ledger = Ledger(request.ledger)
         pairs = [
             PairState(
@@ -117,6 +130,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
                 writer=runs.enter_context(ledger.open_run(_opening(task, match, provenance))),
                 quick=request.quick,
                 seeded=request.seed is not None,
+                untimed=_why_untimed(candidate, device),
             )
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
         ]
@@ -133,11 +147,23 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress) -> list
             device=device,
             policy=policy,
             seed=seed,
-            progress=progress,
-            quick=request.quick,
+            progress=progress or NoProgress(),
             census=census,
             rounds=rounds,
         ).run()
+
+
+def policy_of(request: JudgeRequest, task: Task) -> TimingPolicy:
+    """Return the timing policy of a judgement: the task's, with the requested deciding metric, or its quick version."""
+    policy = task.policy.quick() if request.quick else task.policy
+    if request.metric is None:
+        return policy
+    if request.metric not in METRICS:
+        raise KernwrightError(
+            f"--metric must be {', '.join(METRICS[:-1])} or {METRICS[-1]}, got {request.metric!r}",
+            f"leave it out to use the task's, which is {policy.decides}",
+        )
+    return policy.model_copy(update={"decides": request.metric})
 
 
 def rounds_given(asked: int | None, policy: TimingPolicy) -> int | None:
@@ -184,6 +210,12 @@ def _contender(request: JudgeRequest, task: Task, baseline: Baseline) -> Contest
     return Contestant.of_contender(find_contender(task, request.contender)) if request.contender is not None else None
 
 
+def _why_untimed(candidate: Candidate | None, device: Device) -> str | None:
+    """Return why a candidate is checked for correctness only; None if it is timed."""
+    is_interpreted = candidate is not None and candidate.file.language == "triton" and device.name == "cpu"
+    return INTERPRETED if is_interpreted else None
+
+
 def _known(candidate: Candidate | None) -> Candidate:
     if candidate is None:
         raise KernwrightError(
@@ -209,5 +241,5 @@ def _candidate(request: JudgeRequest, task: Task) -> Candidate | None:
             "judge it with --device cuda on a machine with a GPU",
         )
     if candidate.file.language == "triton" and importlib.util.find_spec("triton") is None:
-        raise EnvironmentProblem(f"candidate {candidate.name} needs Triton", "pip install 'kernwright[gpu]'")
+        raise EnvironmentProblem(f"candidate {candidate.name} needs Triton", "pip install triton")
     return candidate

@@ -17,7 +17,7 @@ _NO_SPACE = "free some space (or raise the quota or file size limit) and repeat;
 _NOT_A_FOLDER = f"a file exists where a folder is needed; move it away or {_ELSEWHERE}"
 _NOT_ALLOWED = f"allow this user to use that folder, or {_ELSEWHERE}"
 _REMEDIES = {
-    errno.ENOENT: f"list the runs with `kernwright ledger show`, or {_ELSEWHERE}",
+    errno.ENOENT: f"list the runs with `kernwright ledger show --runs`, or {_ELSEWHERE}",
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
     errno.EFBIG: _NO_SPACE,
@@ -35,6 +35,11 @@ def ledger_failure(attempt: str, path: Path, error: OSError) -> LedgerError:
     reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, f"check the disk and the path, or {_ELSEWHERE}")
     return LedgerError(f"cannot {attempt} {path}: {reason}", remedy)
+
+
+def missing_ledger(root: Path) -> LedgerError:
+    """Return the LedgerError of every command that reads a ledger and finds none."""
+    return LedgerError(f"no ledger at {root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
 
 
 def sync_folder(folder: Path) -> None:

@@ -27,7 +27,7 @@ from typing import Any, Self
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.archive import archives_at, source_at
 from kernwright.ledger.blobs import BlobReader, BlobStore
-from kernwright.ledger.files import append_line, ledger_failure, make_folder, sync_folder
+from kernwright.ledger.files import append_line, ledger_failure, make_folder, missing_ledger, sync_folder
 from kernwright.ledger.heads import Heads
 from kernwright.ledger.record import HEADS, Record, genesis, is_run_id, parse_record, read_chain
 from kernwright.ledger.source import LedgerSource, complete_lines
@@ -49,6 +49,14 @@ class Ledger:
         self.root = Path(root) if root is not None else default_ledger_root()
         self.heads_path = self.root / "heads.jsonl"
 
+    @classmethod
+    def existing(cls, root: Path | str | None = None) -> Self:
+        """Return a ledger to read from. Raises LedgerError if there is none at ``root``."""
+        ledger = cls(root)
+        if not ledger.exists:
+            raise missing_ledger(ledger.root)
+        return ledger
+
     def beside(self, name: str) -> Path:
         """Return the path of a file that belongs to the ledger but is no record, such as digests.json."""
         return self.root.parent / name if self.root.is_file() else self.root / name
@@ -65,7 +73,7 @@ class Ledger:
     def run_name(run: str) -> str:
         """Return the name of a run's file, relative to the root."""
         if not is_run_id(run):
-            raise LedgerError(f"{run!r} is no run id", "list the runs with `kernwright ledger show`")
+            raise LedgerError(f"{run!r} is no run id", "list the runs with `kernwright ledger show --runs`")
         return f"runs/{run}.jsonl"
 
     def run_path(self, run: str) -> Path:

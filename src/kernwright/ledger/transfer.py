@@ -83,7 +83,7 @@ def _sound_runs(root: Path, runs: Sequence[str]) -> dict[str, RunSummary]:
     _refuse_damage(root, result.problems, "see `kernwright ledger verify`; damaged evidence is not exported")
     for run in runs:
         if run not in result.runs:
-            raise LedgerError(f"no run {run} in {root}", "list the runs with `kernwright ledger show`")
+            raise LedgerError(f"no run {run} in {root}", "list the runs with `kernwright ledger show --runs`")
     if not result.runs:
         raise LedgerError(f"no runs to export from {root}", "record a run first")
     return result.runs
@@ -149,7 +149,7 @@ def _import_folder(ledger: Ledger, source: Path, origin: str, but: Collection[st
     if not result.runs:
         raise LedgerError(f"{origin} holds no runs", "name a ledger folder or an archive made by `ledger export`")
     if unknown := sorted(set(but) - result.runs.keys()):
-        raise LedgerError(f"{origin} holds no run {unknown[0]}", "list the runs with `kernwright ledger show`")
+        raise LedgerError(f"{origin} holds no run {unknown[0]}", "list the runs with `kernwright ledger show --runs`")
     wanted = {run: summary for run, summary in result.runs.items() if run not in but}
     make_folder(ledger.root / "runs")
     report = ImportReport()

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kernwright.core.errors import LedgerError
 from kernwright.ledger.archive import HEADS_EXCERPT, sources_at
 from kernwright.ledger.blobs import BlobReader, blob_references
-from kernwright.ledger.files import ledger_failure
+from kernwright.ledger.files import ledger_failure, missing_ledger
 from kernwright.ledger.record import HEADS, Record, UnreadableRecord, genesis, is_run_id, parse_record
 from kernwright.ledger.source import LedgerSource, complete_lines
 
@@ -304,7 +303,7 @@ class _Checker:
 def snapshots_of(root: Path) -> list[Snapshot]:
     """Return a snapshot of a ledger folder, or one of each archive at ``root``."""
     if not root.exists():
-        raise LedgerError(f"no ledger at {root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+        raise missing_ledger(root)
     try:
         with _writers_paused(root):
             return [Snapshot.of(source) for source in sources_at(root)]

@@ -1,23 +1,29 @@
-"""Modulation and gates as modules: nothing to learn, and nothing in the state dict."""
+"""Modulation and gates as modules: they have no parameters and add nothing to the state dict."""
 
 from __future__ import annotations
 
 from numbers import Real
 
-from torch import Tensor, nn
+from torch import Tensor, is_grad_enabled, nn
 
 from kernwright import ops
+from kernwright.nn.gradients import warn_of_gradients
 from kernwright.runtime.call import BadArgument
 
 NAMES = {"x": "a", "scale": "b", "shift": "c", "scale_constant": "k"}
 
 
 class MulAdd(nn.Module):
-    """a * (k + b) + c"""
+    """Compute `a * (k + b) + c` in one kernel. The module has no parameters."""
 
     def forward(self, a: Tensor, b: Tensor, c: Tensor, k: float = 0) -> Tensor:
-        """b and c lie over the tokens of a as scale and shift do in `ops.scale_shift`; with k 0 they are a gate and a
-        residual, and the result has a's dtype."""
+        """Return `a * (k + b) + c` in the dtype of a.
+
+        With `k=0`, b is a gate and c a residual; with `k=1`, b is a scale and c a shift. b and c have the layouts of
+        scale and shift in `kernwright.ops.scale_shift`.
+        """
+        if is_grad_enabled():
+            warn_of_gradients("MulAdd", a, b, c)
         try:
             return ops.scale_shift(a, b, c, scale_constant=float(k) if isinstance(k, Real) else k)
         except BadArgument as wrong:

@@ -1,21 +1,25 @@
-"""Norm, scale and shift as modules. Their parameters lie under `norm`, named as torch.nn.LayerNorm and RMSNorm name
-theirs, so that a checkpoint of a block that held such a norm loads as it is."""
+"""Norm, scale and shift as modules.
+
+Their parameters are `norm.weight` and `norm.bias`, so that a checkpoint of a block that holds torch.nn.LayerNorm or
+torch.nn.RMSNorm as `norm` loads without changes.
+"""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, is_grad_enabled, nn
 
 from kernwright import ops
+from kernwright.nn.gradients import warn_of_gradients
 from kernwright.nn.rows import check_rows
 from kernwright.runtime.call import BadArgument
 
-# What the ops call otherwise.
+# The names of arguments that the ops call differently.
 NAMES = {"residual_gate": "gate", "weight": "norm.weight", "bias": "norm.bias"}
 
 
 class _Affine(nn.Module):
-    """What a norm learns, if anything: the state dict of torch's own module, without its forward."""
+    """The parameters of a norm, if it has any: the state dict of torch's module, without its forward."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -29,7 +33,7 @@ class _Affine(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As torch's norms have it, for whoever makes modules on no device and fills them later."""
+        """Set the weight to ones and the bias to zeros, as torch's norms do."""
         if self.weight is not None:
             nn.init.ones_(self.weight)
         if self.bias is not None:
@@ -37,6 +41,16 @@ class _Affine(nn.Module):
 
 
 class _NormScaleShift(nn.Module):
+    """A norm over the last axis, followed by a modulation.
+
+    Arguments:
+        hidden_size: the width of a row.
+        eps: the number added to the variance.
+        elementwise_affine: whether the norm has a weight, and a bias in the case of LayerNorm.
+        bias: whether a LayerNorm with a weight has a bias, too.
+        device, dtype: of the parameters.
+    """
+
     norm_type: str
 
     def __init__(
@@ -54,13 +68,25 @@ class _NormScaleShift(nn.Module):
         has_bias = elementwise_affine and bias and self.norm_type == "layer"
         self.norm = _Affine(hidden_size, elementwise_affine, has_bias, device, dtype)
 
+    def _warn_of_gradients(self, x: Tensor) -> None:
+        warn_of_gradients(type(self).__name__, x, self.norm.weight, self.norm.bias)
+
     def extra_repr(self) -> str:
+        """Return the text between the parentheses of `repr`."""
         return f"{self.hidden_size}, eps={self.eps}, elementwise_affine={self.norm.weight is not None}"
 
 
 class _Plain(_NormScaleShift):
+    """The modulated norm of x."""
+
     def forward(self, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        """norm(x) * (1 + scale) + shift; shift comes first, as models call it"""
+        """Return `norm(x) * (1 + scale) + shift`.
+
+        x is `[B, S, D]` or `[S, D]`. shift and scale have the layouts of `kernwright.ops.norm_scale_shift`; shift comes
+        first, as models call it.
+        """
+        if is_grad_enabled():
+            self._warn_of_gradients(x)
         check_rows("x", x, self.hidden_size)
         try:
             return ops.norm_scale_shift(
@@ -71,10 +97,17 @@ class _Plain(_NormScaleShift):
 
 
 class _BehindResidual(_NormScaleShift):
+    """The modulated norm of a residual sum."""
+
     def forward(
         self, residual: Tensor, x: Tensor, gate: Tensor | float | None, shift: Tensor, scale: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """r = residual + gate * x (gate 1 or None: residual + x); returns norm(r) * (1 + scale) + shift, and r"""
+        """Return `norm(r) * (1 + scale) + shift` and r, where `r = residual + gate * x`.
+
+        With a gate of 1 or None, r is `residual + x`. The gate has the layouts of shift and scale.
+        """
+        if is_grad_enabled():
+            self._warn_of_gradients(x)
         if isinstance(gate, (int, float)):
             if gate != 1:
                 raise BadArgument("gate", f"is the number {gate}; it is a tensor, 1 or None")
@@ -90,7 +123,7 @@ class _BehindResidual(_NormScaleShift):
 
 
 class LayerNormScaleShiftSelect(_NormScaleShift):
-    """LayerNorm(x) * (1 + scale) + shift and a gate, each token with the one of two sets that its index picks"""
+    """`LayerNorm(x) * (1 + scale) + shift` and a gate. Each token takes scale, shift and gate from one of two sets."""
 
     norm_type = "layer"
 
@@ -105,7 +138,12 @@ class LayerNormScaleShiftSelect(_NormScaleShift):
         gate1: Tensor,
         index: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """In each set shift comes first, as models cut it from their projection; index 0 picks the first set"""
+        """Return the modulated norm and the gate of each token.
+
+        The sets are rows `[B, D]`. index is `[B, S]`: 0 picks the first set, every other number the second.
+        """
+        if is_grad_enabled():
+            self._warn_of_gradients(x)
         check_rows("x", x, self.hidden_size)
         sets = (scale0, shift0, gate0, scale1, shift1, gate1)
         try:
@@ -115,7 +153,7 @@ class LayerNormScaleShiftSelect(_NormScaleShift):
 
 
 class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
-    """r = residual + gate * x; then LayerNormScaleShiftSelect of r, which is returned too"""
+    """`r = residual + gate * x`, then LayerNormScaleShiftSelect of r. r is returned, too."""
 
     norm_type = "layer"
 
@@ -132,7 +170,9 @@ class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
         gate1: Tensor,
         index: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns y, r, and the gate that each token picked"""
+        """Return the modulated norm of r, r itself, and the gate of each token."""
+        if is_grad_enabled():
+            self._warn_of_gradients(x)
         sets = (scale0, shift0, gate0, scale1, shift1, gate1)
         check_rows("x", x, self.hidden_size)
         try:
@@ -144,24 +184,30 @@ class ScaleResidualLayerNormScaleShiftSelect(_NormScaleShift):
 
 
 class LayerNormScaleShift(_Plain):
-    """LayerNorm(x) * (1 + scale) + shift"""
+    """`LayerNorm(x) * (1 + scale) + shift`, called with (x, shift, scale)."""
 
     norm_type = "layer"
 
 
 class RMSNormScaleShift(_Plain):
-    """RMSNorm(x) * (1 + scale) + shift"""
+    """`RMSNorm(x) * (1 + scale) + shift`, called with (x, shift, scale)."""
 
     norm_type = "rms"
 
 
 class ScaleResidualLayerNormScaleShift(_BehindResidual):
-    """r = residual + gate * x; LayerNorm(r) * (1 + scale) + shift, and r"""
+    """`LayerNorm(r) * (1 + scale) + shift` and r, where `r = residual + gate * x`.
+
+    Called with (residual, x, gate, shift, scale).
+    """
 
     norm_type = "layer"
 
 
 class ScaleResidualRMSNormScaleShift(_BehindResidual):
-    """r = residual + gate * x; RMSNorm(r) * (1 + scale) + shift, and r"""
+    """`RMSNorm(r) * (1 + scale) + shift` and r, where `r = residual + gate * x`.
+
+    Called with (residual, x, gate, shift, scale).
+    """
 
     norm_type = "rms"

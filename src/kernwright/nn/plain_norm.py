@@ -1,15 +1,18 @@
-"""LayerNorm and RMSNorm over the last axis: torch's own modules, with a fused forward. Where such a module stood, with
-its state dict, one of these may stand; so the forwards name their argument as torch's do. With a residual they answer
-as the norms of decoders do: the norm of the sum, and the sum."""
+"""LayerNorm and RMSNorm over the last axis: torch's modules with a fused forward.
+
+They replace torch.nn.LayerNorm and torch.nn.RMSNorm, with the same state dict, defaults and names of arguments. With a
+residual they return the norm of the sum and the sum, as the norms of decoders do.
+"""
 
 from __future__ import annotations
 
 from typing import overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, is_grad_enabled, nn
 
 from kernwright import ops
+from kernwright.nn.gradients import warn_of_gradients
 from kernwright.nn.rows import check_rows
 from kernwright.runtime.call import BadArgument
 
@@ -20,7 +23,10 @@ def _check_last_axis_alone(normalized_shape: tuple[int, ...]) -> None:
 
 
 class LayerNorm(nn.LayerNorm):
-    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias"""
+    """`(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias` over the last axis.
+
+    A torch.nn.LayerNorm with a fused forward. `normalized_shape` has one axis.
+    """
 
     def __init__(
         self,
@@ -39,7 +45,9 @@ class LayerNorm(nn.LayerNorm):
     @overload
     def forward(self, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """With a residual: the norm of input + residual, and that sum in the residual's dtype."""
+        """Return the norm of input. With a residual, return the norm of the sum, and the sum in its dtype."""
+        if is_grad_enabled():
+            warn_of_gradients("LayerNorm", input, self.weight, self.bias)
         check_rows("input", input, self.normalized_shape[0])
         try:
             if residual is None:
@@ -50,7 +58,10 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RMSNorm(nn.RMSNorm):
-    """x * rsqrt(mean(x ** 2) + eps) * weight"""
+    """`x * rsqrt(mean(x ** 2) + eps) * weight` over the last axis.
+
+    A torch.nn.RMSNorm with a fused forward. `normalized_shape` has one axis.
+    """
 
     def __init__(
         self,
@@ -68,7 +79,9 @@ class RMSNorm(nn.RMSNorm):
     @overload
     def forward(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """With a residual: the norm of x + residual, and that sum in the residual's dtype."""
+        """Return the norm of x. With a residual, return the norm of the sum, and the sum in its dtype."""
+        if is_grad_enabled():
+            warn_of_gradients("RMSNorm", x, self.weight)
         check_rows("x", x, self.normalized_shape[0])
         eps = _machine_epsilon(x) if self.eps is None else self.eps
         if residual is None:
@@ -77,6 +90,6 @@ class RMSNorm(nn.RMSNorm):
 
 
 def _machine_epsilon(x: Tensor) -> float:
-    """What torch takes where no eps is given: that of the dtype in which it computes, whatever its page says of x's."""
-    dtype = x.dtype if isinstance(x, Tensor) and x.is_floating_point() else torch.float32  # else the op has its say
+    """Return torch's default eps: that of the dtype in which it computes, which is at least float32."""
+    dtype = x.dtype if isinstance(x, Tensor) and x.is_floating_point() else torch.float32  # the op names other values
     return torch.finfo(torch.promote_types(dtype, torch.float32)).eps

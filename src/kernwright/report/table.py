@@ -13,78 +13,7 @@ from kernwright.admission.admission import Admission
 from kernwright.campaign.sweep import Sweep
 from kernwright.exploits.trial import ExploitTrial
 from kernwright.judge.checks.verification import RowFinding
-from kernwright.judge.record.verdict import MetricResult, RowVerdict, Unavailable, Verdict
-from kernwright.tasks.policy import METRICS
-
-COLOURS = {
-    "faster": "green", "same": "cyan", "slower": "red", "inconclusive": "yellow",
-    "incorrect": "bold red", "tampered": "bold magenta", "failed": "bold red",
-}  # fmt: skip
-
-
-def verdict_table(verdict: Verdict) -> RenderableType:
-    """One line a row, the headline below, the verdict last."""
-    decides = verdict.provenance["policy"]["decides"]
-    table = Table(title=f"{verdict.candidate} against {verdict.baseline} on {verdict.task} ({decides} decides)")
-    table.add_column("row", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
-    for column in (f"{verdict.baseline} us", "candidate us", "speedup", "interval", "noise", "GB/s"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in verdict.rows:
-        table.add_row(*_row_cells(row, decides))
-    return Group(table, *_footer(verdict))
-
-
-def _row_cells(row: RowVerdict, decides: str) -> list[RenderableType]:
-    name = Text(row.id)
-    coloured = Text(row.verdict, style=COLOURS[row.verdict])
-    result = row.metrics.get(decides)  # type: ignore[call-overload]
-    if not isinstance(result, MetricResult):
-        return [name, Text.assemble(coloured, "\n", (row.reasons[0] if row.reasons else "", "dim")), *["–"] * 6]
-    low, high = result.interval
-    return [
-        name,
-        coloured,
-        f"{result.baseline_us:.1f}",
-        f"{result.candidate_us:.1f}",
-        f"{result.ratio:.3f}x",
-        f"{low:.3f} – {high:.3f}",
-        f"±{100 * result.noise_band:.1f} %",
-        f"{row.bytes_min / result.candidate_us / 1e3:.2f}",
-    ]
-
-
-def _footer(verdict: Verdict) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    for metric in METRICS:
-        headline = verdict.headline.get(metric)
-        if headline is None:
-            continue
-        if isinstance(headline, Unavailable):
-            lines.append(Text(f"  {metric:<7} not available: {headline.unavailable}", style="dim"))
-            continue
-        interval = "({:.3f} – {:.3f})".format(*headline.interval) if headline.interval else "(coarse)"
-        lines.append(
-            Text(
-                f"  {metric:<7} geomean {headline.geomean:.3f}x {interval} over {headline.rows} rows, "
-                f"worst {headline.worst_ratio:.3f}x {headline.worst_row}"
-            )
-        )
-    lines.append(Text.assemble("  verdict ", (verdict.verdict, COLOURS[verdict.verdict]), _marks(verdict)))
-    lines += [Text(f"    {reason}") for reason in verdict.reasons]
-    return lines
-
-
-def _marks(verdict: Verdict) -> str:
-    if verdict.interrupted:
-        return "  (interrupted)" if verdict.evidence else "  (interrupted: not evidence)"
-    return "  (quick: not evidence)" if verdict.quick else ""
-
-
-FEW_ELEMENTS = (
-    "  remedy: rows of more elements; among few a wrong rounding is often no larger than a right one, and a width of "
-    "1024 is enough for the ops that ship"
-)
+from kernwright.report.verdict_table import COLOURS
 
 
 def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> RenderableType:
@@ -99,32 +28,40 @@ def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> Rend
     last = [
         Text(f"  the reference itself fails: {problem}", style="bold red") for problem in admission.reference_problems
     ]
-    if any(trial.mutant.startswith("low precision") and not trial.rejected for trial in admission.trials):
-        last.append(Text(FEW_ELEMENTS))
+    last += [Text(f"  change {remedy}") for remedy in admission.remedies]
     word = ("admitted", "green") if admission.admitted else ("refused", "bold red")
     if unchecked and admission.admitted:
         return Group(table, *last, Text(f"  these rows reject every mutant; not checked: {', '.join(unchecked)}"))
     return Group(table, *last, Text.assemble("  task ", word))
 
 
+MOST_FINDINGS = 300  # above this, only rows with a problem are listed
 FINDING_COLOURS = {
     "agrees": "green", "declines": "cyan", "rounds": "yellow", "differs": "bold red", "failed": "bold red",
 }  # fmt: skip
 
 
 def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableType:
-    """One line a row of every baseline; what it declines and how it differs. `counted`: kernels were listed."""
-    table = Table(title="published baselines against the reference")
+    """Return a table with a line per row and baseline, and the counts below. Of many rows only problems are listed.
+
+    Args:
+        counted: whether kernels were listed.
+    """
+    is_long = len(findings) > MOST_FINDINGS
+    listed = [found for found in findings if not is_long or found.finding not in ("agrees", "declines")]
+    table = Table(title="baselines against the reference")
     for column in ("baseline", "row", "finding", "why"):
         table.add_column(column, overflow="fold", no_wrap=column in ("baseline", "finding"))
-    for found in findings:
+    for found in listed:
         shown = Text(found.finding, style=FINDING_COLOURS[found.finding])
         table.add_row(found.baseline, f"{found.task}/{found.row}", shown, Text(found.reason))
     counts: Counter[str] = Counter(found.finding for found in findings)
     lines = ["  " + ", ".join(f"{counts[word]} {word}" for word in FINDING_COLOURS)]
+    if is_long:
+        lines.append("  rows that agree or are declined are not listed")
     if not counted:
         lines.append("  no census on a CPU: which kernels ran is known on a GPU only")
-    return Group(table, *(Text(line) for line in lines))
+    return Group(*([table] if listed else []), *(Text(line) for line in lines))
 
 
 def sweep_table(sweep: Sweep) -> RenderableType:

@@ -1,13 +1,12 @@
 """Plots of a verdict's rows, drawn as inline SVG.
 
-Colours and fonts belong to the page's style sheet, so that a plot follows the reader's light or dark theme; a plot says
-only what each shape is. No row is dropped: one that cannot be drawn is listed in its place, with the reason.
+Colours and fonts are those of the page's style sheet, so that a plot follows the reader's light or dark theme. A plot
+has the rows with a time; the table of the page has all rows.
 """
 
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from typing import get_args
 
 from markupsafe import Markup, escape
 
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict
 from kernwright.tasks.policy import Metric
 
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-# Each outcome has a shape of its own, centred on its value: colour alone says nothing to some readers and printers.
+# Each outcome has its own shape, because some readers and printers cannot tell the colours apart.
 SHAPES: dict[Outcome, str] = {
     "faster": "M-3,-5 L6,0 L-3,5 Z",
     "same": "M-4.5,0 A4.5,4.5 0 1 0 4.5,0 A4.5,4.5 0 1 0 -4.5,0 Z",
@@ -34,7 +33,10 @@ SHAPES: dict[Outcome, str] = {
 }
 
 WIDTH = 1000.0
+NARROW_WIDTH = 360.0  # fits a phone
+HEADING = 20.0  # height of a label above its track
 AXIS_HEIGHT = 26.0
+CAPTION_HEIGHT = 20.0
 VALUE_WIDTH = 196.0
 LABEL_CHARACTERS = 42  # a longer row id is shortened in the plot; the table beside it has all of it
 CHARACTER_WIDTH = 7.1  # of the page's fixed-width font at the plots' size
@@ -48,7 +50,7 @@ SHARE_LIMIT = 2.0  # bars longer than this are cut, and marked: one small row in
 
 @dataclass(frozen=True)
 class LogScale:
-    """Where a ratio stands on a logarithmic axis."""
+    """A logarithmic axis."""
 
     low: float
     high: float
@@ -56,7 +58,7 @@ class LogScale:
     right: float
 
     def at(self, ratio: float) -> float:
-        """The ratio's coordinate; beyond the axis, that of the axis' end."""
+        """Return the coordinate of a ratio. Beyond the axis it is that of the end of the axis."""
         if ratio <= self.low:
             return self.left
         if ratio >= self.high:
@@ -86,43 +88,48 @@ def _multiples(step: float, low: float, high: float) -> list[float]:
 
 
 def speedup_scale(results: Sequence[MetricResult], left: float, right: float) -> LogScale:
-    """An axis that holds 1, every ratio, and every interval and noise band that is not absurdly wide."""
-    ratios = [1.0, *(result.ratio for result in results)]
-    least, most = min(ratios) / REACH, max(ratios) * REACH
+    """Return an axis with 1, every ratio, and every interval and noise band of a sensible width."""
     ends = [end for result in results for end in (*result.interval, 1 / (1 + result.noise_band), 1 + result.noise_band)]
-    held = [*ratios, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
+    return ratio_scale([result.ratio for result in results], ends, left, right)
+
+
+def ratio_scale(ratios: Sequence[float], ends: Sequence[float], left: float, right: float) -> LogScale:
+    """Return an axis with 1 and every ratio. Ends of intervals extend it to REACH times the outermost ratio at most."""
+    known = [1.0, *ratios]
+    least, most = min(known) / REACH, max(known) * REACH
+    held = [*known, 1 / 1.1, 1.1, *(min(max(end, least), most) for end in ends)]
     margin = (max(held) / min(held)) ** 0.04
     return LogScale(min(held) / margin, max(held) * margin, left, right)
 
 
-def speedup_plot(rows: Sequence[RowVerdict], decides: Metric, key: str) -> Markup:
-    """A dot and a whisker a row, over the noise band around 1 that the whisker has to clear."""
-    frame = Frame.around(rows, row_height=24.0 if len(rows) <= 60 else 19.0)
-    results = [deciding_result(row, decides) for row in rows]
-    scale = speedup_scale([result for result in results if result], frame.left, frame.right)
+def speedup_plot(rows: Sequence[RowVerdict], decides: Metric, key: str, narrow: bool = False) -> Markup:
+    """Return a plot with a dot and a whisker per timed row, over the noise band around 1."""
+    timed = [(row, result) for row in rows if (result := deciding_result(row, decides))]
+    frame = Frame.around([row for row, _ in timed], 24.0 if len(timed) <= 60 else 19.0, narrow)
+    scale = speedup_scale([result for _, result in timed], frame.left, frame.right)
     parts = [frame.axis([(scale.at(tick), f"{tick:g}×", tick == 1) for tick in scale.ticks()])]
-    for index, (row, result) in enumerate(zip(rows, results, strict=True)):
-        drawn = _whisker(row, result, scale, frame, index) if result else _untimed(row, decides, frame, index)
-        parts += [frame.label(row, index), drawn]
-    counts = Counter(row.verdict for row in rows)
+    for index, (row, result) in enumerate(timed):
+        parts += [frame.label(row, index), _whisker(row, result, scale, frame, index)]
+    counts = Counter(row.verdict for row, _ in timed)
     told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]) or "no rows"
     about = f"Logarithmic axis from {scale.low:.2g} to {scale.high:.2g}, with intervals and noise bands: {told}."
-    return frame.svg(key, f"Speedup per row, {decides} time", about, parts)
+    caption = "baseline time / candidate time, logarithmic"
+    return frame.svg(key, f"Speedup per row, {decides} time", about, caption, parts)
 
 
-def bandwidth_plot(rows: Sequence[RowVerdict], decides: Metric, key: str) -> Markup:
-    """Both sides of a row against a plain copy of its fewest bytes, measured in the same run."""
-    frame = Frame.around(rows, row_height=36.0 if len(rows) <= 60 else 30.0)
-    pairs = [copy_shares(row, decides) for row in rows]
-    longest = max((share for pair in pairs if pair for share in pair), default=1.0)
+def bandwidth_plot(rows: Sequence[RowVerdict], decides: Metric, key: str, narrow: bool = False) -> Markup:
+    """Return a plot with two bars per timed row: both sides against a plain copy of the row's fewest bytes."""
+    timed = [(row, shares) for row in rows if (shares := copy_shares(row, decides))]
+    frame = Frame.around([row for row, _ in timed], 36.0 if len(timed) <= 60 else 30.0, narrow)
+    longest = max((share for _, pair in timed for share in pair), default=1.0)
     limit = min(max(1.0, math.ceil(longest * 10) / 10), SHARE_LIMIT)
     ticks = [quarter / 4 for quarter in range(int(limit * 4) + 1)]
     parts = [frame.axis([(frame.part(tick / limit), f"{100 * tick:.0f} %", tick == 1) for tick in ticks])]
-    for index, (row, pair) in enumerate(zip(rows, pairs, strict=True)):
-        drawn = _bars(row, pair, limit, frame, index) if pair else _untimed(row, decides, frame, index)
-        parts += [frame.label(row, index), drawn]
-    about = "Two bars a row, candidate above baseline; 100 % is a copy of the same size."
-    return frame.svg(key, f"Share of a plain copy's bandwidth per row, {decides} time", about, parts)
+    for index, (row, pair) in enumerate(timed):
+        parts += [frame.label(row, index), _bars(row, pair, limit, frame, index)]
+    about = "Two bars per row, the candidate above the baseline; 100 % is a copy of the same size."
+    caption = "time of a copy of the same bytes / time of the call"
+    return frame.svg(key, f"Share of a copy's speed per row, {decides} time", about, caption, parts)
 
 
 def deciding_result(row: RowVerdict, decides: Metric) -> MetricResult | None:
@@ -141,17 +148,31 @@ def copy_shares(row: RowVerdict, decides: Metric) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Frame:
-    """What both plots share: row labels on the left, a track with an axis above and below it, figures on the right."""
+    """The layout of a plot: row labels, a track with an axis above and below it, and figures on the right.
+
+    In a narrow frame, which fits a phone, the label of a row is above its track.
+    """
 
     rows: int
     row_height: float
     left: float
     right: float = WIDTH - VALUE_WIDTH
+    width: float = WIDTH
+    heading: float = 0.0  # height of the label above the track; 0 if it is beside the track
 
     @classmethod
-    def around(cls, rows: Sequence[RowVerdict], row_height: float) -> Frame:
+    def around(cls, rows: Sequence[RowVerdict], row_height: float, narrow: bool = False) -> Frame:
+        if narrow:
+            return cls(
+                rows=len(rows), row_height=row_height + HEADING, left=12.0, right=NARROW_WIDTH - 62,
+                width=NARROW_WIDTH, heading=HEADING,
+            )  # fmt: skip
         longest = max((min(len(row.id), LABEL_CHARACTERS) for row in rows), default=0)
-        return cls(len(rows), row_height, 20 + longest * CHARACTER_WIDTH)
+        return cls(rows=len(rows), row_height=row_height, left=20 + longest * CHARACTER_WIDTH)
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.heading > 0
 
     def part(self, share: float) -> float:
         return self.left + share * (self.right - self.left)
@@ -159,16 +180,21 @@ class Frame:
     def top(self, index: int) -> float:
         return AXIS_HEIGHT + index * self.row_height
 
-    def middle(self, index: int) -> float:
-        return self.top(index) + self.row_height / 2
+    def track(self, index: int) -> float:
+        """Return the upper edge of a row's track."""
+        return self.top(index) + self.heading
 
-    def ground(self, index: int, left: float = 0.0) -> Markup:
-        """A row's background; drawn again from ``left`` on, it keeps the axis' lines from crossing words."""
+    def middle(self, index: int) -> float:
+        return self.track(index) + (self.row_height - self.heading) / 2
+
+    def ground(self, index: int, height: float | None = None) -> Markup:
+        """Return the background of a row or, with a height, of its heading, which hides the lines of the axis."""
         kind = "clear" if index % 2 else "stripe"
-        return element("rect", kind=kind, x=left, y=self.top(index), width=WIDTH - left, height=self.row_height)
+        box = {"y": self.top(index), "width": self.width, "height": height or self.row_height}
+        return element("rect", kind=kind, x=0.0, **box)
 
     def axis(self, ticks: Iterable[tuple[float, str, bool]]) -> Markup:
-        """The rows' backgrounds and, over them, the axis."""
+        """Return the backgrounds of the rows and, over them, the axis."""
         parts = [self.ground(index) for index in range(self.rows)]
         bottom = self.top(self.rows)
         for x, label, is_unity in ticks:
@@ -179,13 +205,23 @@ class Frame:
     def label(self, row: RowVerdict, index: int) -> Markup:
         half = LABEL_CHARACTERS // 2
         short = row.id if len(row.id) <= LABEL_CHARACTERS else f"{row.id[: half - 1]}…{row.id[-half:]}"
-        return text_at(short, 6.0, self.middle(index) + 4, "row", hover=f"{row.id}: {row.verdict}")
+        y = self.top(index) + 15 if self.is_narrow else self.middle(index) + 4
+        text = text_at(short, 6.0, y, "row", hover=f"{row.id}: {row.verdict}")
+        return Markup("").join([self.ground(index, self.heading), text]) if self.is_narrow else text
 
-    def svg(self, key: str, title: str, about: str, parts: Iterable[Markup]) -> Markup:
+    def values(self, shown: Sequence[str], y: float, kinds: Sequence[str]) -> list[Markup]:
+        """Return the figures on the right of a row. A narrow frame has room for the first one."""
+        places = (self.width - 4,) if self.is_narrow else (self.width - 118, self.width - 4)
+        return [text_at(value, x, y, kind, anchor="end") for value, x, kind in zip(shown, places, kinds, strict=False)]
+
+    def svg(self, key: str, title: str, about: str, caption: str, parts: Iterable[Markup]) -> Markup:
         head = element("title", title, id=f"{key}-title"), element("desc", about, id=f"{key}-about")
-        box = f"0 0 {WIDTH:.0f} {self.top(self.rows) + AXIS_HEIGHT:.0f}"
+        bottom = self.top(self.rows) + AXIS_HEIGHT
+        drawn = text_at(caption, (self.left + self.right) / 2, bottom + 10, "caption", anchor="middle")
+        box = f"0 0 {self.width:.0f} {bottom + CAPTION_HEIGHT:.0f}"
         named = f"{key}-title {key}-about"
-        return element("svg", *head, *parts, kind="plot", viewBox=box, role="img", aria_labelledby=named)
+        kind = "plot narrow" if self.is_narrow else "plot"
+        return element("svg", *head, *parts, drawn, kind=kind, viewBox=box, role="img", aria_labelledby=named)
 
 
 def _whisker(row: RowVerdict, result: MetricResult, scale: LogScale, frame: Frame, index: int) -> Markup:
@@ -199,21 +235,21 @@ def _whisker(row: RowVerdict, result: MetricResult, scale: LogScale, frame: Fram
         for x, arrow in zip((start, end), inward, strict=True)
     )
     shown = f"{magnitude(result.ratio)}×", interval_text(result.interval)
+    band = {"y": frame.track(index), "height": frame.row_height - frame.heading}
     drawn = (
         element("title", f"{row.id}: {row.verdict}, {shown[0]}, interval {shown[1]}"),
-        element("rect", kind="noise", x=quiet, y=frame.top(index), width=loud - quiet, height=frame.row_height),
+        element("rect", kind="noise", x=quiet, width=loud - quiet, **band),
         element("line", kind="whisker", x1=start, x2=end, y1=middle, y2=middle, data_row=row.id),
         element("path", kind="whisker", d=caps),
         _marker(row.verdict, scale.at(result.ratio), middle),
-        text_at(shown[0], WIDTH - 118, middle + 4, "value strong", anchor="end"),
-        text_at(shown[1], WIDTH - 4, middle + 4, "value", anchor="end"),
+        *frame.values(shown, middle + 4, ("value strong", "value")),
     )
     return element("g", *drawn, kind=f"outcome-{row.verdict}")
 
 
 def _bars(row: RowVerdict, shares: tuple[float, float], limit: float, frame: Frame, index: int) -> Markup:
     parts: list[Markup] = []
-    middle, height = frame.middle(index), frame.row_height / 3.2
+    middle, height = frame.middle(index), (frame.row_height - frame.heading) / 3.2
     tops = middle - height - 0.5, middle + 0.5
     copied = row.bytes_min / (row.fastest_copy_us or math.inf) / 1e3
     for side, share, top in zip(("candidate", "baseline"), shares, tops, strict=True):
@@ -224,20 +260,8 @@ def _bars(row: RowVerdict, shares: tuple[float, float], limit: float, frame: Fra
         parts.append(element("rect", told, kind=f"bar {side}", data_row=row.id, **box))
         if share > limit:
             parts.append(text_at("»", frame.right + 3, top + height - 1, "cut"))
-        for value, x in zip(shown, (WIDTH - 90, WIDTH - 4), strict=True):
-            parts.append(text_at(value, x, top + height - 1.5, f"value {side}", anchor="end"))
+        parts += frame.values(shown, top + height - 1.5, (f"value {side}",) * 2)
     return Markup("").join(parts)
-
-
-def _untimed(row: RowVerdict, decides: Metric, frame: Frame, index: int) -> Markup:
-    middle, timed = frame.middle(index), deciding_result(row, decides) is not None
-    why = "no copy was measured beside it" if timed else row.reasons[0] if row.reasons else "not timed"
-    room = int((WIDTH - frame.left - 30) / CHARACTER_WIDTH) - len(row.verdict)
-    told = why if len(why) <= room else f"{why[: room - 1]}…"
-    words = Markup("{}: {}").format(element("tspan", row.verdict, kind="strong"), plain(told))
-    place = _marker(row.verdict, frame.left + 10, middle)
-    text = text_at(words, frame.left + 24, middle + 4, "untimed", hover=why)
-    return element("g", frame.ground(index, frame.left), place, text, kind=f"outcome-{row.verdict}")
 
 
 def _marker(outcome: Outcome, x: float, y: float) -> Markup:
@@ -254,16 +278,11 @@ def element(tag: str, *children: str, kind: str = "", **attributes: str | float)
     """One element of a class, its words escaped; numbers in hundredths, so that equal plots are equal bytes."""
     named = ({"class": kind} if kind else {}) | {name.replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(
-        f' {name}="{value:.2f}"' if isinstance(value, float) else f' {name}="{escape(plain(str(value)))}"'
+        f' {name}="{value:.2f}"' if isinstance(value, float) else f' {name}="{escape(plain(value, newlines=True))}"'
         for name, value in named.items()
     )
-    inner = "".join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
+    inner = "".join(child if isinstance(child, Markup) else escape(plain(child, newlines=True)) for child in children)
     return Markup(f"<{tag}{given}>{inner}</{tag}>" if inner else f"<{tag}{given}/>")
-
-
-def plain(text: str) -> str:
-    """Text that a page can hold: names come from elsewhere too, with controls or a turned writing direction."""
-    return "".join("\ufffd" if unicodedata.category(c) in _UNPRINTABLE and c not in "\n\t" else c for c in text)
 
 
 def magnitude(value: float) -> str:

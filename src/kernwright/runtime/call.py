@@ -1,4 +1,4 @@
-"""Call: an op with the arguments that somebody gave it, before anything is chosen or launched."""
+"""Call: an op with the arguments of one call, before an implementation is chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -21,12 +21,13 @@ from kernwright.core.op import Op
 is_compiling, is_dynamo_compiling = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling
 transforms = torch._C._functorch.peek_interpreter_stack
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy's, too
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, Real)  # numpy registers its scalars as Real and Integral
+INTEGERS = (int, torch.SymInt, Integral)
 PLAIN = (float, int, bool, str, type(None))
 
 
 class BadArgument(KernwrightError, ValueError):
-    """An argument that no implementation could take. It is found before anything is launched."""
+    """An argument that no implementation could take. It is raised before anything is launched."""
 
     def __init__(self, name: str, problem: str, remedy: str = "") -> None:
         self.name, self.problem = name, problem
@@ -36,7 +37,7 @@ class BadArgument(KernwrightError, ValueError):
         return type(self), (self.name, self.problem, self.remedy)
 
     def renamed(self, names: Mapping[str, str]) -> BadArgument:
-        """For one who passed the op's arguments under names of their own."""
+        """Return this error with other names of arguments, for a caller that passed them under its own names."""
         words = re.compile(rf"\b({'|'.join(names)})\b")
         return BadArgument(
             *(words.sub(lambda found: names[found[0]], text) for text in (self.name, self.problem, self.remedy))
@@ -45,35 +46,36 @@ class BadArgument(KernwrightError, ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments by name, defaults filled in."""
+    """An op and the arguments of a call by name, with defaults filled in."""
 
     op: Op
     arguments: Mapping[str, Any]
 
     @classmethod
     def of(cls, op: Op, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Call:
-        """Raises TypeError, as the op's own signature would, where they do not fit."""
+        """Bind the arguments of a call. Raise TypeError if they do not match the signature of the definition."""
         bound = _signature(op.reference).bind(*arguments, **named)
         bound.apply_defaults()
         return cls(op, bound.arguments)
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """Those that were given."""
+        """Return the tensors that were given, by name."""
         given = {parameter.name: self.arguments[parameter.name] for parameter in self.op.tensor_parameters}
         return {name: value for name, value in given.items() if isinstance(value, Tensor)}
 
     @property
     def first(self) -> Tensor:
-        """The tensor that the others are held against."""
+        """Return the first activation. Its device, dtype and shape are the ones that others are compared with."""
         return self.tensors[self.op.activations[0]]
 
     @property
     def needs_gradient(self) -> bool:
+        """Return whether the call must record a gradient, which only the reference can."""
         return any_trains(list(self.tensors.values()))
 
     def check(self) -> None:
-        """What holds for every op: tensors where the signature has tensors, all on one device."""
+        """Raise BadArgument for a value of the wrong type, or for tensors on several devices."""
         for parameter in self.op.tensor_parameters:
             value = self.arguments[parameter.name]
             if not (isinstance(value, Tensor) or (value is None and parameter.optional)):
@@ -84,8 +86,12 @@ class Call:
             value = self.arguments[name]
             if isinstance(default, float) and not isinstance(value, NUMBERS):
                 raise BadArgument(name, f"is a {type(value).__name__}, not a number")
+            if isinstance(default, bool) and not _is_boolean(value):
+                raise BadArgument(name, f"is a {type(value).__name__}, not a boolean")
+            if type(default) is int and not isinstance(value, INTEGERS):
+                raise BadArgument(name, f"is a {type(value).__name__}, not an integer")
             if isinstance(default, str) and not isinstance(value, str):
-                raise BadArgument(name, f"is a {type(value).__name__}, not a text")
+                raise BadArgument(name, f"is a {type(value).__name__}, not a string")
         device = self.first.device
         for name, tensor in self.tensors.items():
             if tensor.device != device:
@@ -93,28 +99,36 @@ class Call:
 
     @property
     def parts(self) -> tuple[list[Any], dict[str, Any]]:
-        """Every tensor in its place, and every scalar by its name."""
+        """Return all tensors by position and all scalars by name."""
         names = [parameter.name for parameter in self.op.tensor_parameters]
         scalars = {name: value for name, value in self.arguments.items() if name not in names}
         return [self.arguments[name] for name in names], plain(scalars)
 
 
 def plain(scalars: dict[str, Any]) -> dict[str, Any]:
-    """With Python's own numbers in the place of others, numpy's for one: not every compiler takes those."""
+    """Return scalars with Python's numbers in place of others, such as numpy's, which not every compiler takes."""
     if all(type(value) in PLAIN for value in scalars.values()):
         return scalars
-    return {
-        name: float(own) if type(own) not in PLAIN and isinstance(own, Real) else own for name, own in scalars.items()
-    }
+    return {name: _plain_number(own) for name, own in scalars.items()}
+
+
+def _plain_number(own: Any) -> Any:
+    if type(own) in PLAIN or not isinstance(own, Real):
+        return own
+    return int(own) if isinstance(own, Integral) else float(own)
+
+
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, torch.SymBool) or (not isinstance(value, Tensor) and value in (True, False))
 
 
 def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:
-    """A tensor that is not rows of numbers in memory, of which nothing else can be asked: often not even its shape.
+    """Raise BadArgument for a tensor without strided memory: lazy, nested or sparse.
 
-    `called`: which it is of those that go by the name.
+    Such a tensor often cannot even tell its shape. `called` names the tensor within the argument.
     """
     if is_compiling():
-        return  # a compiler lets none of them in, and looks into this
+        return  # a compiler refuses such tensors itself, and would trace this function
     words = f"{called}{' ' * bool(called)}is"
     if is_lazy(tensor):
         raise BadArgument(name, f"{words} not initialized", "run its lazy module once, or load its weights")
@@ -126,8 +140,10 @@ def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:
 
 
 def any_trains(tensors: Sequence[Tensor | None]) -> bool:
-    """In a call that records gradients, or that derivatives go through forwards. What is no tensor is found out by the
-    check."""
+    """Return whether a call with these tensors records gradients or computes forward derivatives.
+
+    Values that are not tensors are ignored; the check of the call names them.
+    """
     given = [value for value in tensors if isinstance(value, Tensor)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
         return True
@@ -135,7 +151,7 @@ def any_trains(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def _goes_forward(tensor: Tensor) -> bool:
-    """Whether it has a tangent; inside a transform it may, and under vmap torch cannot say."""
+    """Return whether a tensor may have a tangent. Inside a transform the answer is True: vmap hides tangents."""
     return transforms() is not None or forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
@@ -145,13 +161,12 @@ def _signature(reference: Callable[..., Any]) -> inspect.Signature:
 
 
 def run_reference(op: Op, arguments: Sequence[Any], scalars: Mapping[str, Any]) -> Any:
-    """The op's definition, read when it is called: one that is being captured is wrapped.
+    """Run the op's definition outside of autocast, so that its results have the dtypes that kernels give.
 
-    Kernels know of no autocast, under which torch's own norms give float32: in an op's place the reference gives what
-    the kernels give.
+    `op.reference` is looked up in each call, since a capture wraps it.
     """
-    if is_any_autocast_enabled():  # to ask for a device would cost each call its name
-        given = (*arguments, *scalars.values())  # tensors by their names, too
+    if is_any_autocast_enabled():  # faster than a question about one device, which needs the device's name
+        given = (*arguments, *scalars.values())  # tensors may be given by name
         kind = next((own.device.type for own in given if isinstance(own, Tensor)), "cpu")
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):

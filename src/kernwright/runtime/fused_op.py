@@ -1,4 +1,4 @@
-"""FusedOp: an op with its implementations, and everything that is derived from both."""
+"""FusedOp: an op with its implementations, its check, and everything that is derived from them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from kernwright.runtime.target import Target
 class FusedOp:
     """An op of a family.
 
-    `implementations` come best first. `check` raises BadArgument for arguments that no implementation could take.
-    `allocate` makes the outputs of an eager call where they differ from the first tensor.
+    `implementations` come best first; an op without any runs its reference, and torch.compile traces that. `check`
+    raises BadArgument for arguments that no implementation could take. `allocate` makes the outputs of an eager call
+    where they differ from the first tensor. `option` is a keyword that only the public function has. With
+    `derives_outputs`, `allocate` holds on the fast path only, and elsewhere the definition tells the outputs.
     """
 
     op: Op
@@ -32,19 +34,22 @@ class FusedOp:
     check: Callable[[Call], None]
     allocate: Allocate | None = None
     option: Option | None = None
-    derives_outputs: bool = False  # `allocate` holds on the fast path only; elsewhere the definition tells the outputs
+    derives_outputs: bool = False
 
     def __post_init__(self) -> None:
-        if not self.derives_outputs:
+        if self.implementations and not self.derives_outputs:
             declare_outputs(self.op, self.allocate)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
+        """Return the dispatcher, which is made once."""
         return Dispatcher(self.op, self.implementations, self.check, self.option)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The public function. The op of torch.library is registered when this is first read."""
+        """Return the public function. The op of torch.library is registered when this is first read."""
+        if not self.implementations:
+            return public_function(self.op, self.dispatcher.run_positional, self.option)
         return public_function(self.op, fast_path(SlowPath(self.dispatcher), self.allocate), self.option)
 
     def libraries(self, target: Target) -> list[Library]:

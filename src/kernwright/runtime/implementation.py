@@ -1,4 +1,4 @@
-"""Implementation: one way to run an op. What it asks of a call it can say in words."""
+"""Implementation: one way to run an op, with requirements that can explain themselves."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.preference import Backend
 from kernwright.runtime.target import Target
 
-Requirement = Callable[[Call], str | None]  # why it does not hold of a call, or None where it holds
-Launch = Callable[..., bool]  # a foreign function: all arguments by position, then the outputs; False: it refuses
+Requirement = Callable[[Call], str | None]  # returns why a call is not taken, or None
+Launch = Callable[..., bool]  # a foreign function: arguments by position, then outputs; returns False if it refuses
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """`load` gives the function: the op's own signature, and `out=`. Nothing is imported or built before.
+    """One way to run an op.
 
-    `launch`, where there is one, gives the bare foreign function for a device and a dtype, unless it might be mistaken
-    for another device's. It takes the op's arguments by position and then the outputs, checks them itself, and answers
-    whether it ran: so a call that ends there needs no further look from Python. `libraries` returns the native
-    libraries that it needs on a target.
+    `load` returns the function, which has the op's signature and `out=`. Nothing is imported or built before.
+    `requires` are the requirements of a call, in the order in which they are checked. `launch`, if given, returns the
+    foreign function for a device and a dtype, or None where it could be mistaken for that of another device. The
+    foreign function takes the op's arguments by position, then the outputs; it checks them itself and returns whether
+    it ran. `libraries` returns the native libraries that a target needs.
     """
 
     backend: Backend
@@ -37,7 +38,7 @@ class Implementation:
     libraries: Callable[[Target], list[Library]] = lambda target: []
 
     def refusal(self, call: Call, contract: Contract | None = None) -> str | None:
-        """The first requirement that does not hold, in words."""
+        """Return the first requirement that does not hold, in words; None if the call is taken."""
         if contract == "exact" and self.contract != "exact":
             return f"is {self.contract}, where exact was asked for"
         if self.backend != "torch" and call.needs_gradient:
@@ -48,6 +49,7 @@ class Implementation:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
+        """Return the function, which is loaded once."""
         return self.load()
 
     def __str__(self) -> str:

@@ -1,10 +1,11 @@
-"""Library: native sources and the shared library that is built of them, once for each target.
+"""Library: native sources and the shared library that is built from them, once for each target.
 
-A library's name holds the digest of all that it is made of, so a changed source is another library and an old one is
-never met by mistake. It is looked for in the folders that `kernwright build` filled (KERNWRIGHT_BUILDS, several as in
-PATH), then in the user's cache, and built there on first use. A build happens in a folder of its own and is moved into
-place when it is whole: two processes may build at once, and a broken file is noticed by its checksum and built anew.
-What cannot be built is not tried again in a process: a compiler that takes seconds to fail would do so in every call.
+The name of a library contains the digest of everything that it is built from, so that a changed source gives another
+library and an old one is never loaded by mistake. A library is looked up in the folders that `kernwright build` wrote
+(KERNWRIGHT_BUILDS, separated as in PATH), then in the user's cache, and is built there on first use. A build runs in a
+folder of its own and is moved into place when it is complete: two processes may build at the same time, and a damaged
+file is noticed by its checksum and built again. A build that failed is not repeated in the same process, since every
+call would wait for the compiler.
 """
 
 from __future__ import annotations
@@ -33,26 +34,28 @@ CUDA_FLAGS = ("-Xptxas=-O3",)
 
 
 class NotBuilt(EnvironmentProblem):
-    """A library that is needed can be neither found nor made to work here. Nothing was launched."""
+    """A native library cannot be found, built or loaded. Nothing was launched."""
 
     @property
     def in_short(self) -> str:
-        """In one line, with the first thing that a compiler had to say."""
+        """Return the error in one line, with the first message of the compiler."""
         return f"{' '.join(self.cause.splitlines()[:2])} ({self.remedy})"
 
 
 @dataclass(frozen=True)
 class Library:
-    """Sources, headers among them, each found from the folders of all, and the macros that choose what is compiled."""
+    """The sources of a native library, its headers included, and the macros that it is compiled with."""
 
     name: str
     sources: tuple[Path, ...]
     macros: tuple[tuple[str, str], ...] = ()
 
     def file_name(self, target: Target) -> str:
+        """Return the name of the file that this library has for a target."""
         return f"{self.name}-{target.name}-{self.digest(target)[:24]}.so"
 
     def digest(self, target: Target) -> str:
+        """Return the digest of sources, macros, flags, target and tvm-ffi."""
         return _digest(self, target)
 
     def find(self, target: Target) -> Path | None:
@@ -60,11 +63,12 @@ class Library:
         return next((path for folder in _folders() if (path := self.found_in(folder, target))), None)
 
     def found_in(self, folder: Path, target: Target) -> Path | None:
+        """Return the path of an intact library in one folder, or None."""
         path = folder / self.file_name(target)
         return path if is_whole(path) else None
 
     def unavailable(self, target: Target) -> str | None:
-        """Why it can be neither found nor built here; raises NotBuilt where that was tried."""
+        """Return why the library can neither be found nor built here, or None. Raise NotBuilt if a build has failed."""
         self._refuse_again(target)
         missing = target.missing
         if missing is None or self.find(target):
@@ -77,9 +81,10 @@ class Library:
             return found
         self._refuse_again(target)
         if folder := next((own for own in _ahead() if any(own.glob(f"{self.name}-{target.name}-*.so"))), None):
-            warnings.warn(  # the same words for all of them: they are said once
-                f"what {folder} holds for {target.name} does not fit and is built anew: it is of other sources, for "
-                f"another kind of machine than {target.host}, or of another tvm-ffi (kernwright build --machine)",
+            warnings.warn(  # the same text for every library, so that Python shows it once
+                f"the libraries in {folder} for {target.name} do not match and are built again: they were built from "
+                f"other sources, for another kind of machine than {target.host} (kernwright build --machine), or with "
+                "another version of apache-tvm-ffi",
                 stacklevel=2,
             )
         try:
@@ -96,11 +101,11 @@ class Library:
             raise NotBuilt(*words)
 
     def build(self, target: Target, folder: Path) -> Path:
-        """Builds it into a folder, whatever lies there."""
+        """Build the library into a folder, and replace the one that is there."""
         if missing := target.missing:
             raise EnvironmentProblem(
                 f"{self.name} cannot be built for {target.name}: {missing}",
-                f"install it, or build elsewhere (kernwright build --arch {target.name}) and set {BUILDS_VARIABLE}",
+                f"install it, or run kernwright build --arch {target.name} elsewhere and set {BUILDS_VARIABLE}",
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +114,7 @@ class Library:
                 whole = folder / self.file_name(target)
                 checksum = Path(scratch, "checksum")
                 checksum.write_text(_checksum(built), encoding="utf-8")
-                # Two builds of one library may differ in their bytes: one pair is put in place at a time.
+                # Two builds of one library may differ in their bytes: library and checksum are replaced together.
                 with (folder / ".lock").open("w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
                     built.replace(whole)
@@ -117,11 +122,12 @@ class Library:
         except OSError as error:
             raise EnvironmentProblem(
                 f"{folder} cannot be written: {error.strerror or error}",
-                f"set {CACHE_VARIABLE} to a folder that can be",
+                f"set {CACHE_VARIABLE} to a writable folder",
             ) from error
         return whole
 
     def load(self, target: Target) -> Any:
+        """Return the module of tvm-ffi for this library, which is built if need be. Raise NotBuilt if that fails."""
         import tvm_ffi
 
         path = self.need(target)
@@ -129,7 +135,7 @@ class Library:
             return tvm_ffi.load_module(str(path))
         except (OSError, RuntimeError) as error:
             said = str(error).strip().partition("\n")[0]
-            remedy = "install what it names; if that was there when it was built, remove the file, and it is built anew"
+            remedy = "install what the message names, or remove the file, so that it is built again"
             raise self._failed(target, f"{path} cannot be loaded: {said}", remedy) from error
 
     def _compile(self, target: Target, folder: Path) -> str:
@@ -162,15 +168,16 @@ class Library:
             complaints = [line for line in lines if "error" in line.lower()] or lines[-3:]
             raise EnvironmentProblem(
                 f"{self.name} could not be built for {target.name}:\n" + "\n".join(complaints[:6]),
-                "see that the compiler fits (C++17, and CUDA 12 or newer for a GPU)",
+                "use a compiler for C++17, and CUDA 12 or newer for a GPU",
             ) from error
 
 
-# Of a library, a target and the folders that were looked into: others may have it, or be writable.
+# Failed builds by library, target and folders: with other folders the library may be there, or can be written.
 _failures: dict[tuple[Library, Target, tuple[Path, ...]], tuple[str, str]] = {}
 
 
 def is_whole(path: Path) -> bool:
+    """Return whether a library matches its checksum."""
     try:
         return checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
     except OSError:
@@ -178,6 +185,7 @@ def is_whole(path: Path) -> bool:
 
 
 def cache_folder() -> Path:
+    """Return the folder of the libraries that were built on first use."""
     if own := os.environ.get(CACHE_VARIABLE):
         return Path(own).absolute() / "builds"
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -193,18 +201,18 @@ def _folders() -> tuple[Path, ...]:
 
 
 def include_paths(sources: Sequence[Path]) -> list[str]:
-    """Return the folders of all sources, and those above: files of one name are told apart by their folder's."""
+    """Return the folders of all sources and their parents, since an include may name the folder of a header."""
     return sorted({str(folder) for source in sources for folder in (source.parent, source.parent.parent)})
 
 
 @cache
 def _digest(library: Library, target: Target) -> str:
-    """Of the sources as they are when first asked: a running program does not change its mind about them."""
+    """Return the digest of a library. Sources are read once per process."""
     import tvm_ffi
 
     return digest_of(
         {
-            # A list, since files of two families may have one name.
+            # A list, since two families may have files of the same name.
             "sources": sorted([path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in library.sources),
             "macros": dict(library.macros),
             "flags": [*CUDA_FLAGS, *HOST_FLAGS] if target.is_cuda else [*CPU_FLAGS],

@@ -1,4 +1,4 @@
-"""What a call of an op returns: as a graph is promised it, as a kernel is given it, and as `out=` must be."""
+"""Outputs of an op: how they are allocated, how a graph expects them, and checks of memory that is written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernwright.runtime.implementation import Launch
 from kernwright.runtime.overlaps import overlaps_itself, share_bytes
 
 Written = TypeVar("Written", bound=Tensor | tuple[Tensor, ...])
-MOST_REMEMBERED = 4096  # calls of one op whose outputs are known without running its definition
+MOST_REMEMBERED = 4096  # calls of one op whose output shapes are remembered
 
 
 def rows_like(first: Tensor, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Tensor:
@@ -138,7 +138,7 @@ def refuse_gaps(op: Op, outs: Sequence[Tensor]) -> None:
 def refuse_piled(name: str, own: Tensor, called: str = "") -> None:
     """Raise BadArgument if elements of a tensor overlap. `called` names the tensor within the argument."""
     is_expanded = 0 in own.stride() and own.numel() != 0 and any(map(_is_expanded, own.shape, own.stride()))
-    # A graph is made for any number of rows: to compare strides would tie it to those at hand.
+    # A graph is valid for any number of rows. Comparing strides would specialize it for the present ones.
     is_for_any = is_compiling() or not all(type(number) is int for number in (*own.shape, *own.stride()))
     if not is_expanded and (is_for_any or not overlaps_itself(own)):
         return
@@ -151,24 +151,24 @@ def _is_expanded(size: int, step: int) -> bool:
 
 
 def dispatches_itself(given: Any) -> bool:
-    """Whether it is a tensor of a class that sees to every op by itself, and may have no memory of its own."""
+    """Return whether this is a tensor subclass that handles every op itself, and so may have no memory."""
     return isinstance(given, Tensor) and type(given).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def has_memory(own: Tensor) -> bool:
-    """That can be asked where it lies."""
+    """Return whether a tensor has memory whose address can be read: no compiler, transform, meta device or subclass."""
     return not (is_compiling() or transforms() is not None or own.is_meta or dispatches_itself(own))
 
 
 def share_memory(one: Tensor, other: Tensor) -> bool:
-    """Whether what one writes the other has."""
+    """Return whether two tensors share a byte of memory. False if either has no memory or no elements."""
     if not (has_memory(one) and has_memory(other) and one.numel() and other.numel()):
         return False
     return share_bytes(one, other)
 
 
 def lies_in_place(one: Tensor, other: Tensor) -> bool:
-    """Whether each element of one lies where the other has the same one."""
+    """Return whether two tensors have the same shape and the same address for each element."""
     if (one.data_ptr(), one.shape, one.itemsize) != (other.data_ptr(), other.shape, other.itemsize):
         return False
     steps = zip(one.shape, one.stride(), other.stride(), strict=True)
@@ -176,8 +176,10 @@ def lies_in_place(one: Tensor, other: Tensor) -> bool:
 
 
 def may_overlap(tensors: Sequence[Tensor | None], are_activations: Sequence[bool], out: Any) -> bool:
-    """Whether an output could lie where an input or another output does: a look at storages alone, for callers who are
-    in a hurry. In an activation's very place it may lie."""
+    """Return whether an output may overlap an input or another output. This compares storages only, which is fast.
+
+    An output that coincides with an activation, element by element, does not count.
+    """
     outs = out if isinstance(out, (tuple, list)) else (out,)
     places = [own.untyped_storage().data_ptr() for own in outs]
     if len(places) > 1 and len(set(places)) < len(places):
@@ -191,14 +193,17 @@ def may_overlap(tensors: Sequence[Tensor | None], are_activations: Sequence[bool
 
 
 def overlaps(op: Op, name: str, own: Tensor, written: Tensor) -> bool:
-    """Whether what is written destroys what an input has. In an activation's very place it may lie: every kernel reads
-    an element of one before it writes that element, and never again. Of what modulates that does not hold: a kernel
-    with two results reads the second one's rows when the first is written."""
+    """Return whether writing an output would destroy an input that is still needed.
+
+    An output may coincide with an activation, element by element: every kernel reads an element before it writes that
+    element, and never again. A modulation may not: a kernel with two results reads its rows again after the first
+    result is written.
+    """
     return share_memory(own, written) and not (name in op.activations and lies_in_place(own, written))
 
 
 def refuse_overlaps(op: Op, tensors: Mapping[str, Tensor]) -> None:
-    """Of an op that works in place."""
+    """Raise BadArgument if a tensor that an op changes in place overlaps another argument."""
     for name in op.inplace:
         for other, own in tensors.items():
             if other != name and overlaps(op, other, own, tensors[name]):
@@ -226,7 +231,8 @@ def from_launch(
         outs = outputs(promise, tensors, scalars, out)
         if not launch(tensors, outs)(*tensors, *[scalars[name] for name in names], *outs):
             raise KernwrightError(
-                f"{op.name}: the kernel refused a call that its requirements took", "please report it"
+                f"{op.name}: the kernel refused a call that its requirements accepted",
+                "report this as a bug, with the shapes and dtypes of the call",
             )
         return given_back(outs)
 

@@ -1,7 +1,7 @@
-"""Overlaps: whether elements of a tensor, or of two, lie on top of each other.
+"""Overlaps: whether two elements of a tensor, or of two tensors, share memory.
 
-Exact, of any strides: tensors cut out of one buffer may lie between each other's rows and share nothing.
-`ops/_shared/native/overlaps.h` says the same for the native kernels, which check for themselves.
+The answer is exact for any strides: views of one buffer may interleave row by row and share nothing.
+`ops/_shared/native/overlaps.h` has the same check for the native kernels.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-# Nobody cuts tensors so that this is not enough; of those that are made so to hold a program up nobody knows.
+# Steps of a search before it gives up and answers that the tensors overlap. Real views need far fewer.
 MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
 class _Term:
-    """The numbers `step * n`, with n from 0 to `most`, and of their sums with those of all terms behind it: the
-    largest, what divides all, and whether they are all multiples of that up to the largest."""
+    """The numbers `step * n`, with n from 0 to `most`.
+
+    The other fields describe the sums of these numbers with those of all later terms: the largest sum, the greatest
+    common divisor of all sums, and whether every multiple of it up to the largest is a sum.
+    """
 
     step: int
     most: int
@@ -29,7 +32,7 @@ class _Term:
 
 
 def _terms(steps: Sequence[tuple[int, int]]) -> list[_Term]:
-    """By size, the largest first; those of one size are one."""
+    """Return the terms by step, the largest first. Steps of the same size are merged."""
     together: dict[int, int] = {}
     for step, most in steps:
         if step > 0 and most > 0:
@@ -44,9 +47,9 @@ def _terms(steps: Sequence[tuple[int, int]]) -> list[_Term]:
 
 
 def add_up(steps: Sequence[tuple[int, int]], total: int) -> bool:
-    """Whether some of the numbers `step * n`, one of each pair with n from 0 to its second number, add up to a total.
+    """Return whether `step * n`, with one n from 0 to `most` for each pair (step, most), can add up to a total.
 
-    As all terms ahead of one are larger, few of its multiples leave what those behind it can make up.
+    The terms are searched from the largest step: few of its multiples leave a rest that the smaller ones can reach.
     """
     terms, left = _terms(steps), MOST_STEPS
 
@@ -71,8 +74,11 @@ def add_up(steps: Sequence[tuple[int, int]], total: int) -> bool:
 
 
 def overlaps_itself(own: Tensor) -> bool:
-    """Whether two of its elements lie in one place: then their distance along the farthest axis that tells them apart
-    is made up for by the others."""
+    """Return whether two elements of a tensor share memory.
+
+    For two such elements, the distance along the axis with the largest stride in which they differ equals the distance
+    along the other axes.
+    """
     if own.numel() == 0:
         return False
     axes = sorted((step, size - 1) for step, size in zip(own.stride(), own.shape, strict=True) if size > 1)
@@ -89,14 +95,14 @@ def overlaps_itself(own: Tensor) -> bool:
 
 
 def share_bytes(one: Tensor, other: Tensor) -> bool:
-    """Whether a byte of one is a byte of the other; of tensors that have memory, and elements."""
+    """Return whether two tensors share a byte. Both must have memory and elements."""
     at, other_at = one.data_ptr(), other.data_ptr()
     if at == other_at:
         return True
     last, other_last = _last_byte(one), _last_byte(other)
     if at + last < other_at or other_at + other_last < at:
         return False
-    # From the first byte of one to its others, and from those of the other to its last.
+    # The distance from the first byte of one to the last byte of the other, split at the shared byte.
     return add_up([*_byte_steps(one), *_byte_steps(other)], other_at + other_last - at)
 
 

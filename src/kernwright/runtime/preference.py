@@ -1,16 +1,16 @@
-"""Preference: the backend that the user wants, and whether the reference may stand in for a kernel.
+"""Preference: the backend that the user wants, and whether the reference may run instead of a kernel.
 
     kernwright.prefer("triton")                   for the whole program
     with kernwright.preferring("triton"): ...     in this block and thread; also a decorator
     KERNWRIGHT_BACKEND=triton python ...          from the environment, which is read once
     ops.norm_scale_shift(..., backend="triton")   for one call
 
-The innermost one counts: the call's, then the block's, then the program's, then the environment's. `"best"` asks for
-the best backend, whatever was preferred further out. `strict=True` in the same places, or `KERNWRIGHT_STRICT=1`, turns
+The innermost preference counts: that of the call, then of the block, the program and the environment. `"best"` asks for
+the best backend and overrides the outer preferences. `strict=True` in the same places, or `KERNWRIGHT_STRICT=1`, turns
 a fallback to the reference into an error.
 
-A block inside a function that torch.compile traces becomes a part of the graph: ops that are called in it carry the
-wish along. All other preferences are looked up when the graph runs.
+A block inside a function that torch.compile traces becomes a part of the graph. All other preferences are looked up
+when the graph runs.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Preference(NamedTuple):
-    """A wish for a backend and for strictness; None leaves what is set further out."""
+    """A preferred backend, and strictness. None keeps the outer setting."""
 
     backend: BackendWish | None = None
     strict: bool | None = None
 
     def inside(self, outer: Preference) -> Preference:
+        """Return this preference with the settings of an outer one where it has none."""
         return Preference(self.backend or outer.backend, outer.strict if self.strict is None else self.strict)
 
 
@@ -50,12 +51,29 @@ NOTHING = Preference()
 _blocks: ContextVar[tuple[Preference, ...]] = ContextVar("kernwright_preference", default=())
 _traced: list[Preference] = []  # blocks inside the function that is being traced; empty outside of traces
 _program = [NOTHING]
-# Where a backend may be preferred: the environment until it was read, the program, open blocks. Calls look here first.
+# Places where a backend may be preferred: the environment until it was read, the program, open blocks. Calls look here
+# first.
 active: list[str] = ["environment"]
 
 
 def prefer(backend: BackendWish | None = None, strict: bool | None = None) -> None:
-    """Set the preference of the whole program. None leaves a setting as it is; "best" takes a backend back."""
+    """Prefer a backend, or strictness, in the whole program.
+
+    Arguments:
+        backend: the backend that all ops run on, if no block or call asks for another one:
+
+            "cuda"    CUDA C++ kernels, built on first use or ahead of time (`kernwright build`)
+            "cpu"     C++ kernels for the CPU
+            "triton"  Triton kernels
+            "torch"   the reference of the op, on any device
+            "best"    the first of these that takes the call; this is the default
+
+            A call that the backend does not take raises CannotRun. None leaves the setting as it is.
+        strict: whether a call raises CannotRun where the best backend would be the reference, though the op has
+            kernels. None leaves the setting as it is.
+
+    The environment variables KERNWRIGHT_BACKEND and KERNWRIGHT_STRICT set the same for programs that do not call this.
+    """
     if _is_traced():  # the setting outlives the graph, so it cannot be a part of it
         sys.modules["torch"]._dynamo.graph_break()
     _program[0] = Preference(backend and known(backend), strict).inside(_program[0])
@@ -64,7 +82,15 @@ def prefer(backend: BackendWish | None = None, strict: bool | None = None) -> No
 
 
 class preferring:
-    """Prefer a backend, or strictness, in a `with` block of this thread or in every call of a decorated function."""
+    """Prefer a backend, or strictness, in a `with` block of this thread or in every call of a decorated function.
+
+        with kernwright.preferring("triton", strict=True):
+            y = ops.rms_norm(x, weight)
+
+    Arguments:
+        backend: "cuda", "cpu", "triton", "torch" or "best", as in `kernwright.prefer`. None keeps the outer setting.
+        strict: whether a fallback to the reference is an error. None keeps the outer setting.
+    """
 
     def __init__(self, backend: BackendWish | None = None, strict: bool | None = None) -> None:
         self.wish = Preference(backend and known(backend), strict)
@@ -109,13 +135,13 @@ def is_strict() -> bool:
 
 
 def wish_of_blocks(is_traced: bool) -> Preference:
-    """Return the wish of the blocks around a call, which a graph carries along."""
+    """Return the preference of the blocks around a call. A graph stores it in its ops."""
     stack = _traced if is_traced else _blocks.get()
     return stack[-1] if stack else NOTHING
 
 
 def reset() -> None:
-    """Take the program's preference back and read the environment again. Open blocks stay."""
+    """Forget the program's preference and read the environment again. Open blocks stay."""
     _program[0] = NOTHING
     active[:] = ["environment", *(place for place in active if place == "block")]
     _environment_backend.cache_clear()
@@ -123,6 +149,7 @@ def reset() -> None:
 
 
 def known(backend: str, where: str = "backend") -> Any:
+    """Return the backend. Raise KernwrightError if there is none of this name; `where` is the setting that named it."""
     if backend not in (*BACKENDS, BEST):
         raise KernwrightError(f"{where}: there is no backend {backend!r}", f"the backends are: {', '.join(BACKENDS)}")
     return backend

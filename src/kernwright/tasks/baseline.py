@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.core.digest import digest_of
 from kernwright.core.errors import KernwrightError
+from kernwright.core.plain_text import comparable_name, plain
+from kernwright.tasks.candidate import SHIPPED
 
 BUILT_IN = ("eager", "compile")
 
@@ -47,4 +49,12 @@ def adapter_names(path: Path | None) -> list[str]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise KernwrightError(f"{path}: is not valid Python: {error}", "correct the adapters") from None
-    return [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+    reserved = {comparable_name(name): name for name in (*BUILT_IN, SHIPPED)}
+    for name in names:
+        if taken := reserved.get(comparable_name(name)):
+            raise KernwrightError(
+                f"{path}: function {plain(name)} can be taken for {taken}, which has a meaning of its own",
+                "rename the function: an adapter has its name",
+            )
+    return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.core.digest import folder_digest
-from kernwright.core.errors import BadFile
-from kernwright.tasks.files import read_toml
+from kernwright.core.errors import BadFile, FileProblems, did_you_mean
+from kernwright.core.plain_text import comparable_name, plain
+from kernwright.tasks.files import read_toml, toml_line
 
 CANDIDATE_FILE = "candidate.toml"
 SHIPPED = "kernwright"  # the name of the ops of this package as a contender
@@ -98,16 +100,38 @@ class Candidate(BaseModel):
 def load_candidate(folder: Path) -> Candidate:
     if not folder.is_dir():
         raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
-    if folder.resolve().name == SHIPPED:  # its verdicts would be read as those of the ops that ship
-        remedy = "rename the folder: a candidate is called what its folder is called"
-        raise BadFile(folder, "", f"has the name {SHIPPED}, which stands for the ops that this package ships", remedy)
+    _refuse_misleading_name(folder)
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)
-    named = [("entry", candidate.entry_file), *(("build.sources", name) for name in file.build.sources)]
+    problems = FileProblems()
+    problems.add(_missing_sources(candidate, folder / CANDIDATE_FILE))
+    problems.raise_any()
+    return candidate
+
+
+def _missing_sources(candidate: Candidate, path: Path) -> Iterator[BadFile]:
+    text = candidate.sources[CANDIDATE_FILE].decode()
+    known = [name for name in candidate.sources if name != CANDIDATE_FILE]
+    named = [("entry", candidate.entry_file), *(("build.sources", name) for name in candidate.file.build.sources)]
     for field, name in named:
         if re.search(r"(^/|\.\.)", name) or name not in candidate.sources:
-            raise BadFile(
-                folder / CANDIDATE_FILE, field, f"names {name!r}, which the folder does not hold",
-                f"use one of: {', '.join(n for n in candidate.sources if n != CANDIDATE_FILE) or '(no sources)'}",
-            )  # fmt: skip
-    return candidate
+            remedy = did_you_mean(name, known, f"use one of: {', '.join(known) or '(no sources)'}")
+            where = f"{path}:{toml_line(text, field.split('.'))}"
+            yield BadFile(where, field, f"names {name!r}, which the folder does not hold", remedy)
+
+
+def _refuse_misleading_name(folder: Path) -> None:
+    """Raise an error for a name that a reader of verdicts could take for another one.
+
+    A candidate has the name of its folder, and the verdicts of a candidate called `kernwright` would be read as those
+    of the ops that ship.
+    """
+    name = folder.resolve().name
+    remedy = "rename the folder: a candidate has the name of its folder"
+    if comparable_name(name) == comparable_name(SHIPPED):
+        same = "has" if name == SHIPPED else "can be taken for"
+        raise BadFile(
+            folder, "", f"{same} the name {SHIPPED}, which stands for the ops that this package ships", remedy
+        )
+    if plain(name) != name:
+        raise BadFile(folder, "", f"has invisible or control characters in its name: {plain(name)}", remedy)

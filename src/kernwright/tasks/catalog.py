@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernwright.core.errors import KernwrightError
-from kernwright.tasks.task import TASK_FILE, Task, load_task
+from kernwright.core.errors import KernwrightError, did_you_mean
+from kernwright.tasks.summary import TASK_FILE
+
+if TYPE_CHECKING:
+    from kernwright.tasks.task import Task
 
 
 def task_roots() -> list[Path]:
@@ -18,6 +22,7 @@ def task_roots() -> list[Path]:
 
 
 def list_tasks() -> dict[str, Path]:
+    """Return the folders of all tasks, by name."""
     found: dict[str, Path] = {}
     for root in task_roots():
         for file in sorted(root.glob(f"*/{TASK_FILE}")):
@@ -26,15 +31,16 @@ def list_tasks() -> dict[str, Path]:
 
 
 def find_task(name_or_folder: str) -> Task:
+    """Return a task by its name or its folder."""
+    from kernwright.tasks.task import load_task
+
     folder = Path(name_or_folder)
     if (folder / TASK_FILE).is_file():
         return load_task(folder.resolve())
     if folder.is_dir() and os.sep in name_or_folder:
-        return load_task(folder.resolve())  # says that task.toml is missing
+        return load_task(folder.resolve())  # raises the error that task.toml is missing
     tasks = list_tasks()
     if name_or_folder in tasks:
         return load_task(tasks[name_or_folder])
-    raise KernwrightError(
-        f"no task named {name_or_folder!r}",
-        f"give a folder that holds {TASK_FILE}, or one of: {', '.join(tasks) or '(no tasks found)'}",
-    )
+    known = f"give a folder that holds {TASK_FILE}, or one of: {', '.join(tasks) or '(no tasks found)'}"
+    raise KernwrightError(f"no task named {name_or_folder!r}", did_you_mean(name_or_folder, tasks, known))

@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -84,6 +85,7 @@ class Grid(BaseModel):
         default={}, description="further inputs, each of them one of several tensors in turn"
     )
     outputs: dict[str, GridTensor]
+    _first: Workload = PrivateAttr()
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -97,10 +99,15 @@ class Grid(BaseModel):
             if strangers := tensor.axes - set(self.axes):
                 raise ValueError(f"tensor {name} uses axes {sorted(strangers)} that the grid does not size")
         try:
-            next(self.rows(()))
+            self._first = next(self._sized_rows())
         except ValidationError as error:
             raise ValueError(f"its rows are not valid: {error.errors()[0]['msg']}") from None
         return self
+
+    @property
+    def first(self) -> Workload:
+        """The first row. Its `bytes_min` is not computed, because that takes the op."""
+        return self._first
 
     @property
     def size(self) -> int:
@@ -109,6 +116,10 @@ class Grid(BaseModel):
         return math.prod(len(values) for values in lists)
 
     def rows(self, inplace: tuple[str, ...]) -> Iterator[Workload]:
+        for row in self._sized_rows():
+            yield row.model_copy(update={"bytes_min": row.fewest_bytes(inplace)})
+
+    def _sized_rows(self) -> Iterator[Workload]:
         for sizes in itertools.product(*self.axes.values()):
             for dtype in self.dtypes:
                 for values in itertools.product(*self.scalars.values()):
@@ -116,7 +127,6 @@ class Grid(BaseModel):
                         yield self._row(
                             dict(zip(self.axes, sizes, strict=True)), dtype,
                             dict(zip(self.scalars, values, strict=True)), dict(zip(self.choices, words, strict=True)),
-                            inplace,
                         )  # fmt: skip
 
     def _row(
@@ -125,12 +135,11 @@ class Grid(BaseModel):
         dtype: DType,
         scalars: dict[str, Scalar],
         chosen: dict[str, str],
-        inplace: tuple[str, ...],
     ) -> Workload:
         varied = [str(scalars[name]) for name, values in self.scalars.items() if len(values) > 1]
         varied += [f"{name}-{word}" for name, word in chosen.items()]
         inputs = self.inputs | {name: self.choices[name][word] for name, word in chosen.items()}
-        row = Workload(
+        return Workload(
             id="_".join([self.id, *(f"{axis}{size}" for axis, size in axes.items()), *varied, dtype]),
             op=self.op,
             set="grid",
@@ -140,4 +149,3 @@ class Grid(BaseModel):
             scalars=scalars,
             bytes_min=1,
         )
-        return row.model_copy(update={"bytes_min": row.fewest_bytes(inplace)})

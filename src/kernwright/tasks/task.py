@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.core.digest import digest_of
-from kernwright.core.errors import BadFile, KernwrightError
-from kernwright.core.op import Op
-from kernwright.core.registry import ops_from_file, shipped_ops
+from kernwright.core.errors import BadFile, FileProblems, KernwrightError, did_you_mean
+from kernwright.core.parsed_op import OpSchema, ParsedOp
+from kernwright.core.registry import ops_from_file, schemas_of, shipped_ops
 from kernwright.tasks.files import read_jsonl, read_toml
-from kernwright.tasks.grid import Grid
+from kernwright.tasks.grid import THE_DTYPE, Grid
 from kernwright.tasks.policy import TimingOverrides, TimingPolicy
+from kernwright.tasks.summary import GRID_FILE as GRID_FILE
+from kernwright.tasks.summary import ROWS_FILE as ROWS_FILE
+from kernwright.tasks.summary import TASK_FILE as TASK_FILE
 from kernwright.tasks.tensor import DType
 from kernwright.tasks.workload import RowSet, Workload
 
-TASK_FILE = "task.toml"
-ROWS_FILE = "workloads.jsonl"
-GRID_FILE = "grid.jsonl"
+if TYPE_CHECKING:
+    from kernwright.core.op import Op
+
 BASELINES_FILE = "baselines.py"
 
 
@@ -52,13 +55,16 @@ class TaskFile(BaseModel):
 
 
 class Task(BaseModel):
-    """A task as loaded: every op found, every row checked against its op."""
+    """A task as loaded: every op found, every row checked against its op.
+
+    Loading needs only the schemas of the ops. Their functions, and torch with them, are imported on first use.
+    """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, ignored_types=(cached_property,))
 
     folder: Path
     file: TaskFile
-    ops: dict[str, Op]
+    schemas: Mapping[str, Any] = Field(description="OpSchema of every op that a row or a grid uses, by name")
     rows: tuple[Workload, ...]
     grids: tuple[Grid, ...] = ()
     policy: TimingPolicy
@@ -66,6 +72,15 @@ class Task(BaseModel):
     @property
     def name(self) -> str:
         return self.file.name
+
+    @cached_property
+    def ops(self) -> dict[str, Op]:
+        """The ops, with their functions. The first access imports torch."""
+        if not any(isinstance(schema, ParsedOp) for schema in self.schemas.values()):
+            return cast("dict[str, Op]", dict(self.schemas))
+        definitions = self.file.definitions
+        known = ops_from_file(self.folder / definitions) if definitions else shipped_ops()
+        return {name: known[name] for name in self.schemas}
 
     @property
     def adapters(self) -> Path | None:
@@ -79,7 +94,7 @@ class Task(BaseModel):
         return digest_of(
             {
                 "name": self.name,
-                "ops": {name: op.digest for name, op in self.ops.items()},
+                "ops": {name: schema.digest for name, schema in self.schemas.items()},
                 "rows": [row.model_dump(mode="json", exclude={"models", "sized_from"}) for row in self.rows],
                 "grids": [grid.model_dump(mode="json") for grid in self.grids],
                 "neighbours": list(self.file.neighbours),
@@ -91,7 +106,7 @@ class Task(BaseModel):
     @cached_property
     def grid_rows(self) -> tuple[Workload, ...]:
         """The rows of all grids, often thousands."""
-        return tuple(row for grid in self.grids for row in grid.rows(self.ops[grid.op].inplace))
+        return tuple(row for grid in self.grids for row in grid.rows(self.schemas[grid.op].inplace))
 
     def at_frozen_sizes(self) -> Task:
         """Return the task without the neighbouring sizes of its rows."""
@@ -101,7 +116,7 @@ class Task(BaseModel):
         return self.ops[row.op]
 
     def tolerance_for(self, dtype: str) -> Tolerance:
-        return self.file.tolerance[dtype]  # type: ignore[index]  # load_task saw to it that every output has one
+        return self.file.tolerance[dtype]  # type: ignore[index]  # load_task has checked that every output has one
 
     def has(self, pattern: str) -> bool:
         return bool(self.matching(pattern))
@@ -141,9 +156,16 @@ class Task(BaseModel):
             of_op = f" of op {op}" if op else ""
             raise KernwrightError(
                 f"task {self.name} has no rows{of_op} that match {','.join(unmatched) or wanted!r}",
-                f"kernwright task show {self.name} lists its rows; --rows takes a glob or a set's name",
-            )
+                did_you_mean(
+                    unmatched[0] if unmatched else wanted, self._names(),
+                    f"kernwright task show {self.name} lists its rows; --rows takes globs over ids and names of sets",
+                ),
+            )  # fmt: skip
         return rows
+
+    def _names(self) -> list[str]:
+        """Return the words that --rows takes without a wildcard; rows of grids are left out."""
+        return ["production", "smoke", "grid", "all", *(row.id for row in self.rows)]
 
     def _rows_for(self, words: set[str]) -> tuple[Workload, ...]:
         """Return the rows that may match. Rows of grids are left out if no word can mean one."""
@@ -171,64 +193,102 @@ def tasks_with_rows(tasks: Sequence[Task], pattern: str, *, named: bool) -> list
         whose = ", ".join(without or [task.name for task in tasks]) if named else "any task"
         raise KernwrightError(
             f"no rows of {whose} match {pattern if without else ','.join(unmatched) or pattern!r}",
-            "kernwright task show TASK lists a task's rows; --rows takes globs over ids, or sets' names",
-        )
+            did_you_mean(
+                unmatched[0] if unmatched else pattern, [name for task in tasks for name in task._names()],
+                "kernwright task show TASK lists a task's rows; --rows takes globs over ids and names of sets",
+            ),
+        )  # fmt: skip
     return having
 
 
 def load_task(folder: Path) -> Task:
+    """Return the task of a folder. Raises BadFile with all problems of its files."""
     remedy = "a task folder holds task.toml and workloads.jsonl"
-    file = read_toml(folder / TASK_FILE, TaskFile, remedy)
-    ops = ops_from_file(folder / file.definitions) if file.definitions else shipped_ops()
-    rows = tuple(read_jsonl(folder / ROWS_FILE, Workload, remedy))
-    if not rows:
-        raise BadFile(folder / ROWS_FILE, "", "holds no rows", "write one JSON object a line")
-    seen: set[str] = set()
-    for number, row in enumerate(rows, 1):
-        where = f"{folder / ROWS_FILE}: row {number} ({row.id})"
+    problems = FileProblems()
+    file: TaskFile | None = None
+    rows: dict[int, Workload] = {}
+    grids: dict[int, Grid] = {}
+    with problems.collected():
+        file = read_toml(folder / TASK_FILE, TaskFile, remedy)
+    with problems.collected():
+        rows = read_jsonl(folder / ROWS_FILE, Workload, remedy)
+        if not rows:
+            raise BadFile(folder / ROWS_FILE, "", "holds no rows", "write one JSON object per line")
+    if (folder / GRID_FILE).exists():
+        with problems.collected():
+            grids = read_jsonl(folder / GRID_FILE, Grid, "write one JSON object per line; see CONTRIBUTING")
+    used = dict.fromkeys([*(row.op for row in rows.values()), *(grid.op for grid in grids.values())])
+    schemas: Mapping[str, OpSchema] = {}
+    if file is not None:
+        with problems.collected():
+            schemas = schemas_of(folder / file.definitions if file.definitions else None, used)
+    if file is None or not schemas:
+        problems.raise_any()
+        raise BadFile(folder / TASK_FILE, "definitions", "names a file without ops", "define an op there")
+    problems.add(_row_problems(folder / ROWS_FILE, rows, schemas, file))
+    problems.add(_grid_problems(folder / GRID_FILE, grids, schemas, file))
+    problems.raise_any()
+    return Task.model_construct(  # its parts are valid: validating thousands of tensors again would take long
+        folder=folder, file=file, schemas={name: schemas[name] for name in used}, rows=tuple(rows.values()),
+        grids=tuple(grids.values()), policy=TimingPolicy.resolved(file.timing),
+    )  # fmt: skip
+
+
+def _row_problems(
+    path: Path, rows: Mapping[int, Workload], schemas: Mapping[str, OpSchema], file: TaskFile
+) -> Iterator[BadFile]:
+    seen: dict[str, int] = {}
+    for line, row in rows.items():
+        where = f"{path}:{line}: row {row.id}"
         if row.id in seen:
-            raise BadFile(where, "id", "is used twice", "give every row an id of its own")
-        seen.add(row.id)
-        _check_row(where, row, ops, file)
-    grids = _read_grids(folder, ops, file)
-    used = {name: ops[name] for name in dict.fromkeys([*(row.op for row in rows), *(grid.op for grid in grids)])}
-    policy = TimingPolicy.resolved(file.timing)
-    return Task(folder=folder, file=file, ops=used, rows=rows, grids=grids, policy=policy)
+            yield BadFile(where, "id", f"is also that of line {seen[row.id]}", "give every row its own id")
+        seen.setdefault(row.id, line)
+        yield from _problems_of(where, row, schemas, file)
 
 
-def _read_grids(folder: Path, ops: dict[str, Op], file: TaskFile) -> tuple[Grid, ...]:
-    if not (folder / GRID_FILE).exists():
-        return ()
-    grids = tuple(read_jsonl(folder / GRID_FILE, Grid, "write one JSON object a line; see CONTRIBUTING"))
-    seen: set[str] = set()
-    for number, grid in enumerate(grids, 1):
-        where = f"{folder / GRID_FILE}: grid {number} ({grid.id})"
+def _grid_problems(
+    path: Path, grids: Mapping[int, Grid], schemas: Mapping[str, OpSchema], file: TaskFile
+) -> Iterator[BadFile]:
+    seen: dict[str, int] = {}
+    for line, grid in grids.items():
+        where = f"{path}:{line}: grid {grid.id}"
         if grid.id in seen:
-            raise BadFile(where, "id", "is used twice", "give every grid an id of its own")
-        seen.add(grid.id)
-        for dtype in grid.dtypes:
-            one = grid.model_copy(update={"dtypes": (dtype,)})
-            op = ops.get(grid.op)
-            _check_row(where, next(one.rows(op.inplace if op else ())), ops, file)
-    return grids
+            yield BadFile(where, "id", f"is also that of line {seen[grid.id]}", "give every grid its own id")
+        seen.setdefault(grid.id, line)
+        yield from _problems_of(where, grid.first, schemas, file)
+        op = schemas.get(grid.op)
+        changed = [grid.inputs[name] for name in (op.inplace if op else ()) if name in grid.inputs]
+        if any(tensor.dtype == THE_DTYPE for tensor in (*grid.outputs.values(), *changed)):
+            for dtype in grid.dtypes[1:]:  # the first row has the first of them
+                if dtype not in file.tolerance:
+                    yield _no_tolerance(where, "dtypes", dtype)
 
 
-def _check_row(where: str, row: Workload, ops: dict[str, Op], file: TaskFile) -> None:
-    op = ops.get(row.op)
+def _problems_of(where: str, row: Workload, schemas: Mapping[str, OpSchema], file: TaskFile) -> Iterator[BadFile]:
+    """Yield every problem of a row: with its op's signature, its tolerances and its count of bytes."""
+    op = schemas.get(row.op)
     if op is None:
-        raise BadFile(where, "op", f"{row.op} is not defined", f"use one of: {', '.join(sorted(ops))}")
+        known = sorted(schemas)
+        remedy = did_you_mean(row.op, known, f"use one of: {', '.join(known)}")
+        yield BadFile(where, "op", f"{row.op} is not defined", remedy)
+        return
     required = {p.name for p in op.tensor_parameters if not p.optional}
-    known = {p.name for p in op.tensor_parameters}
+    known_inputs = {p.name for p in op.tensor_parameters}
     if missing := required - set(row.inputs):
-        raise BadFile(where, "inputs", f"lacks {sorted(missing)}", f"{op.name} needs {sorted(required)}")
-    if strange := set(row.inputs) - known:
-        raise BadFile(where, "inputs", f"{op.name} takes no {sorted(strange)}", f"it takes {sorted(known)}")
+        yield BadFile(where, "inputs", f"lacks {sorted(missing)}", f"{op.name} needs {sorted(required)}")
+    if strange := set(row.inputs) - known_inputs:
+        yield BadFile(where, "inputs", f"{op.name} takes no {sorted(strange)}", f"it takes {sorted(known_inputs)}")
     if tuple(row.outputs) != op.outputs:
-        raise BadFile(where, "outputs", f"are {list(row.outputs)}", f"{op.name} gives {list(op.outputs)}, in order")
+        yield BadFile(where, "outputs", f"are {list(row.outputs)}", f"{op.name} gives {list(op.outputs)}, in order")
     if strange := set(row.scalars) - set(op.scalar_defaults):
-        raise BadFile(where, "scalars", f"{op.name} takes no {sorted(strange)}", f"use {sorted(op.scalar_defaults)}")
-    for name, tensor in row.results(op.inplace).items():
+        yield BadFile(where, "scalars", f"{op.name} takes no {sorted(strange)}", f"use {sorted(op.scalar_defaults)}")
+    changed = {name: row.inputs[name] for name in op.inplace if name in row.inputs}
+    for name, tensor in (row.outputs | changed).items():
         if tensor.dtype not in file.tolerance:
-            raise BadFile(where, name, f"no tolerance for {tensor.dtype}", "add it to tolerance in task.toml")
-    if row.bytes_min != (fewest := row.fewest_bytes(op.inplace)):
-        raise BadFile(where, "bytes_min", f"is {row.bytes_min}", f"the row's tensors add up to {fewest}")
+            yield _no_tolerance(where, name, tensor.dtype)
+    if row.set != "grid" and row.bytes_min != (fewest := row.fewest_bytes(op.inplace)):
+        yield BadFile(where, "bytes_min", f"is {row.bytes_min}", f"the row's tensors add up to {fewest}")
+
+
+def _no_tolerance(where: str, field: str, dtype: str) -> BadFile:
+    return BadFile(where, field, f"no tolerance for {dtype}", "add it to tolerance in task.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -74,15 +75,20 @@ class TensorSpec(BaseModel):
 
 
 def without_usual(written: dict[str, Any], model: BaseModel, *names: str) -> dict[str, Any]:
-    """Fields that came after tasks were frozen are written where they say something: digests of what does not use them
-    stay."""
-    usual = {name: field.default for name, field in type(model).model_fields.items() if name in names}
-    return {name: value for name, value in written.items() if name not in usual or getattr(model, name) != usual[name]}
+    """Leave out fields with their default values, so that a new field keeps the digests of tasks that do not use it."""
+    fields = type(model).model_fields
+    usual = {name for name in names if getattr(model, name) == fields[name].default}
+    return {name: value for name, value in written.items() if name not in usual} if usual else written
 
 
 def axes_of(sizes: Iterable[int | str]) -> set[str]:
-    """The axes that they follow from."""
-    return {name for size in sizes if isinstance(size, str) for name in re.findall(r"[A-Z][A-Za-z0-9]*", size)}
+    """Return the axes that sizes depend on."""
+    return {name for size in sizes if isinstance(size, str) for name in _axes_in(size)}
+
+
+@lru_cache(maxsize=1024)
+def _axes_in(size: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[A-Z][A-Za-z0-9]*", size))
 
 
 def size_at(size: int | str, axes: Mapping[str, int]) -> int:

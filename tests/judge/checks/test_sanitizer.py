@@ -121,7 +121,7 @@ def test_the_ops_that_ship_are_called_and_a_reference_in_a_kernels_place_is_not_
     rows = [row for row in task.rows if row.id in ("normed", "scaled")]
     found = watch(tool, "memcheck", task, Shipped.of(task), rows, CpuDevice(), 120.0)  # type: ignore[arg-type]
     assert len(found.calls) > 1 and all(call.startswith("normed ") for call in found.calls)
-    assert found.outcome == "failed" and found.reason.endswith("leave strict off [scaled S=24 D=256]")
+    assert found.outcome == "failed" and found.reason.endswith("turn strict off [scaled S=24 D=256]")
 
 
 def test_what_cannot_be_watched_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet: Any) -> None:

@@ -82,13 +82,6 @@ def test_a_strided_row_only_shrinks(row: Workload) -> None:
     assert len({tuple(a.values()) for a in sizes}) > 3
 
 
-def test_quick_is_fewer_of_the_same(row: Workload) -> None:
-    every = {(c.distribution, tuple(c.row.axes.values())) for c in cases_for(OP, row, ("S", "D"))}
-    quick = {(c.distribution, tuple(c.row.axes.values())) for c in cases_for(OP, row, ("S", "D"), quick=True)}
-    assert quick < every
-    assert any(axes != (96, 64) for _, axes in quick)
-
-
 def test_a_label_says_what_failed(row: Workload) -> None:
     assert next(cases_for(OP, row, ())).label == "normal inputs, S=96 D=64"
     assert next(cases_for(OP, row.model_copy(update={"axes": {}}), ())).label == "normal inputs"

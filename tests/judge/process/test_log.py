@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from kernwright.judge.process.log import MOST_READ, WorkerLog
+from kernwright.judge.process.log import MOST_READ, MOST_SHOWN, WorkerLog
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,18 @@ def test_its_last_words_are_the_last_line_that_says_something(printed: str, word
     assert log.last_words() == words
     log.close()
     assert log.last_words() == ""
+
+
+@pytest.mark.parametrize("printed", ["", "one\ntwo", "a" * 3 * MOST_SHOWN + "the end"])
+def test_a_reader_gets_the_output_once_and_never_much_of_it(printed: str) -> None:
+    heard: list[str] = []
+    log = WorkerLog(heard.append)
+    os.write(log.descriptor, printed.encode())
+    log.close()
+    log.close()
+    (text,) = heard
+    assert text == printed or (text[:9] == printed[:9] and text.endswith("the end") and "bytes left out" in text)
+    assert len(text) < 2 * MOST_SHOWN + 100
 
 
 def test_the_post_mortem_names_the_signal_or_the_status_and_the_words() -> None:

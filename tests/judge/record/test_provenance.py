@@ -19,7 +19,7 @@ def test_versions_are_those_installed() -> None:
     versions = library_versions()
     assert versions["torch"] == importlib.metadata.version("torch")
     assert versions["python"].count(".") == 2
-    assert {"numpy", "scipy", "pydantic"} <= set(versions)
+    assert {"numpy", "pydantic"} <= set(versions)
 
 
 def test_libraries_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

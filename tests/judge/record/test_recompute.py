@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -113,6 +114,7 @@ def test_an_untouched_verdict_is_derived_to_the_last_figure(judged: Any, tmp_pat
         (("rows", 1, "verdict"), "inconclusive"),
         (("headline", "stream", "geomean"), 3.0),
         (("headline", "stream", "worst_row"), "a"),
+        (("headline", "wall", "outcome"), "slower"),
         (("verdict",), "same"),
     ],
 )
@@ -156,6 +158,21 @@ def test_a_verdict_without_samples_is_not_derivable(judged: Any, tmp_path: Path)
     assert list(found.underivable) == [f"run {writer.run}, record 1"] and found.differences == []
 
 
+def of_an_earlier_schema(rows: list[RowSamples], metric: Any, level: float) -> dict[str, Any]:
+    """Return the figures of a headline in which schemas 1 and 2 differ: an interval of 95 %, and no outcome."""
+    found: dict[str, Any] = {"outcome": None, "level": None, "undecided": [], "in_doubt": []}
+    narrower = NormalDist().inv_cdf(0.975) / NormalDist().inv_cdf(0.5 + level / 2)
+    intervals = [row.intervals(metric, level) for row in rows]
+    for name, part in (("interval", 0), ("noise_band", 1)):
+        own = [pair[part] for pair in intervals]
+        middle = sum(interval.estimate for interval in own) / 2
+        half = narrower * math.sqrt(sum(((interval.high - interval.low) / 2) ** 2 for interval in own)) / 2
+        ends = (middle - half, middle + half)
+        band = max(0.01, math.expm1(max(map(abs, ends))))
+        found[name] = [math.exp(end) for end in ends] if name == "interval" else band
+    return found
+
+
 def test_a_verdict_of_the_first_schema_is_derived_from_its_own_blob(judged: Any, tmp_path: Path) -> None:
     body, rows = judged
     ledger = Ledger(tmp_path)
@@ -165,6 +182,8 @@ def test_a_verdict_of_the_first_schema_is_derived_from_its_own_blob(judged: Any,
         blob = f"blob:{writer.blob(json.dumps(stored).encode())}"
         for row in body["rows"]:
             row["samples"] = blob
+        for metric, level in (("stream", 0.975), ("wall", 1 - 2 / 2**6)):
+            body["headline"][metric] |= of_an_earlier_schema([RowSamples(own, {}) for own in rows], metric, level)
         writer.append("verdict", body | {"schema_version": 1})
     found = recompute(ledger)
     assert (found.rows, found.differences, found.underivable) == (2, [], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kernwright.judge.rounds.overhead import (
     LEAST_SHOWN,
     MOST_DRIFT,
     SETTLED_NS,
+    IdleTimes,
     Overhead,
 )
 from kernwright.judge.session.session import OutputsMoved
@@ -38,6 +40,7 @@ class ClockedSession:
     call_ns: int = CALL_NS
     asked: list[int] = field(default_factory=list)
     empties: list[int] = field(default_factory=list)
+    worker: Any = field(default_factory=lambda: SimpleNamespace(threads=1, processor=1))
 
     def prepare(self) -> None: ...
 
@@ -165,3 +168,53 @@ def test_empty_blocks_from_before_outputs_moved_show_nothing() -> None:
 def test_full_and_empty_blocks_see_the_same_drift() -> None:
     """All full ones first, and it would be taken for what work adds."""
     assert overhead(Growing([600_000, 700_000, 800_000])) == Overhead(EMPTY_NS + 200_000, 100_000)
+
+
+# Work after the answer to the judge
+
+
+EMPTY = Overhead(100_000, processor_ns=30_000, idle_ns=40_000)
+
+
+def with_idle(idle_ns: int, exchanges: int = 1) -> Block:
+    busy_ns = 1_000_000
+    running_ns = busy_ns + exchanges * idle_ns
+    return Block(
+        elapsed_ns=running_ns, running_ns=running_ns, processor_ns=busy_ns, ready_ns=0, pointers=(), exchanges=exchanges
+    )
+
+
+def test_the_processor_time_of_empty_blocks_is_known_where_it_shows_idleness() -> None:
+    session = ClockedSession(tells_events=False)
+    assert overhead(session).processor_ns == 0 and overhead(session).idle_ns == EMPTY_NS
+    session.worker.threads = 2
+    assert overhead(session).processor_ns is None and overhead(ClockedSession(), "wall").processor_ns is None
+
+
+def test_no_block_takes_less_than_its_processor_time() -> None:
+    assert EMPTY.least_ns(with_idle(0)) == 970_000
+    assert EMPTY.least_ns(with_idle(0, exchanges=4)) == 880_000
+    assert Overhead(100_000).least_ns(with_idle(0)) == 0
+
+
+def told_early(own_idle_ns: list[int], trusted_idle_ns: list[int], overhead: Overhead = EMPTY) -> bool:
+    times = IdleTimes()
+    for idle_ns in own_idle_ns:
+        times.note("candidate", with_idle(idle_ns, exchanges=3), is_trusted=False)
+    for idle_ns in trusted_idle_ns:
+        times.note("baseline", with_idle(idle_ns, exchanges=3), is_trusted=True)
+    return times.answers_early("candidate", overhead)
+
+
+def test_a_worker_that_is_hardly_idle_has_answered_early() -> None:
+    trusted = [60_000, 65_000, 70_000, 5_000_000] * 3
+    assert told_early([15_000, 20_000, 25_000, 900_000] * 3, trusted)
+    assert not told_early([20_000] * 7, trusted), "too few blocks"
+    assert not told_early([20_000] * 12, trusted, Overhead(100_000)), "nothing is known of empty blocks"
+
+
+def test_honest_workers_are_not_accused_of_early_answers() -> None:
+    trusted = [60_000, 65_000, 70_000, 5_000_000] * 3
+    assert not told_early([58_000, 61_000, 75_000, 900_000] * 3, trusted)
+    assert not told_early([20_000] * 12, [*trusted, 25_000]), "a busy machine: the same happens to a trusted side"
+    assert not told_early([45_000] * 12, [300_000] * 12), "the baseline sleeps in its calls"

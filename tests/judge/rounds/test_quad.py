@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernwright.judge.contest.pair import Pair
@@ -25,6 +27,13 @@ def half(elapsed_ns: int, calls: int, exchanges: int) -> HalfQuad:
 @pytest.mark.parametrize(("exchanges", "ns"), [(1, 90_000), (10, 0.05 * 100_000), (5, 50_000)])
 def test_the_protocols_own_time_is_taken_off_once_an_exchange(exchanges: int, ns: float) -> None:
     assert half(1_000_000, 10, exchanges).ns_per_call("candidate", Overhead(100_000)) == pytest.approx(ns)
+
+
+def test_work_after_the_answer_is_not_taken_off() -> None:
+    own = half(1_000_000, 10, 1)
+    own.blocks["candidate"] = replace(own.blocks["candidate"], processor_ns=960_000)
+    now = Overhead(100_000, processor_ns=20_000, idle_ns=40_000)
+    assert own.ns_per_call("candidate", now) == pytest.approx(94_000)
 
 
 def test_a_slower_try_that_was_not_counted_is_what_a_side_has() -> None:

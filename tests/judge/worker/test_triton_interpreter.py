@@ -24,9 +24,14 @@ def test_bits_are_torchs() -> None:
 
 
 @pytest.mark.slow
-def test_the_example_that_ships_is_right_on_a_cpu(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
-    request = JudgeRequest(
-        task="norm_scale_shift", candidate=EXAMPLE, rows="smoke_plain_s19_d3072_row-bf16", quick=True, ledger=tmp_path
-    )
+def test_the_example_that_ships_is_right_on_a_cpu(
+    tmp_path: Path, private_tmp: Path, quiet: Any, write_task: Any, make_row: Any, task_texts: Any
+) -> None:
+    x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
+    given = {"x": x, "scale": modulation, "shift": modulation}
+    row = make_row("small", "norm_scale_shift", given, {"y": x}, axes={"S": 3, "D": 72})
+    toml = task_texts["toml"].replace('definitions = "definitions.py"\n', "")
+    task = write_task(tmp_path / "task", toml=toml, rows=[row])
+    request = JudgeRequest(task=str(task), candidate=EXAMPLE, rows="small", quick=True, ledger=tmp_path / "ledger")
     verdict = judge(request, quiet)
     assert verdict.verdict not in ("incorrect", "failed", "tampered"), verdict.reasons

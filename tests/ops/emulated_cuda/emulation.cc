@@ -1,8 +1,6 @@
 // norm_modulation's kernels on a CPU, behind the same checks and the same choice of a variant as on a GPU, but for the sizes
 // from which a call counts as large.
 
-#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
-
 #include <cuda_runtime.h>
 
 #include "norm_modulation/kernel.cu"

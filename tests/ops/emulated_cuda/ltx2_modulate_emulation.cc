@@ -1,7 +1,5 @@
 // LTX-2's modulated norms on a CPU, behind the same checks and the same choice of a variant as on a GPU.
 
-#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
-
 #include <cuda_runtime.h>
 
 #include "ltx2_modulate/kernel.cu"

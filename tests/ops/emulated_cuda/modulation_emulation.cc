@@ -1,7 +1,5 @@
 // The kernels of scale_shift and its kin on a CPU, behind the same checks and the same folds as on a GPU.
 
-#pragma GCC optimize("O0")  // the tests run it for milliseconds, and wait for the build
-
 #include <cuda_runtime.h>
 
 #include <set>

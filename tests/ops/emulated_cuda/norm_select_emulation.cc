@@ -1,7 +1,5 @@
 // norm_modulation's kernels that select a modulation on a CPU, behind the same checks as on a GPU.
 
-#pragma GCC optimize("O1")  // the tests run it for milliseconds, and wait for the build
-
 #include <cuda_runtime.h>
 
 #include "norm_modulation/select_kernel.cu"

@@ -23,6 +23,7 @@ from kernwright.ledger.transfer import import_runs
 from kernwright.report.field.field import Field
 from kernwright.report.results.page import files_of
 from kernwright.report.results.results import Results, tokens_of
+from kernwright.report.results.summary import FamilySummary
 from kernwright.tasks import catalog
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.policy import METRICS
@@ -69,7 +70,7 @@ def test_pages_are_written_and_one_that_says_something_else_is_found_out(swept_o
     assert call(swept_ops, "--check").exit_code == 1, "there is none yet"
     assert call(swept_ops).exit_code == 0
     assert call(swept_ops, "--check").exit_code == 0
-    summary, family = swept / "docs" / "results.md", swept / "tasks" / "ours" / "RESULTS.md"
+    summary, family = swept / "docs" / "results.md", swept / "docs" / "results" / "ours.md"
     assert not (swept / "docs" / "field.md").exists(), "the ops that ship are no part of the field"
     for page in (summary, family):
         text = page.read_text()
@@ -77,22 +78,21 @@ def test_pages_are_written_and_one_that_says_something_else_is_found_out(swept_o
         found = call(swept_ops, "--check")
         assert found.exit_code == 1 and f"{page.name} and the ledger disagree" in found.output.replace("\n", "")
         page.write_text(text)
-    other = shutil.copytree(swept / "tasks" / "ours", swept / "tasks" / "theirs")
-    (other / "task.toml").write_text((other / "task.toml").read_text().replace('name = "ours"', 'name = "theirs"'))
+    shutil.copy(family, family.with_name("theirs.md"))
     assert "has no record in the ledger" in call(swept_ops, "--check").output.replace("\n", " ")
 
 
 def test_the_family_page_has_every_row_every_time_and_what_ran(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops).exit_code == 0
-    text = (swept / "tasks" / "ours" / "RESULTS.md").read_text()
+    text = (swept / "docs" / "results" / "ours.md").read_text()
     tables = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
-    normed = [[cell.strip() for cell in cells] for cells in tables if cells[0] == " normed "]
-    assert [cells[4] for cells in normed[:1]] == ["cpu (close)"]
-    assert normed[0][3] == "close" and "eager: " in normed[0][7] and "slow: " in normed[0][7]
-    _, stream, device = normed[1:]
+    normed = [[cell.strip() for cell in cells] for cells in tables if cells[0] == " `normed` "]
+    inputs, kernels, device, stream, _ = normed
+    assert inputs[1] == "`norm_scale_shift`" and "x: " in inputs[2]
+    assert kernels[1:3] == ["close", "cpu (close)"] and "eager" in kernels[4] and "slow" in kernels[4]
     assert all("x (" in cell for cell in stream[1:]) and device[1:] == ["–", "–"]
     assert re.search(r"- scaled: .*cuda \(exact\): x is on cpu", text)
-    assert "](../../docs/results.md)" in text and "](../../docs/results/ours_speedup.svg)" in text
+    assert "](../results.md)" in text and "](ours_speedup.svg)" in text
     assert "not judged: 1 of copy_contiguous" in (swept / "docs" / "results.md").read_text()
     drawing = ElementTree.parse(swept / "docs" / "results" / "ours_speedup.svg")
     told = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
@@ -138,15 +138,15 @@ def test_a_ledger_that_is_not_what_was_written_makes_no_page(swept_ops: Path, sw
         run.unlink()
     pages = {page: page.read_text() for page in swept.rglob("*.md")}
     refused = CliRunner().invoke(app, words)
-    assert isinstance(refused.exception, LedgerError) and "is not what was written" in refused.exception.cause
+    assert isinstance(refused.exception, LedgerError) and "is damaged" in refused.exception.cause
     assert "ledger verify" in refused.exception.remedy
     found = CliRunner().invoke(app, [*words, "--check"])
-    assert found.exit_code == 1 and "ledger is not what was written: " in found.output and run.stem in found.output
+    assert found.exit_code == 1 and "ledger is damaged: " in found.output and run.stem in found.output
     assert {page: page.read_text() for page in swept.rglob("*.md")} == pages
 
 
 def test_a_ledger_without_records_makes_no_page(tmp_path: Path, swept: Path) -> None:
-    result = CliRunner().invoke(app, ["results", "--ledger", str(tmp_path / "none"), "--device", "cpu"])
+    result = CliRunner().invoke(app, ["results", "--ledger", str(tmp_path), "--device", "cpu"])
     assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
 
 
@@ -162,17 +162,16 @@ def test_means_are_of_rows_that_move_alike() -> None:
     first, *_ = made.rows("scale_shift")
     made.add(*first, "eager", metrics={})
     summary = Path("docs/results.md")
-    for page in (summary, first[0].folder / "RESULTS.md"):
-        text = files_of(made.results, summary, "made up")[page]
-        lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| fuse_scale_shift |")]
-        means = {cells[1]: cells[3:7] for cells in lines if cells[2] == PEER}
-        assert means["scale_shift of x bf16, shift bf16"] == ["11 of 11", "2.00x", "2.00x", "2.00x"]
-        assert means["scale_shift of x bf16"] == ["15 of 15", "8.00x", "8.00x", "8.00x"]
-        assert {mean[-1] for mean in means.values()} == {"2.00x", "8.00x"}, "none is of both"
-        assert sum(int(count.partition(" ")[0]) for count, *_ in means.values()) == 31
-        assert [cells[1:4] for cells in lines if cells[2] == "eager"] == [
-            ["scale_shift of x bf16, shift bf16", "eager", "0 of 11"]
-        ], "a kind that was not judged against it has no line"
+    text = files_of(made.results, summary, "made up")[Path("docs/results/fuse_scale_shift.md")]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if " of x bf16" in line or "_select |" in line]
+    means = {cells[0]: cells[2:6] for cells in lines if cells[1] == PEER}
+    assert means["scale_shift of x bf16, shift bf16"] == ["11 of 11", "2.00x", "2.00x", "2.00x"]
+    assert means["scale_shift of x bf16"] == ["15 of 15", "8.00x", "8.00x", "8.00x"]
+    assert {mean[-1] for mean in means.values()} == {"2.00x", "8.00x"}, "none is of both"
+    assert sum(int(count.partition(" ")[0]) for count, *_ in means.values()) == 31
+    assert [cells[:3] for cells in lines if cells[1] == "eager"] == [
+        ["scale_shift of x bf16, shift bf16", "eager", "0 of 11"]
+    ], "a kind that was not judged against it has no line"
 
 
 def test_pages_of_ones_own_leave_the_checkouts_alone(tmp_path: Path) -> None:
@@ -191,8 +190,22 @@ def test_rows_that_lose_stay_visible() -> None:
     task, row = made.rows("scale_shift")[0]
     made.add(task, row, PEER, metrics={"wall": metric(2.0, 30.0), "device": metric(0.9, 30.0)})
     files = files_of(made.results, Path("docs/results.md"), "made up")
-    for path in (Path("docs/results.md"), task.folder / "RESULTS.md"):
-        assert f"{row.id}, device against {PEER}: 27.0 us, ours 30.0 us, **0.90x (0.89–0.91)**, clearly" in files[path]
+    for path in (Path("docs/results.md"), Path("docs/results/fuse_scale_shift.md")):
+        assert f"`{row.id}` | device | {PEER} | yes | 27.0 | 30.0 | **0.90x (0.89–0.91)** |" in files[path]
+    own = FamilySummary.of(made.results, task)
+    assert own.losing == 1 and own.over_best == {"wall": pytest.approx(2.0), "device": pytest.approx(0.9)}
+    assert own.own_share == pytest.approx(10 / 30) and own.peer_share == pytest.approx(10 / 27)
+
+
+def test_every_printed_ratio_under_one_is_bold() -> None:
+    made = MadeResults("fuse_scale_shift")
+    for number, (task, row) in enumerate(made.rows("scale_shift")):
+        made.add(task, row, PEER, metrics={name: metric(0.90 + number / 100, 30.0, 0.2) for name in METRICS})
+    files = files_of(made.results, Path("docs/results.md"), "made up")
+    assert "**0.90x (" in files[Path("docs/results/fuse_scale_shift.md")]
+    for path, text in files.items():
+        if path.suffix == ".md":
+            assert not re.search(r"(?<![*\d.])0\.\d\dx", text), path
 
 
 def test_tokens_are_rows_of_channels() -> None:
@@ -283,7 +296,7 @@ def test_a_page_that_the_ledger_does_not_make_is_found_out_and_stays_until_it_is
 
 def test_a_page_of_another_choice_is_not_overwritten(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops).exit_code == 0
-    page = swept / "tasks" / "ours" / "RESULTS.md"
+    page = swept / "docs" / "results" / "ours.md"
     text = page.read_text()
     refused = call(swept_ops, "--rows", "normed")
     assert isinstance(refused.exception, KernwrightError) and "--prune" in str(refused.exception.remedy)

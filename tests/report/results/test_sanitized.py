@@ -66,7 +66,7 @@ def test_the_newest_word_counts_and_one_error_is_one_of_all_rows(record: Record,
 
 def test_a_row_without_a_call_is_not_clean(record: Record, tmp_path: Path) -> None:
     record(finding("racecheck", "clean", f"{RMS.id} S=1"))
-    assert told(tmp_path)[LAYER.id, "racecheck"] == Watched("failed", "no call of a row has ended", 0)
+    assert told(tmp_path)[LAYER.id, "racecheck"] == Watched("failed", "no call of the row completed", 0)
 
 
 @pytest.mark.parametrize(

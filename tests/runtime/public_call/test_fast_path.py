@@ -26,7 +26,7 @@ from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.outputs import rows_like
 from kernwright.runtime.public_call.slow_path import SlowPath
 
-pytestmark = pytest.mark.filterwarnings("ignore::kernwright.runtime.dispatch.Fallback")
+pytestmark = pytest.mark.filterwarnings("ignore::kernwright.Fallback")
 X, ROW = torch.ones(2, 3, 8), torch.zeros(2, 8)
 Launches = Callable[[Callable[..., bool]], None]
 
@@ -86,9 +86,12 @@ def test_one_tensor_for_two_results_is_refused_on_every_way(way: str, launches: 
     x = torch.nn.Parameter(X) if way == "watched" else X
     y, other, asked = torch.empty_like(X), torch.empty_like(X), "torch" if way == "dispatcher" else None
     with torch.no_grad():
-        with pytest.raises(ValueError, match=r"^out: residual_out is the tensor of y, too"):
+        with pytest.raises(ValueError, match=r"^out: residual_out is the same tensor as y"):
             ops.add_norm(x, X, backend=asked, out=(y, y))
-        for twice, named in (((y, y, other), "residual_out is the tensor of y"), ((y, other, other), "gate_out is")):
+        for twice, named in (
+            ((y, y, other), "residual_out is the same tensor as y"),
+            ((y, other, other), "gate_out is"),
+        ):
             with pytest.raises(ValueError, match=f"^out: {named}"):
                 residual_select(x=x, backend=asked, out=twice)
 
@@ -199,7 +202,7 @@ def test_outputs_in_one_memory_are_refused(way: str, launches: Launches) -> None
     launches(lambda *given: True)
     asked: Any = "torch" if way == "dispatcher" else None
     y = torch.empty_like(X)
-    with torch.no_grad(), pytest.raises(ValueError, match=r"^out: residual_out lies in the memory of y, too"):
+    with torch.no_grad(), pytest.raises(ValueError, match=r"^out: residual_out shares memory with y"):
         ops.add_norm(X, X, backend=asked, out=(y, y.view(X.shape)))
 
 
@@ -245,7 +248,7 @@ def test_the_negative_bit_is_seen_before_a_kernel_is_chosen() -> None:
     [
         (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=[1e-6]), "eps: is a list, not a number"),
         (lambda: ops.norm_scale_shift(X, ROW, ROW, eps=None), "eps: is a NoneType, not a number"),
-        (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a text"),
+        (lambda: ops.norm_scale_shift(X, ROW, ROW, norm_type=["rms"]), "norm_type: is a list, not a string"),
         (lambda: ops.scale_shift(X, ROW, ROW, out=3), "out: is a int, not a tensor or a list of them"),
     ],
 )
@@ -420,7 +423,7 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
         ops.norm_scale_shift(x, row, row, out=memory[8:56].view(2, 3, 8))
     with pytest.raises(ValueError, match="out: y overlaps scale"):
         ops.norm_scale_shift(torch.zeros(2, 3, 8), memory[16:24], row, out=x)
-    with pytest.raises(ValueError, match=r"out: \w+ lies in the memory of"):
+    with pytest.raises(ValueError, match=r"out: \w+ shares memory with"):
         ops.residual_norm_scale_shift(
             torch.zeros(2, 3, 8), torch.zeros(2, 3, 8), row, row, row, out=(x, memory[8:56].view(2, 3, 8))
         )

@@ -1,4 +1,4 @@
-"""kernwright sanitize: a candidate's calls under NVIDIA's compute-sanitizer."""
+"""kernwright sanitize: run a candidate under NVIDIA's compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.arguments import TaskName, complete_rows
 from kernwright.cli.duration import Wait
 
 
 def sanitize(
-    task: Annotated[str, typer.Argument(help="a task's name, or its folder")],
-    candidate: Annotated[
-        str, typer.Option(help="the candidate's folder, or kernwright: the ops that this package ships")
-    ],
+    task: TaskName,
+    candidate: Annotated[str, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")],
     tool: Annotated[
-        list[str] | None, typer.Option(help="memcheck, racecheck, initcheck or synccheck; the first two by default")
+        list[str] | None,
+        typer.Option(help="memcheck, racecheck, initcheck or synccheck; repeatable; default: the first two"),
     ] = None,
-    rows: Annotated[str | None, typer.Option(help="globs over row ids; the smoke rows by default")] = "smoke",
+    rows: Annotated[
+        str | None, typer.Option(help="globs over row ids, or sets of rows", autocompletion=complete_rows)
+    ] = "smoke",
     device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
     ledger: Annotated[
-        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+        Path | None, typer.Option(help="ledger folder; default: KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
     wait: Wait = 0.0,
-    deadline: Annotated[float, typer.Option(help="seconds that one tool may take")] = 600.0,
+    deadline: Annotated[float, typer.Option(help="time limit of one tool in seconds")] = 600.0,
 ) -> None:
-    """Runs a candidate's rows, and their odd neighbours, under compute-sanitizer. Exit status 0: nothing was found;
-    1: one found errors, or could not finish; 2: it could not run."""
+    """Run a candidate's rows and their neighbours of odd sizes under compute-sanitizer.
+
+    Exit status 0: no errors; 1: a tool found errors or could not finish; 2: the tools could not run.
+    """
     from rich.table import Table
 
     from kernwright.cli.console import ProgressBar, out

@@ -1,4 +1,4 @@
-"""kernwright sweep: all rows of all tasks, contenders against baselines, as far as the time goes."""
+"""kernwright sweep: judge all rows of all tasks, contenders against baselines, within a time limit."""
 
 from __future__ import annotations
 
@@ -9,41 +9,52 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_baselines, complete_contenders, complete_rows, complete_tasks
 from kernwright.cli.duration import Minutes, Wait
+from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     from kernwright.judge.record.verdict import Verdict
 
-UNTIMED = ("incorrect", "tampered", "failed")
-
 
 def sweep(
-    tasks: Annotated[list[str] | None, typer.Argument(help="tasks by name or folder; all of them by default")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="tasks by name or folder; default: all", autocompletion=complete_tasks),
+    ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help="what all are compared with; may be given several times; eager by default"),
+        typer.Option(help="baseline to compare with; repeatable; default: eager", autocompletion=complete_baselines),
     ] = None,
     contender: Annotated[
         list[str] | None,
         typer.Option(
-            help="a baseline to judge, or kernwright: the ops that ship; may be given several times; compile by default"
+            help="baseline to judge, or kernwright for the ops that ship; repeatable; default: compile",
+            autocompletion=complete_contenders,
         ),
     ] = None,
-    aa: Annotated[bool, typer.Option("--aa", help="judge each baseline against itself, too")] = False,
+    aa: Annotated[bool, typer.Option("--aa", help="also judge each baseline against itself")] = False,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
+        str | None,
+        typer.Option(
+            help="globs over row ids, or sets of rows; default: smoke on a CPU, else production",
+            autocompletion=complete_rows,
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     minutes: Minutes = 0.0,
     rounds: Annotated[
-        int | None, typer.Option(help="at most so many a row, where its task allows more: undecided rows stay so")
+        int | None, typer.Option(help="maximum number of rounds per row; undecided rows end inconclusive")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="the ledger's folder; else KERNWRIGHT_LEDGER, else .kernwright/ledger")
+        Path | None, typer.Option(help="ledger folder; default: KERNWRIGHT_LEDGER, else .kernwright/ledger")
     ] = None,
     wait: Wait = 0.0,
 ) -> None:
-    """Judges what the ledger has no verdict of yet. Exit status 0: nothing is left; 1: run it again to go on."""
+    """Judge all pairs and rows that have no verdict yet.
+
+    Exit status 0: all rows have a verdict; 1: rows are left, run it again to continue.
+    """
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.cli.console import ProgressBar, err, out
     from kernwright.judge.contest.shipped_build import target_of
@@ -81,26 +92,22 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every row that was finished stands; run it again to go on", highlight=False)
+        err.print("interrupted: every row that was finished stands; run it again to go on")
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
         why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
-        err.print(f"not all rows have a verdict: {why}; run it again to go on", highlight=False)
+        err.print(f"not all rows have a verdict: {why}; run it again to go on")
         raise typer.Exit(1)
 
 
 def tell(verdict: Verdict) -> None:
-    """What became of a slice, and why rows have no time."""
-    from kernwright.cli.console import out
+    """Print the outcomes of a slice, and why rows were not timed."""
+    from kernwright.report.verdict_table import fault_lines, faults_of, named_rows
 
     found = Counter(row.verdict for row in verdict.rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-    out.print(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}", highlight=False)
-    reasons: dict[str, list[str]] = {}
-    for row in verdict.rows:
-        if row.verdict in UNTIMED and row.reasons:
-            reasons.setdefault(f"{row.verdict}: {row.reasons[0]}", []).append(row.id)
-    for reason, rows in reasons.items():
-        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        out.print(f"  {rows[0]}{more}: {reason}", highlight=False, markup=False)
+    say(f"{verdict.task}: {verdict.candidate} against {verdict.baseline}: {told}")
+    for fault in faults_of(verdict):
+        for line in fault_lines(named_rows(fault.rows), f"{fault.outcome}: {fault.reason}", "  "):
+            say(line)

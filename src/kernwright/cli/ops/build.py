@@ -1,4 +1,4 @@
-"""kernwright build: native kernels built ahead of time, for machines without a compiler."""
+"""kernwright build: build native kernels ahead of time, for machines without a compiler."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import typer
 
 def build(
     arch: Annotated[
-        list[str], typer.Option(help="sm_75, sm_80, sm_90, sm_100, ..., or cpu for this very processor; repeatable")
+        list[str],
+        typer.Option(help="sm_75, sm_80, sm_90, sm_100, ..., or cpu for this processor; repeatable"),
     ],
-    out: Annotated[Path, typer.Option(help="the folder that the libraries go to")] = Path("kernwright-builds"),
-    only: Annotated[str, typer.Option(help="a glob over the libraries' names, as 'norm_scale_shift_*'")] = "*",
+    out: Annotated[Path, typer.Option(help="folder for the libraries")] = Path("kernwright-builds"),
+    only: Annotated[str, typer.Option(help="glob over the names of libraries, such as 'norm_scale_shift_*'")] = "*",
     machine: Annotated[
-        str | None, typer.Option(help="x86_64 or aarch64, where they are for another kind of machine than this")
+        str | None, typer.Option(help="x86_64 or aarch64, to build for another architecture than this machine's")
     ] = None,
 ) -> None:
-    """Builds the kernels of all ops into a folder. Where KERNWRIGHT_BUILDS names it, nothing needs to be built on
-    machines of this kind, with the same release of Kernwright and of apache-tvm-ffi. For another kind of machine there
-    must be a compiler here: Debian's g++-x86-64-linux-gnu or g++-aarch64-linux-gnu."""
+    """Build the native kernels of all ops into a folder.
+
+    Set KERNWRIGHT_BUILDS to the folder on machines of the same architecture, with the same releases of Kernwright and
+    apache-tvm-ffi: they then build nothing. Building for another architecture needs a cross compiler, such as Debian's
+    g++-x86-64-linux-gnu or g++-aarch64-linux-gnu.
+    """
     from kernwright.cli.console import err
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
@@ -34,11 +38,11 @@ def build(
         console.print(path.name, highlight=False)
 
     def nothing_for(target: Target) -> None:
-        err.print(f"--only {only}: fits no library for {target.name}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"--only {only}: matches no library for {target.name}", highlight=False, markup=False, soft_wrap=True)
 
     done = build_ahead(targets, out.absolute(), only, told, nothing_for)
     if not done:
-        raise KernwrightError(f"--only {only}: fits no library", "leave it away to build all")
+        raise KernwrightError(f"--only {only}: matches no library", "omit it to build all libraries")
     console.print(
         f"{len(done)} built; use them with {BUILDS_VARIABLE}={out.absolute()}", highlight=False, soft_wrap=True
     )

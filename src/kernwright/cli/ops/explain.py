@@ -1,4 +1,4 @@
-"""kernwright explain: which implementation of an op would run on tensors of given shapes, and why no other one."""
+"""kernwright explain: show which implementation of an op would run on given shapes, and why the others would not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernwright.cli.arguments import complete_ops
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -16,27 +18,35 @@ if TYPE_CHECKING:
 
 
 def explain(
-    op: Annotated[str, typer.Argument(help="an op of kernwright.ops")],
+    op: Annotated[str, typer.Argument(help="name of an op", autocompletion=complete_ops)],
     shape: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[NAME=]SIZES[:DTYPE]",
-            help="a tensor, as x=1x4096x3072:bf16, or a number, as scale=:fp32; without a name it is the op's first; "
-            "repeatable",
+            help="shape of a tensor, such as x=1x4096x3072:bf16, or scale=:fp32 for a number; without a name: of the "
+            "op's first tensor; repeatable",
         ),
     ] = None,
-    scalar: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a scalar; repeatable")] = None,
+    scalar: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="scalar; repeatable")] = None,
     device: Annotated[
-        str, typer.Option(help="where the tensors would be: cpu, cuda, cuda:1, mps, xpu; it need not be here")
+        str, typer.Option(help="device of the tensors: cpu, cuda, cuda:1, mps or xpu; this machine need not have it")
     ] = "",
-    exact: Annotated[bool, typer.Option("--exact", help='as contract="exact"')] = False,
-    backend: Annotated[str | None, typer.Option(help="as kernwright.prefer: cuda, cpu, triton or torch")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help='require contract="exact"')] = False,
+    backend: Annotated[
+        str | None, typer.Option(help="preferred backend, as in kernwright.prefer: cuda, cpu, triton or torch")
+    ] = None,
 ) -> None:
-    """Lists every implementation of an op with its verdict on a call. Nothing is allocated, built or launched.
+    """List the implementations of an op and say which one would run on a call.
 
-    Required tensors that are not named get the shapes that they usually have beside the first one: its sizes if they
-    carry data, its last size if they modulate it, and those of the op's own where it picks from sets or a table.
+    Nothing is allocated, built or launched. Required tensors without a --shape get their usual shape: that of the first
+    tensor if they carry data, its last size if they modulate it.
     """
+    from kernwright.core.errors import KernwrightError, did_you_mean
+    from kernwright.ops import FAMILIES
+
+    if op not in FAMILIES:  # checked before torch is imported
+        remedy = did_you_mean(op, FAMILIES, f"the ops are: {', '.join(sorted(FAMILIES))}")
+        raise KernwrightError(f"there is no op {op!r}", remedy)
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -48,41 +58,43 @@ def explain(
     dispatch = dispatcher(op)
     wanted = known(backend, "--backend") if backend is not None else None
     place = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    # A fake tensor has a shape, a dtype and a device, and no memory: a device that is not here can be asked about too.
+    # A fake tensor has a shape, a dtype and a device, but no memory, so the machine need not have the device.
     with FakeTensorMode():
         arguments: dict[str, Any] = _tensors(dispatch.op, shape or [], place)
         arguments |= _scalars(dispatch.op, scalar or [], settings_of(dispatch.op))
         explanation = dispatch.explain(**arguments, backend=wanted, contract="exact" if exact else None)
     out.print(str(explanation), highlight=False, markup=False, soft_wrap=True)
     if "sees no CUDA device" in str(explanation):
-        out.print("What else a kernel needs is asked where there is a GPU.", highlight=False)
+        out.print("Further requirements of the kernels are checked on a machine with a GPU.", highlight=False)
 
 
 def _device(name: str) -> torch.device:
-    """Kernels are for the first two kinds; torch knows twenty names, of which it makes no tensor without the device's
-    own package but of these. For all others the reference is all there is, as it is for mps."""
+    """Return the device of a name that torch can make fake tensors on without a further package."""
     import torch
 
     from kernwright.core.errors import KernwrightError
 
     if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:\d{1,2})?", name):
-        raise KernwrightError(f"--device {name}: is none that can be asked about", "name cpu, cuda, cuda:1, mps or xpu")
+        raise KernwrightError(f"--device {name}: is not supported here", "use cpu, cuda, cuda:1, mps or xpu")
     return torch.device(name)
 
 
 def _tensors(op: Op, shapes: list[str], device: torch.device) -> dict[str, Tensor]:
     import torch
 
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.ops.usual_shapes import usual_shape
 
     first = op.activations[0]
     described = dict(_described(text, first) for text in shapes)
     known = [parameter.name for parameter in op.tensor_parameters]
     if strangers := sorted({*described} - {*known}):
-        raise KernwrightError(f"--shape: {op.name} has no tensor {strangers[0]!r}", f"it has: {', '.join(known)}")
+        raise KernwrightError(
+            f"--shape: {op.name} has no tensor {strangers[0]!r}",
+            did_you_mean(strangers[0], known, f"it has: {', '.join(known)}"),
+        )
     if first not in described:
-        raise KernwrightError(f"{first} has no shape", f"say it, as --shape {first}=1x4096x3072:bf16")
+        raise KernwrightError(f"{first} has no shape", f"add --shape {first}=1x4096x3072:bf16")
     sizes, dtype = described[first]
     for parameter in op.tensor_parameters:
         if not parameter.optional and parameter.name not in described:
@@ -109,17 +121,17 @@ def _described(text: str, first: str) -> tuple[str, tuple[list[int], torch.dtype
     dtypes = _dtypes()
     if found is None or (found[4] and found[4] not in dtypes):
         raise KernwrightError(
-            f"--shape {text}: is no shape",
-            f"write it as x=1x4096x3072:bf16, a number as scale=:fp32; dtypes: {', '.join(dtypes)}",
+            f"--shape {text}: is not a shape",
+            f"write x=1x4096x3072:bf16, or scale=:fp32 for a number; dtypes: {', '.join(dtypes)}",
         )
     sizes = [int(size) for size in found[2].split("x")] if found[2] else []
     if math.prod(sizes) >= 2**60:
-        raise KernwrightError(f"--shape {text}: is beyond any memory", "use smaller sizes")
+        raise KernwrightError(f"--shape {text}: is larger than any memory", "use smaller sizes")
     return found[1] or found[3] or first, (sizes, dtypes[found[4]] if found[4] else None)
 
 
 def _scalars(op: Op, pairs: list[str], own: dict[str, Any]) -> dict[str, Any]:
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
 
     defaults = {**op.scalar_defaults, **own}
     scalars: dict[str, Any] = {}
@@ -127,10 +139,11 @@ def _scalars(op: Op, pairs: list[str], own: dict[str, Any]) -> dict[str, Any]:
         name, _, value = pair.partition("=")
         if name not in defaults:
             known = ", ".join(defaults) or "none"
-            raise KernwrightError(f"--scalar {pair}: {op.name} has no scalar {name!r}", f"it has: {known}")
+            remedy = did_you_mean(name, defaults, f"it has: {known}")
+            raise KernwrightError(f"--scalar {pair}: {op.name} has no scalar {name!r}", remedy)
         default = defaults[name]
         try:
             scalars[name] = value in ("1", "true", "True") if isinstance(default, bool) else type(default)(value)
         except ValueError:
-            raise KernwrightError(f"--scalar {pair}: is no {type(default).__name__}", "correct the value") from None
+            raise KernwrightError(f"--scalar {pair}: is not a {type(default).__name__}", "correct the value") from None
     return scalars

@@ -1,4 +1,4 @@
-"""kernwright op: write the files of a new op into a checkout of Kernwright."""
+"""kernwright op: add a new op to a checkout of Kernwright."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="New ops: a family that works as written, to be made another one.")
+app = typer.Typer(no_args_is_help=True, help="Add a new op to a checkout of Kernwright.")
 
 
 @app.callback()
 def op() -> None:
-    """Keep `new` a subcommand, though it is the only one so far."""
+    """Keep `new` a subcommand although it is the only one."""
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="the op's name: small letters, digits, _")],
-    family: Annotated[str, typer.Option(help="its family, a new one, named after what its ops will have in common")],
-    root: Annotated[Path, typer.Option(help="the root of a checkout of Kernwright")] = Path(),
+    name: Annotated[str, typer.Argument(help="name of the op: lower-case letters, digits, _")],
+    family: Annotated[str, typer.Option(help="name of the new family that the op belongs to")],
+    root: Annotated[Path, typer.Option(help="root of the checkout")] = Path(),
 ) -> None:
-    """Write a new family of one op: its definition, a Triton and a CUDA kernel, and tests that pass as they are."""
+    """Write a family of one op: a definition, a Triton and a CUDA kernel, and tests. It works as written."""
     from kernwright.cli.console import out
     from kernwright.scaffold.checkout import INDEX, Checkout
     from kernwright.scaffold.family import Family

@@ -1,4 +1,4 @@
-"""kernwright tune: measures configurations of the Triton kernels on this GPU, for its user's table."""
+"""kernwright tune: measure launch configurations of the Triton kernels on this GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_ops
 from kernwright.cli.duration import Minutes, Wait
 from kernwright.cli.output import refuse_unwritable
 
@@ -19,27 +20,30 @@ if TYPE_CHECKING:
 
 def tune(
     ops: Annotated[
-        list[str] | None, typer.Argument(help="ops by name; all that have a Triton kernel by default")
+        list[str] | None,
+        typer.Argument(help="ops by name; default: all that have a Triton kernel", autocompletion=complete_ops),
     ] = None,
     device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets; production, or smoke in Triton's interpreter")
+        str | None, typer.Option(help="globs over row ids, or sets; default: production, in Triton's interpreter smoke")
     ] = None,
-    widths: Annotated[str, typer.Option(help="these widths in place of the rows' own, with commas between")] = "",
+    widths: Annotated[str, typer.Option(help="widths to tune in place of those of the rows, separated by commas")] = "",
     minutes: Minutes = 0.0,
-    again: Annotated[bool, typer.Option("--again", help="measure anew what the table has already")] = False,
-    out: Annotated[Path | None, typer.Option(help="write the table here too, as one that can ship")] = None,
+    again: Annotated[bool, typer.Option("--again", help="measure situations again that the table has")] = False,
+    out: Annotated[Path | None, typer.Option(help="file for a copy of the table that can ship")] = None,
     wait: Wait = 0.0,
 ) -> None:
-    """Finds the fastest configuration for each width of the rows, and keeps it for this user and this model of GPU.
+    """Find the fastest launch configuration for each width of the rows, for this user and this GPU model.
 
-    No other is kept unless its results are right and it is faster than the default by 2 %. What was measured is kept
-    when it is interrupted, and not measured again. Exit status 0: nothing is left; 1: run it again to go on.
+    A configuration replaces the default only if its results are correct and it is at least 2 % faster. Finished
+    measurements survive an interruption and are not repeated.
+
+    Exit status 0: all situations are measured; 1: some are left, run it again to continue.
     """
     from kernwright.campaign.tuner import Tuner, find_device, works_of
     from kernwright.cli.console import ProgressBar, err
     from kernwright.cli.console import out as console
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.judge.device.lock import device_lock
     from kernwright.ops import FAMILIES
     from kernwright.tasks.catalog import find_task, list_tasks
@@ -50,7 +54,8 @@ def tune(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if strangers := sorted({*(ops or ())} - {*FAMILIES}):
-        raise KernwrightError(f"there is no op {strangers[0]!r}", f"the ops are: {', '.join(sorted(FAMILIES))}")
+        remedy = did_you_mean(strangers[0], FAMILIES, f"the ops are: {', '.join(sorted(FAMILIES))}")
+        raise KernwrightError(f"there is no op {strangers[0]!r}", remedy)
     if out is not None:
         refuse_unwritable(out)
     place = find_device(device)
@@ -64,7 +69,7 @@ def tune(
         )
     tuner = Tuner(works, place, minutes, again, told)
     if len(tuner.works) < len(works):
-        told(f"{len(works) - len(tuner.works)} of {len(works)} situations stand in {tuner.path}: --again measures them")
+        told(f"{len(works) - len(tuner.works)} of {len(works)} situations are in {tuner.path}: --again repeats them")
     done: list[Outcome] = []
     stopped = False
     try:
@@ -78,14 +83,16 @@ def tune(
         if outcome.problem:
             told(f"{outcome.work.situation}: not tuned: {outcome.problem}")
         for configuration, why in outcome.failed.items():
-            told(f"{outcome.work.situation}: {configuration} is out: {why}")
+            told(f"{outcome.work.situation}: {configuration} is excluded: {why}")
     if out is not None:
         tuner.table.write(out)
     left = len(tuner.works) - len(done)
     told(f"{len(tuner.table.entries)} situations in {tuner.path}")
     if left:
-        told(f"{left} left: run it again to go on")
-    raise typer.Exit(2 if stopped else 1 if left else 0)
+        told(f"{left} left: run it again to continue")
+    if stopped:
+        raise KeyboardInterrupt
+    raise typer.Exit(1 if left else 0)
 
 
 def _numbers(text: str) -> list[int]:
@@ -93,7 +100,7 @@ def _numbers(text: str) -> list[int]:
 
     words = [word.strip() for word in text.split(",") if word.strip()]
     if wrong := [word for word in words if not word.isdigit() or not 0 < int(word) <= 2**20]:
-        raise KernwrightError(f"--widths: {wrong[0]!r} is no width", "write them as 3072,4096")
+        raise KernwrightError(f"--widths: {wrong[0]!r} is not a width", "write widths as 3072,4096")
     return [int(word) for word in words]
 
 

@@ -1,4 +1,4 @@
-"""kernwright baseline: the published packages to beat. Which there are, fetching them, checking what they compute."""
+"""kernwright baseline: list, fetch and verify the published packages that serve as baselines."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_published, complete_rows, complete_tasks
 from kernwright.cli.duration import Wait
-from kernwright.cli.output import refuse_unwritable, write_whole
+from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 if TYPE_CHECKING:
     from kernwright.baselines.lock import Lock
     from kernwright.judge.checks.verification import RowFinding
     from kernwright.packages.tree import Machine, Tree
 
-app = typer.Typer(no_args_is_help=True, help="Published baselines: list, fetch and verify them.")
+app = typer.Typer(no_args_is_help=True, help="List, fetch and verify the published baselines.")
 MIB = 1 << 20
 
 
 @app.command("list")
 def list_baselines() -> None:
-    """Lists the baselines of the lock file, their wheels, and whether they lie in the store."""
+    """List the baselines of the lock file, their wheels, and whether they are in the store."""
     from rich.table import Table
 
     from kernwright.baselines.lock import read_lock
@@ -49,14 +50,17 @@ def list_baselines() -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
-    cutedsl: Annotated[bool, typer.Option("--cutedsl", help="CuTe-DSL too, which some of their kernels need")] = False,
-    architecture: Annotated[str | None, typer.Option(help="for another machine, as in x86_64")] = None,
-    python: Annotated[str | None, typer.Option(help="that machine's Python, as in 3.12")] = None,
-    index: Annotated[str | None, typer.Option(help="the package index; pip's own by default")] = None,
-    find_links: Annotated[Path | None, typer.Option(help="take wheels from this folder only")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="baselines; default: all of the lock file", autocompletion=complete_published),
+    ] = None,
+    cutedsl: Annotated[bool, typer.Option("--cutedsl", help="also fetch CuTe-DSL, which some kernels need")] = False,
+    architecture: Annotated[str | None, typer.Option(help="architecture of another machine, such as x86_64")] = None,
+    python: Annotated[str | None, typer.Option(help="Python version of that machine, such as 3.12")] = None,
+    index: Annotated[str | None, typer.Option(help="package index; default: pip's")] = None,
+    find_links: Annotated[Path | None, typer.Option(help="folder to take all wheels from")] = None,
 ) -> None:
-    """Fetches pinned wheels with pip, checks every hash and unpacks them into the store."""
+    """Fetch the pinned wheels with pip, check their hashes and unpack them into the store."""
     from kernwright.baselines.lock import read_lock
     from kernwright.packages.download import WheelSource
     from kernwright.packages.store import Store
@@ -66,12 +70,12 @@ def fetch(
     this = Machine.this()
     machine = Machine(architecture=architecture or this.architecture, python=python or this.python)
     for tree in trees_for(read_lock(), names, machine, cutedsl):
-        place = Store().fetch(tree, source, lambda said: typer.echo(said, err=True))
-        typer.echo(f"{tree}: {place}")
+        place = Store().fetch(tree, source, lambda said: say(said, err=True))
+        say(f"{tree}: {place}")
 
 
 def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl: bool) -> list[Tree]:
-    """What some baselines, or all, are made of on a machine."""
+    """Return the trees that baselines need on a machine."""
     from kernwright.baselines.lock import CUTEDSL
     from kernwright.core.errors import EnvironmentProblem
 
@@ -83,7 +87,7 @@ def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl
             others = ", ".join(str(tree.machine) for tree in lock.tree if tree.name == name)
             raise EnvironmentProblem(
                 f"{name} is not locked for {machine}",
-                f"it is for {others}: if it is to run there, say so (--help has how); or add it to the lock",
+                f"name its machine with --architecture and --python: {others}; or add this one to the lock",
             )
         found[name] = tree
     return list(found.values())
@@ -91,15 +95,30 @@ def trees_for(lock: Lock, names: Sequence[str] | None, machine: Machine, cutedsl
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="baselines; all of the lock file by default")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="a task's name or folder; repeatable; all by default")] = None,
-    rows: Annotated[str | None, typer.Option(help="a glob over row ids, or production, smoke, grid, all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="baselines, or kernwright for the ops that ship; default: all of the lock file",
+            autocompletion=complete_published,
+        ),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="name or folder of a task; repeatable; default: all", autocompletion=complete_tasks),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="globs over row ids, or production, smoke, grid, all", autocompletion=complete_rows),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the findings here")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="file to write the findings to")] = None,
     wait: Wait = 0.0,
-    processes: Annotated[int, typer.Option(min=1, help="that verify at once, each some rows of a task")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="number of processes; each verifies some of the rows")] = 1,
 ) -> None:
-    """Runs every row through the baseline's worker, against the reference. Exit status 1: one failed, or differs."""
+    """Compare baselines with the reference on every row.
+
+    Exit status 0: all rows agree or are declined; 1: a row failed or differs.
+    """
     import signal
 
     from kernwright.baselines.lock import read_lock

@@ -1,4 +1,4 @@
-"""``kernwright bundle``: what a machine without a network needs, in one folder."""
+"""kernwright bundle: make a folder with everything that a machine without a network needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.output import say
 from kernwright.cli.packages.baseline import trees_for
 
 if TYPE_CHECKING:
@@ -19,33 +20,35 @@ CORE_LIMIT_MIB = 20
 
 
 def bundle(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the folder to make")],
-    python: Annotated[str | None, typer.Option(help="that machine's Python, as in 3.12; this one's by default")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to make")],
+    python: Annotated[str | None, typer.Option(help="Python version, such as 3.12; default: this one's")] = None,
     platform: Annotated[
         list[str] | None,
-        typer.Option(help="that machine's wheel platform, manylinux_2_28_x86_64 by default; repeatable"),
+        typer.Option(help="wheel platform of that machine; repeatable; default: manylinux_2_28_x86_64"),
     ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="a further package; repeatable")
+        list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="further package; repeatable")
     ] = None,
-    with_tests: Annotated[bool, typer.Option("--with-tests", help="pytest and hypothesis too")] = False,
+    with_tests: Annotated[bool, typer.Option("--with-tests", help="include pytest and hypothesis")] = False,
     with_baselines: Annotated[
-        bool, typer.Option("--with-baselines", help="the published baselines of the lock file too")
+        bool, typer.Option("--with-baselines", help="include the published baselines of the lock file")
     ] = False,
     with_cutedsl: Annotated[
-        bool, typer.Option("--with-cutedsl", help="and CuTe-DSL, which some of their kernels need")
+        bool, typer.Option("--with-cutedsl", help="include CuTe-DSL, which some kernels of the baselines need")
     ] = False,
-    package: Annotated[bool, typer.Option(help="Kernwright itself and its tasks")] = True,
+    package: Annotated[bool, typer.Option(help="include Kernwright and its tasks")] = True,
     part_size: Annotated[
-        str | None, typer.Option(help="cut it into part-1, part-2, ..., each at most this large, as in 48M")
+        str | None,
+        typer.Option(help="maximum size of a part, such as 48M: split into part-1, part-2, ..."),
     ] = None,
-    index: Annotated[str | None, typer.Option(help="the package index; pip's own by default")] = None,
-    find_links: Annotated[Path | None, typer.Option(help="take wheels from this folder only")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="only see whether a bundle is all there and unchanged")
-    ] = False,
+    index: Annotated[str | None, typer.Option(help="package index; default: pip's")] = None,
+    find_links: Annotated[Path | None, typer.Option(help="folder to take all wheels from")] = None,
+    check: Annotated[bool, typer.Option("--check", help="only check that a bundle is complete and unchanged")] = False,
 ) -> None:
-    """Gather what a machine without a network needs beyond torch, triton, numpy and scipy, ready for PYTHONPATH."""
+    """Make a folder for PYTHONPATH with everything that a machine without a network needs.
+
+    That machine must have torch, triton, numpy and scipy already.
+    """
     from kernwright.baselines.lock import read_lock
     from kernwright.bundle.bundle import BundleRequest, make_bundle
     from kernwright.bundle.manifest import check_bundle
@@ -60,7 +63,7 @@ def bundle(
         _show(check_bundle(folder), folder)
         return
     if find_links is not None and not find_links.is_dir():
-        raise KernwrightError(f"--find-links {find_links} is no folder", "name a folder that holds wheels")
+        raise KernwrightError(f"--find-links {find_links} is not a folder", "name a folder that holds wheels")
     core, tests, extra = choose_pins(with_tests, more or [])
     target = make_target(python, platform or [])
     trees = trees_for(read_lock(), None, Machine.of(target), with_cutedsl) if with_baselines or with_cutedsl else []
@@ -69,7 +72,7 @@ def bundle(
         part_bytes=parse_size(part_size) if part_size else None,
         source=WheelSource(index, find_links.absolute() if find_links else None),
     )  # fmt: skip
-    manifest = make_bundle(request, lambda said: typer.echo(said, err=True))
+    manifest = make_bundle(request, lambda said: say(said, err=True))
     _show(manifest, folder)
     _warn_if_large(manifest)
 
@@ -82,8 +85,8 @@ def _show(manifest: Manifest, folder: Path) -> None:
     path = ":".join(str(place) for place in manifest.search_path(folder))
     brought = {package.name for package in manifest.packages}
     missing = ", ".join(name for name in EXPECTED if name not in brought)
-    typer.echo(f"PYTHONPATH={path}")
-    typer.echo(f"That machine must have Python {manifest.target.python} with {missing} of its own.")
+    say(f"PYTHONPATH={path}")
+    say(f"That machine must have Python {manifest.target.python} with {missing}.")
 
 
 def _table(manifest: Manifest) -> Table:
@@ -110,7 +113,7 @@ def _warn_if_large(manifest: Manifest) -> None:
     if manifest.core_bytes > CORE_LIMIT_MIB * MIB:
         largest = sorted((package for package in manifest.packages if package.group == "core"), key=lambda p: -p.bytes)
         names = ", ".join(f"{package.name} {package.bytes / MIB:.1f}" for package in largest[:3])
-        typer.echo(
+        say(
             f"warning: the core is {manifest.core_bytes / MIB:.1f} MiB; it is meant to stay under {CORE_LIMIT_MIB} "
             f"(largest: {names})",
             err=True,

@@ -5,40 +5,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from kernwright.cli.arguments import complete_runs
+from kernwright.cli.output import say
 from kernwright.core.errors import LedgerError
-from kernwright.ledger.ledger import Ledger, default_ledger_root
-from kernwright.ledger.record import Record
-from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
-from kernwright.ledger.verify import examine
+from kernwright.core.plain_text import plain
 
-app = typer.Typer(help="Look at the evidence, check it, carry it between machines.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rich.table import Table
 
+    from kernwright.cli.records.scoreboard import Score
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.record import Record
+
+app = typer.Typer(help="Show, verify, recompute and transfer recorded evidence.", no_args_is_help=True)
+
+RunIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs),
+]
 LedgerFolder = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Ledger folder or archive. Default: KERNWRIGHT_LEDGER, else .kernwright/ledger."),
+    typer.Option("--ledger", help="ledger folder or archive; default: KERNWRIGHT_LEDGER, else .kernwright/ledger"),
 ]
 
 
-def _console() -> Console:
-    console = Console()
-    # Piped output has no width of its own; run ids must not be cut to fit an imagined terminal.
-    return console if console.is_terminal else Console(width=160)
-
-
-def _cell(value: object) -> Text:
-    """Text for a terminal. Records come from elsewhere too: their control characters must not get there."""
-    return Text("".join(c if c.isprintable() else "�" for c in str(value)))
-
-
 def _named(value: Any, keys: tuple[str, ...]) -> str:
-    """A short name for a body's field, which may be a plain string or an object that holds one."""
+    """Return the name in a field of a record, which is a string or an object that holds one."""
     if isinstance(value, dict):
         value = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
     return value if isinstance(value, str) else ""
@@ -53,16 +49,16 @@ def _verdict(record: Record) -> str:
 
 
 def _resolve(ledger: Ledger, run: str) -> str:
-    """A run by its id, or by any part of it that only one run has."""
+    """Return the id of the run whose id is or contains the given text."""
     matches = [known for known in ledger.runs() if run == known] or [k for k in ledger.runs() if run in k]
     if len(matches) != 1:
         found = "no run matches" if not matches else f"{len(matches)} runs match"
-        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show`")
+        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show --runs`")
     return matches[0]
 
 
 def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
-    """One run in a few words; a damaged run must not hide the others."""
+    """Return a summary of one run; of a damaged run, the damage."""
     try:
         records = ledger.records(run)
     except LedgerError as error:
@@ -73,88 +69,145 @@ def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
 
 
 def _runs_table(summaries: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
     table = Table("run", "records", "last", "tasks", "kinds")
     table.columns[0].no_wrap = True
     for summary in summaries:
         if "damaged" in summary:
-            table.add_row(_cell(summary["run"]), "?", "?", "", _cell("damaged: see `kernwright ledger verify`"))
+            table.add_row(plain(summary["run"]), "?", "?", "", plain("damaged: see `kernwright ledger verify`"))
             continue
         kinds = ", ".join(f"{count} {kind}" for kind, count in summary["kinds"].items())
         cells = (summary["run"], summary["records"], summary["last"][:19], ", ".join(summary["tasks"]), kinds)
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(plain, cells))
     return table
 
 
 def _records_table(records: list[Record]) -> Table:
+    from rich.table import Table
+
     table = Table("run", "seq", "kind", "time", "task", "verdict")
     table.columns[0].no_wrap = True
     for record in records:
         cells = (record.run, record.seq, record.kind, record.time[:19], _task(record), _verdict(record))
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(plain, cells))
     return table
 
 
 @app.command()
 def show(
-    run: Annotated[str | None, typer.Argument(help="A run id, or a part of one that is unique.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only records of this kind.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    run: Annotated[
+        str | None, typer.Argument(help="run id, or a unique part of one", autocompletion=complete_runs)
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="only records of this kind")] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="list all runs and the kinds of their records")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
     ledger: LedgerFolder = None,
 ) -> None:
-    """List the runs, or the records of one run or of one kind."""
-    book = Ledger(ledger)
+    """Show the verdicts as a scoreboard with the best candidate so far, or the records of one run or of one kind."""
+    from kernwright.cli.console import out
+    from kernwright.ledger.ledger import Ledger
+
+    book = Ledger.existing(ledger)
     if run is None and kind is None:
-        summaries = [_summary(book, known) for known in book.runs()]
         if as_json:
-            for summary in summaries:
-                typer.echo(json.dumps(summary))
-        elif summaries:
-            _console().print(_runs_table(summaries))
+            _print_json(book)
+        elif not book.runs():
+            say(f"no runs in {book.root}")
+        elif runs:
+            out.print(_runs_table([_summary(book, known) for known in book.runs()]))
         else:
-            typer.echo(f"no runs in {book.root}")
+            _print_scoreboard(book)
         return
     source = book.records(_resolve(book, run)) if run is not None else book.all_records()
     records = [record for record in source if kind is None or record.kind == kind]
     if as_json:
         for record in records:
-            typer.echo(json.dumps(record.model_dump()))
+            say(json.dumps(record.model_dump()))
     elif records:
-        _console().print(_records_table(records))
+        out.print(_records_table(records))
     else:
-        typer.echo(f"no records of kind {kind!r} in {book.root}")
+        say(f"no records of kind {kind!r} in {book.root}")
+
+
+def _print_scoreboard(book: Ledger) -> None:
+    """Print the scoreboard, then the runs that are not on it. A damaged run must not hide the others."""
+    from kernwright.cli.console import out
+    from kernwright.cli.records.scoreboard import scoreboard
+
+    scores, damaged = _scores(book)
+    for table in scoreboard([score for own in scores.values() for score in own]):
+        out.print(table)
+    for run, cause in damaged.items():
+        say(f"{run} is damaged: {cause}; see `kernwright ledger verify`")
+    if without := sum(not own for own in scores.values()):
+        say(f"{without} run(s) without a verdict; see `kernwright ledger show --runs`")
+
+
+def _print_json(book: Ledger) -> None:
+    """Print one object per run: its records and its verdicts."""
+    from kernwright.cli.records.scoreboard import best_scores
+
+    scores, _ = _scores(book)
+    best = best_scores(score for own in scores.values() for score in own)
+    for run in book.runs():
+        own = [score.as_record(score in best) for score in scores.get(run, ())]
+        say(json.dumps(_summary(book, run) | {"verdicts": own}))
+
+
+def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
+    """Return the scores of each sound run, and the cause of each damaged one."""
+    from kernwright.cli.records.scoreboard import scores_of
+
+    scores: dict[str, list[Score]] = {}
+    damaged: dict[str, str] = {}
+    for run in book.runs():
+        try:
+            scores[run] = scores_of(book, run)
+        except LedgerError as error:
+            damaged[run] = error.cause
+    return scores, damaged
 
 
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
-    """Check every record, head and blob. Exit status 1, and a line a problem, if anything was changed."""
+    """Check every record, head and blob.
+
+    Exit status 0: nothing was changed; 1: something was, with one line per problem.
+    """
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.verify import examine
+
     root = ledger or default_ledger_root()
     result = examine(root)
     for note in result.notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     for problem in result.problems:
-        typer.echo(str(problem))
+        say(str(problem))
     if result.problems:
-        typer.echo(f"{root}: {len(result.problems)} problem(s)")
+        say(f"{root}: {len(result.problems)} problem(s)")
         raise typer.Exit(1)
     records = sum(summary.records for summary in result.runs.values())
-    typer.echo(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
+    say(f"{root}: sound, {len(result.runs)} run(s), {records} record(s)")
 
 
 @app.command()
 def recompute(ledger: LedgerFolder = None) -> None:
-    """Derive every verdict again from its samples. Exit status 1, and a line per figure, if anything differs."""
-    from kernwright.judge.record.recompute import recompute as derive
+    """Derive every verdict again from its samples.
 
-    book = Ledger(ledger)
-    if not book.exists:
-        raise LedgerError(f"no ledger at {book.root}", "name its folder or archive with --ledger or KERNWRIGHT_LEDGER")
+    Exit status 0: all figures agree; 1: some differ, with one line per figure.
+    """
+    from kernwright.judge.record.recompute import recompute as derive
+    from kernwright.ledger.ledger import Ledger
+
+    book = Ledger.existing(ledger)
     found = derive(book)
     for run, reason in found.underivable.items():
-        typer.echo(f"not derivable: {run}: {reason}")
+        say(f"not derivable: {run}: {reason}")
     for difference in found.differences:
-        typer.echo(str(difference))
+        say(str(difference))
     derived = found.verdicts - len(found.underivable)
-    typer.echo(
+    say(
         f"{book.root}: {derived} of {found.verdicts} verdict(s) derived again from the samples of {found.rows} row(s): "
         f"{len(found.differences)} difference(s); {len(found.underivable)} verdict(s) not derivable"
     )
@@ -164,11 +217,14 @@ def recompute(ledger: LedgerFolder = None) -> None:
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(help="An archive, or a ledger folder.")],
-    but: Annotated[list[str] | None, typer.Option("--but", help="A run to leave behind; may be given again.")] = None,
+    source: Annotated[Path, typer.Argument(help="archive or ledger folder")],
+    but: Annotated[list[str] | None, typer.Option("--but", help="run to leave out; repeatable")] = None,
     ledger: LedgerFolder = None,
 ) -> None:
-    """Take in runs that were recorded elsewhere, after verifying all of them."""
+    """Verify the runs of another ledger and add them to this one."""
+    from kernwright.ledger.ledger import default_ledger_root
+    from kernwright.ledger.transfer import import_runs
+
     root = ledger or default_ledger_root()
     report = import_runs(root, source, but=but or ())
     for outcome, runs in (
@@ -177,30 +233,40 @@ def import_(
         ("unchanged", report.unchanged),
     ):
         for run in runs:
-            typer.echo(f"{outcome} {run}")
+            say(f"{outcome} {run}")
 
 
 @app.command()
 def pack(
-    archive: Annotated[Path, typer.Argument(help="The .tar.xz file to write.")],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    archive: Annotated[Path, typer.Argument(help=".tar.xz file to write")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
+    ] = None,
     ledger: LedgerFolder = None,
 ) -> None:
-    """Write runs to a small archive for a repository, with their heads beside it."""
-    book = Ledger(ledger)
+    """Write runs to a compact archive, with a file of their heads beside it."""
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import pack_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     pack_runs(book.root, chosen, archive)
-    typer.echo(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
+    say(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
 
 
 @app.command()
 def export(
-    archive: Annotated[Path, typer.Argument(help="The .tar.gz file to write.")],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all if none is named.")] = None,
+    archive: Annotated[Path, typer.Argument(help=".tar.gz file to write")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
+    ] = None,
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs, with their blobs and heads, to one archive."""
-    book = Ledger(ledger)
+    from kernwright.ledger.ledger import Ledger
+    from kernwright.ledger.transfer import export_runs
+
+    book = Ledger.existing(ledger)
     chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
     export_runs(book.root, chosen, archive)
-    typer.echo(f"{archive}: {len(chosen)} run(s)")
+    say(f"{archive}: {len(chosen)} run(s)")

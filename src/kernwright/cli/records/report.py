@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_runs
+from kernwright.cli.output import say
 from kernwright.cli.records.ledger import LedgerFolder, _resolve
 from kernwright.core.errors import LedgerError
 
@@ -17,46 +19,47 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; all that have a verdict if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="runs; default: all with a verdict", autocompletion=complete_runs),
     ] = None,
     ledger: LedgerFolder = None,
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("kernwright-report.html"),
+    out: Annotated[Path, typer.Option("--out", help="the HTML file to write")] = Path("kernwright-report.html"),
 ) -> None:
     """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.verdict_page import write_page
 
-    book = Ledger(ledger)
+    book = Ledger.existing(ledger)
     verdicts = _named(book, runs) if runs else _all(book)
     if not verdicts:
         raise LedgerError(
             f"no run in {book.root} has a verdict", "judge a candidate first, or name another ledger with --ledger"
         )
     write_page(verdicts, out, "Kernwright: verdicts")
-    typer.echo(f"{out}: {len(verdicts)} verdict(s)")
+    say(f"{out}: {len(verdicts)} verdict(s)")
 
 
 def _named(book: Ledger, runs: list[str]) -> list[Verdict]:
-    """Of runs that were asked for by name, each must have what was asked for."""
+    """Return the verdicts of the named runs. Each run must have one."""
     verdicts: list[Verdict] = []
     for run in dict.fromkeys(_resolve(book, run) for run in runs):
         found = _verdicts(book, run)
         if not found:
             raise LedgerError(
-                f"run {run} has no verdict", "it stopped early or is of another kind: leave it out, or judge again"
+                f"run {run} has no verdict", "the run stopped early or is of another kind: leave it out, or judge again"
             )
         verdicts += found
     return verdicts
 
 
 def _all(book: Ledger) -> list[Verdict]:
-    """A damaged run must not hide the others, nor be left out in silence."""
+    """Return all verdicts. Print the runs that are damaged and therefore left out."""
     verdicts: list[Verdict] = []
     for run in book.runs():
         try:
             verdicts += _verdicts(book, run)
         except LedgerError as error:
-            typer.echo(f"left out run {run}: {error}", err=True)
+            say(f"left out run {run}: {error}", err=True)
     return verdicts
 
 

@@ -1,4 +1,4 @@
-"""kernwright results: the pages that a ledger's sweeps amount to, and whether they still say what the ledger says."""
+"""``kernwright results``: write the pages of a ledger's sweeps, or check that they agree with the ledger."""
 
 from __future__ import annotations
 
@@ -10,86 +10,96 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.output import write_whole
+from kernwright.cli.output import say, write_whole
 from kernwright.cli.records.ledger import LedgerFolder
 from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
     from kernwright.ledger.ledger import Ledger
-    from kernwright.report.field.field import Field
+    from kernwright.report.field.summary import OwnStanding
+    from kernwright.report.results.results import Results
     from kernwright.tasks.task import Task
 
-PLOTS = ("*_speedup.svg", "*_copy.svg", "*_wall.svg")
-GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # as every page says near its head
+MADE = ("*_speedup.svg", "*_copy.svg", "*_wall.svg", "summary.svg", "*.md")  # files in the folder of a page
+GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  # near the top of every page
 
 
 def results(
     ledger: LedgerFolder = None,
-    page: Annotated[Path, typer.Option(help="the state of the field")] = Path("docs/field.md"),
+    page: Annotated[
+        Path, typer.Option(help="page of the field; pages of families and plots go to the folder of the same name")
+    ] = Path("docs/field.md"),
     ours: Annotated[
         Path,
-        typer.Option(help="results of the ops that ship; a family's lie in its task's folder, or below another page"),
+        typer.Option(
+            help="page of the ops that ship; pages of families and plots go to the folder of the same name, and the "
+            "table of the README two folders up is updated if it has one"
+        ),
     ] = Path("docs/results.md"),
-    baseline: Annotated[str, typer.Option(help="what all of the field were compared with")] = "eager",
+    baseline: Annotated[str, typer.Option(help="baseline that the field was compared with")] = "eager",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cuda",
     model: Annotated[
-        str | None, typer.Option(help="of a ledger with records of several models of it: the one to write of")
+        str | None, typer.Option(help="device model to use; needed if the ledger has records of several models")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU, else production")
+        str | None, typer.Option(help="globs over row ids, or sets; default: smoke on a CPU, else production")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="write nothing: compare the pages with the ledger")] = False,
+    check: Annotated[bool, typer.Option("--check", help="compare the pages with the ledger; write nothing")] = False,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="replace pages of other ledgers, devices or rows; remove those without records"),
+        typer.Option("--prune", help="replace pages of other ledgers, devices or rows; remove pages without records"),
     ] = False,
     pack: Annotated[
         Path | None,
-        typer.Option(help="write no page, but the runs that pages use, to field.tar.xz and ops.tar.xz in this folder"),
+        typer.Option(
+            help="write the runs that the pages use to field.tar.xz and ops.tar.xz in this folder; write no page"
+        ),
     ] = None,
 ) -> None:
-    """Writes the pages that the ledger has records for: the field's, and those of the ops that ship.
+    """Write the pages of the field and of the ops that ship from a ledger's records.
 
-    With --check: exit status 1 where a page and the ledger disagree, where there is a page that the ledger does not
-    make, a record is of another task digest or baseline, or the ledger is not what was written.
+    With --check, the exit status is 1 if a page disagrees with the ledger or has no record in it, if a record is of
+    another task digest or baseline, or if the ledger is damaged.
     """
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.field.field import Field
-    from kernwright.report.results.page import family_page_of, files_of
+    from kernwright.report.field.page import field_files
+    from kernwright.report.results.page import files_of
+    from kernwright.report.results.readme import readme_of, readme_text
     from kernwright.report.results.results import Results
     from kernwright.tasks.catalog import find_task, list_tasks
     from kernwright.tasks.task import tasks_with_rows
 
+    book = Ledger.existing(ledger)
     tasks = [find_task(name) for name in list_tasks()]
     wanted = rows or ("smoke" if device == "cpu" else "production")
     if rows:
-        tasks_with_rows(tasks, rows, named=False)  # or the page would be of nothing
-    book = Ledger(ledger)
-    there = book.exists
-    if there:
-        refuse_damage(book.root, check)
-    field = Field.gathered(book, tasks, baseline, device, wanted, model) if there else None
-    own = Results.gathered(book, tasks, device, wanted, model) if there else None
-    if pack is not None and field and own:
+        tasks_with_rows(tasks, rows, named=False)  # refuses globs that match no row
+    refuse_damage(book.root, check)
+    field = Field.gathered(book, tasks, baseline, device, wanted, model)
+    own = Results.gathered(book, tasks, device, wanted, model)
+    if pack is not None:
         pack_pages(book, tasks, field.recorded_in | own.recorded_in, pack)
         return
     told = f"kernwright results --ledger {shlex.quote(named(book.root))}"
     asked = f"--device {device} --rows {shlex.quote(wanted)}{f' --model {shlex.quote(model)}' if model else ''}"
     files: dict[Path, str] = {}
     stale: list[str] = []
-    if field and (field.standings or field.stale):
-        files |= field_files(field, page, f"{told} --baseline {baseline} {asked}")
+    if field.standings or field.stale:
+        files |= field_files(field, page, f"{told} --baseline {baseline} {asked}", own_standings(own, baseline))
         stale += field.stale
-    if own and (own.standings or own.stale):
+    if own.standings or own.stale:
         files |= files_of(own, ours, f"{told} {asked}")
+        if readme := readme_of(ours):
+            files[readme] = readme_text(readme, own, ours, f"{told} {asked}")
         stale += own.stale
-    left = left_over(files, [page, ours, *(family_page_of(task, ours) for task in tasks)])
+    left = left_over(files, [page, ours])
     for record in stale:
-        typer.echo(f"stale, {record}", err=True)
+        say(f"stale, {record}", err=True)
     if check and (files or left):
         if not agree(files, left) or stale:
             raise typer.Exit(1)
-        typer.echo(f"{len(files)} pages and plots say what {named(book.root)} does")
+        say(f"{len(files)} pages and plots agree with {named(book.root)}")
         return
     if not files:
         raise KernwrightError(
@@ -101,18 +111,20 @@ def results(
     write_files(files)
     settle(left, prune)
     pages = [path for path in files if path.suffix == ".md"]
-    typer.echo(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
+    say(f"{len(pages)} pages, {len(files) - len(pages)} plots: {', '.join(map(str, pages))}")
 
 
 def refuse_damage(ledger: Path, check: bool) -> None:
-    """Pages that are made anew of an edited record agree with it: only the chain of hashes says that it was edited."""
+    """Refuse a damaged ledger: pages made from an edited record would agree with it."""
     from kernwright.ledger.verify import verify
 
-    damage = [f"{named(ledger)} is not what was written: {problem}" for problem in verify(ledger)]
+    damage = [f"{named(ledger)} is damaged: {problem}" for problem in verify(ledger)]
     if damage and not check:
-        raise LedgerError(damage[0], "kernwright ledger verify lists all that is damaged; no page is made of it")
+        raise LedgerError(
+            damage[0], "run `kernwright ledger verify` for the list; no page is made from a damaged ledger"
+        )
     for problem in damage:
-        typer.echo(problem, err=True)
+        say(problem, err=True)
     if damage:
         raise typer.Exit(1)
 
@@ -128,42 +140,46 @@ def pack_pages(book: Ledger, tasks: Sequence[Task], used: Collection[str], folde
         archive = folder / f"{name}.tar.xz"
         pack_runs(book.root, runs.used, archive, runs.left_out)
         for run, reason in runs.left_out.items():
-            typer.echo(f"left out of {archive.name}: {run}: {reason}")
+            say(f"left out of {archive.name}: {run}: {reason}")
         size = archive.stat().st_size
-        typer.echo(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
+        say(f"{archive}: {len(runs.used)} run(s), {size} bytes; {len(runs.left_out)} run(s) left out")
 
 
-def field_files(field: Field, page: Path, command: str) -> dict[Path, str]:
-    """The field's page, and its plots in a folder beside it."""
-    from kernwright.report.field.plots import plots_of
+def own_standings(own: Results, baseline: str) -> dict[str, OwnStanding]:
+    """Return the standing of our ops against the field's baseline, by task."""
+    from kernwright.report.field.summary import OwnStanding
+    from kernwright.report.results.summary import FamilySummary
 
-    plots, folder = plots_of(field), page.with_suffix("")
-    text = field.page(command, {name.removesuffix(".svg"): f"{folder.name}/{name}" for name in plots})
-    return {page: text} | {folder / name: plot for name, plot in plots.items()}
+    found = {}
+    for task in own.families:
+        summary = FamilySummary.of(own, task)
+        if baseline in summary.over:
+            found[task.name] = OwnStanding(summary.over[baseline], summary.own_share)
+    return found
 
 
 def named(ledger: Path) -> str:
-    """As a reader of this checkout would name it; of one that lies elsewhere the last part, which is no machine's."""
+    """Return the path of a ledger relative to this folder; of a ledger elsewhere, its name alone."""
     place, here = ledger.resolve(), Path.cwd().resolve()
     return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
 
 
 def left_over(files: Mapping[Path, str], pages: Sequence[Path]) -> list[Path]:
-    """Pages, and plots beside them, that are there and that this ledger does not make."""
-    plots = [plot for page in pages[:2] for pattern in PLOTS for plot in sorted(page.with_suffix("").glob(pattern))]
+    """Return the existing pages and plots that this ledger does not make."""
+    beside = [path for page in pages for pattern in MADE for path in sorted(page.with_suffix("").glob(pattern))]
     made = {path.absolute() for path in files}
-    return [path for path in dict.fromkeys([*pages, *plots]) if path.is_file() and path.absolute() not in made]
+    return [path for path in dict.fromkeys([*pages, *beside]) if path.is_file() and path.absolute() not in made]
 
 
 def agree(files: Mapping[Path, str], left: Iterable[Path]) -> bool:
-    """Says of each file that is not what the ledger makes of it."""
+    """Return whether all files agree with the ledger. Print each file that does not."""
     wrong = [path for path, wanted in files.items() if not says(path, wanted)]
     for path in wrong:
         state = "and the ledger disagree" if path.is_file() else "does not exist"
-        typer.echo(f"{path} {state}; remedy: the same command without --check", err=True)
+        say(f"{path} {state}; remedy: run the same command without --check", err=True)
     without = list(left)
     for path in without:
-        typer.echo(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
+        say(f"{path} has no record in the ledger; remedy: {remedy_for(path)}", err=True)
     return not wrong and not without
 
 
@@ -172,7 +188,7 @@ def says(path: Path, wanted: str) -> bool:
 
 
 def command_of(text: str) -> str | None:
-    """What a page says that it was made by; None of one that no ledger made."""
+    """Return the command that a page names as its origin; None for a page that was not generated."""
     found = GENERATED.search(text)
     return found[1] if found else None
 
@@ -182,28 +198,33 @@ def is_generated(path: Path) -> bool:
 
 
 def remedy_for(path: Path) -> str:
-    return "--prune in the place of --check removes it" if is_generated(path) else "move it: no ledger made it"
+    return "run with --prune instead of --check to remove it" if is_generated(path) else "move it: it was not generated"
 
 
 def refuse_pages_of_others(files: Mapping[Path, str]) -> None:
-    """Before anything is written: what another ledger, device or choice of rows made is not this one's to replace."""
+    """Refuse to replace a page that was made from another ledger, device or choice of rows."""
+    from kernwright.report.results.readme import BEGIN
+
     for path, wanted in files.items():
         if path.suffix == ".md" and path.is_file():
-            known, own = command_of(path.read_text(encoding="utf-8", errors="replace")), command_of(wanted)
+            text = path.read_text(encoding="utf-8", errors="replace")
+            known, own = command_of(text), command_of(wanted)
+            if known is None and BEGIN in text:  # a README whose generated part is empty
+                continue
             if known != own:
                 raise KernwrightError(
-                    f"{path} was made by {f'`{known}`' if known else 'no ledger'}, and not by `{own}`",
-                    "--prune replaces it; --page and --ours name other places",
+                    f"{path} was made by {f'`{known}`' if known else 'hand'}, not by `{own}`",
+                    "use --prune to replace it, or --page and --ours to write elsewhere",
                 )
 
 
 def settle(left: Iterable[Path], prune: bool) -> None:
-    """Removes what has no record, where that was asked for; what no ledger made stays in any case."""
+    """Remove generated pages without records if ``prune`` is set. Print the pages that stay."""
     for path in left:
         if prune and is_generated(path):
             path.unlink()
         else:
-            typer.echo(f"{path} has no record in the ledger, and stays", err=True)
+            say(f"{path} has no record in the ledger and was kept", err=True)
 
 
 def write_files(files: Mapping[Path, str]) -> None:

@@ -1,4 +1,4 @@
-"""kernwright capture: the real calls of functions in a running program, as the rows of a task to be."""
+"""kernwright capture: record the calls of functions in a running program, to make a task from them."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_ops
+from kernwright.cli.output import refuse_unwritable, say
+
 if TYPE_CHECKING:
     from kernwright.capture.capture import Capture
 
-SETTINGS = {"allow_interspersed_args": False}  # what stands after the program's name is the program's
+NEVER_MET = "was never imported or defined; check the spelling, and `What cannot be seen` in docs/capture.md"
+SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
 
 
 def capture(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="the program, as a shell would start it")
+        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="program to run, with its arguments")
     ] = None,
     call: Annotated[
         list[str] | None,
-        typer.Option(help="module:function, module:Class.method or torch.ops.namespace:name; repeatable"),
+        typer.Option(
+            help="module:function, script.py:function, module:Class.method or torch.ops.namespace:name; repeatable"
+        ),
     ] = None,
     op: Annotated[
-        list[str] | None, typer.Option(help="one of Kernwright's ops, or a torch op as namespace::name; repeatable")
+        list[str] | None,
+        typer.Option(help="op of Kernwright, or torch op as namespace::name; repeatable", autocompletion=complete_ops),
     ] = None,
-    out: Annotated[Path, typer.Option(help="the file to write")] = Path("capture.jsonl"),
+    out: Annotated[Path, typer.Option(help="file to write")] = Path("capture.jsonl"),
     recover: Annotated[
-        Path | None, typer.Option(help="run nothing: gather what a killed capture left in this folder")
+        Path | None, typer.Option(help="folder of an interrupted capture: collect its records and run nothing")
     ] = None,
 ) -> None:
-    """Runs a program and records the signatures of calls: shapes, dtypes, strides, scalars, counts; never values.
+    """Run a program and record the signatures of its calls: shapes, dtypes, strides, scalars, counts; never values.
 
-    Of all of Kernwright's ops, if neither --call nor --op is given. The program's streams, signals and exit status are
-    its own.
+    Without --call and --op, calls of all of Kernwright's ops are recorded. The program keeps its streams, signals and
+    exit status.
     """
     from kernwright.capture.folder import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
-    from kernwright.cli.output import refuse_unwritable
     from kernwright.core.errors import KernwrightError
 
     refuse_unwritable(out)
@@ -55,7 +61,7 @@ def capture(
         remove_folder(folder)
         raise
     try:
-        _finish(merge(folder), out)
+        _finish(merge(folder, ending), out)
     except KernwrightError as error:
         raise KernwrightError(error.cause, f"kernwright capture --recover {folder} --out FILE") from error
     remove_folder(folder)
@@ -63,28 +69,29 @@ def capture(
 
 
 def _targets(calls: list[str], ops: list[str]) -> list[str]:
-    from kernwright.capture.target import problem_with
+    from kernwright.capture.target import file_in, problem_with
     from kernwright.core.errors import KernwrightError
 
     targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)])) or _every_op()
     for target in targets:
         if problem := problem_with(target):
             raise KernwrightError(f"--call {target}: {problem}", "as in --call torch.nn.functional:layer_norm")
+        if (file := file_in(target)) and not Path(file).is_file():
+            raise KernwrightError(f"--call {target}: the file {file} does not exist", "write its path from this folder")
     return targets
 
 
 def _op_target(op: str) -> str:
     from kernwright.capture.own_ops import target_of
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.ops import FAMILIES
 
     namespace, colons, name = op.partition("::")
     if colons:
         return f"torch.ops.{namespace}:{name}"
     if op not in FAMILIES:
-        raise KernwrightError(
-            f"--op {op}: no such op", f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
-        )
+        known = f"use one of: {', '.join(sorted(FAMILIES))}; or a torch op as namespace::name"
+        raise KernwrightError(f"--op {op}: no such op", did_you_mean(op, FAMILIES, known))
     return target_of(op)
 
 
@@ -106,26 +113,29 @@ def _finish(capture: Capture, out: Path) -> None:
 
     write_capture(capture, out)
     header = capture.header
-    say = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
+    lines = [f"{out}: {len(capture.calls)} signature(s) in {header.processes} process(es)"]
+    if header.failure:
+        held = "holds only the calls before that" if capture.calls else "is empty"
+        lines.insert(0, f"the program itself {header.failure}; the capture {held}")
     every_op = list(header.targets) == _every_op()
     if every_op:
-        say.append(
+        lines.append(
             f"recorded: calls of all {len(header.targets)} of Kernwright's ops, as no --call and no --op was given"
         )
         if not any(capture.counts.values()):
-            say.append("none of them was called: name what to record with --call module:function or --op NAME")
+            lines.append("none of them was called: name what to record with --call module:function or --op NAME")
     for target, count in capture.counts.items():
         if count:
             kept = len(capture.of(target))
-            say.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
+            lines.append(f"{target}: {count} call(s), {kept} signature(s)" + _not_kept(header.not_kept.get(target, 0)))
         elif every_op:
             continue  # most programs call few of them
         elif target in header.wrapped:
-            say.append(f"{target}: was found, and never called from Python")
-        elif not any(problem.startswith(f"{target}: ") for problem in header.problems):  # else it says what it is
-            say.append(f"{target}: was never met: is it spelt right? docs/capture.md has what cannot be seen")
-    for line in [*say, *header.problems]:
-        typer.echo(f"kernwright: {line}", err=True)
+            lines.append(f"{target}: was found, but never called from Python")
+        elif not any(problem.startswith(f"{target}: ") for problem in header.problems):  # a problem names the reason
+            lines.append(f"{target}: {NEVER_MET}")
+    for line in [*lines, *header.problems]:
+        say(f"kernwright: {line}", err=True)
 
 
 def _not_kept(calls: int) -> str:

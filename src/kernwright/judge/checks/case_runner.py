@@ -36,7 +36,8 @@ class CaseRunner:
             self.first_calls_s += (time.monotonic() - started) * is_first
             return outputs
         except (WorkerFailed, WrongBehaviour) as cause:
-            cause.args = (f"{cause} [{case.label}]",)
+            message, newline, frames = str(cause).partition("\n")
+            cause.args = (f"{message} [{case.label}]{newline}{frames}",)
             raise
 
     def close(self) -> None:

@@ -27,7 +27,6 @@ class CorrectnessCheck:
     style: Style
     device: Device
     provenance: Provenance
-    quick: bool
 
     def examine(self, worker: WorkerProcess, state: RowState, pool: Pool) -> float:
         """Run every case of a row and record the problems in its state. Return the seconds of the first calls.
@@ -41,7 +40,6 @@ class CorrectnessCheck:
                 state.row,
                 runner,
                 pool,
-                quick=self.quick,
                 standard="tolerance" if self.candidate.trusted else None,
             )
         finally:

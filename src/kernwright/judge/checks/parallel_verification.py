@@ -24,7 +24,8 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 
 MOST_ROWS = 16  # rows per job, so that no process works long after the others
-MOST_SHARED = 200  # rows of a task that is divided; a grid has too many to name
+MOST_GRID_ROWS = 250  # rows per job of a grid: they take milliseconds each, and a process seconds to start
+MOST_SHARED = 200  # rows of a task that are divided into small jobs
 GRACE_S = 10.0  # time for a verifier to end after an interrupt
 MOST_SAID = 600  # characters kept of a verifier's last output
 
@@ -48,9 +49,9 @@ class VerificationJob:
         chosen = rows or ("smoke" if device == "cpu" else "production")
         ids = [row.id for row in task.select(chosen)]
         label = f"{baseline} on {task.name}"
-        if len(ids) <= MOST_ROWS or len(ids) > MOST_SHARED:
+        if len(ids) <= MOST_ROWS:
             return [cls(baseline, task, chosen, label)]
-        parts = -(-len(ids) // MOST_ROWS)
+        parts = -(-len(ids) // (MOST_ROWS if len(ids) <= MOST_SHARED else MOST_GRID_ROWS))
         return [cls(baseline, task, ",".join(ids[n::parts]), f"{label}, part {n + 1} of {parts}") for n in range(parts)]
 
 

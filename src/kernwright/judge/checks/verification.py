@@ -1,6 +1,7 @@
 """Verification: the check that a baseline computes the same as the op's reference, row by row, in a worker.
 
-It uses the frozen sizes only: a baseline is timed on those, and a package may decline others.
+It uses the frozen sizes only: a baseline is timed on those, and a package may decline others. The shipped ops are
+verified too: at all sizes, under the full contract.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
-from kernwright.baselines.lookup import find_baseline
+from kernwright.baselines.lookup import find_contender
+from kernwright.baselines.shipped import Shipped
 from kernwright.judge.checks.case_runner import CaseRunner
 from kernwright.judge.contest.compiled_files import CompiledFiles
 from kernwright.judge.contest.contestant import Contestant
+from kernwright.judge.contest.shipped_build import ShippedBuild, find_shipped_build, target_of
 from kernwright.judge.contest.worker_group import WorkerGroup
-from kernwright.judge.contest.worker_spec import baseline_spec
+from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec, shipped_spec
 from kernwright.judge.device.device import Device
 from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
@@ -49,22 +54,22 @@ class RowFinding:
 
 @dataclass
 class Verification:
-    """One baseline on some rows of one task."""
+    """One baseline, or the shipped ops, on some rows of one task."""
 
-    baseline: Baseline
+    baseline: Baseline | Shipped
     task: Task
     rows: Sequence[Workload]
     device: Device
     threads: int
 
     def __post_init__(self) -> None:
-        self.contestant = Contestant.of_baseline(self.baseline)
-        self.frozen = self.task.at_frozen_sizes()
+        self.contestant = Contestant.of_contender(self.baseline)
+        self.checked = self.task if self.contestant.shipped else self.task.at_frozen_sizes()
 
     def run(self, progress: Progress, wait_s: float = 0.0) -> Iterator[RowFinding]:
         accepted = []
         for row in self.rows:
-            if why := self.contestant.declines(self.task, row, self.device.capability):
+            if why := self._declines(row):
                 yield self._finding(row, "declines", why)
             else:
                 accepted.append(row)
@@ -80,7 +85,7 @@ class Verification:
             self.device.make_room_for(1)  # in the memory that concurrent verifications leave
             refuse_rows_too_large(accepted, self.device)
             self.device.begin(tuple(accepted), scratch / "judge", one_by_one=True)
-            side = baseline_spec(self.baseline, self.task, scratch / "baseline", self.device.name, ops)
+            side = self._spec(scratch / "baseline", ops)
             side.compiled = CompiledFiles.of(
                 self.contestant, self.task.name, side.scratch, self.device.describe(), library_versions()
             )
@@ -93,6 +98,23 @@ class Verification:
                 group.dismiss()
             group.keep_compiled(twins=())  # for a later sweep
 
+    @cached_property
+    def _build(self) -> ShippedBuild | None:
+        """The build of the shipped ops."""
+        shipped, device = self.contestant.shipped, self.device
+        return find_shipped_build(shipped.ops, target_of(device.name, device.capability)) if shipped else None
+
+    def _declines(self, row: Workload) -> str | None:
+        if self._build is not None:
+            return self._build.skips(row.op)
+        return self.contestant.declines(self.task, row, self.device.capability)
+
+    def _spec(self, folder: Path, ops: Sequence[str]) -> WorkerSpec:
+        if self._build is not None:
+            return shipped_spec(self._build, folder)
+        assert isinstance(self.baseline, Baseline)
+        return baseline_spec(self.baseline, self.task, folder, self.device.name, ops)
+
     def _verified(self, group: WorkerGroup, row: Workload) -> RowFinding:
         try:
             problem = self._problem(group, row)
@@ -102,7 +124,7 @@ class Verification:
             wrong = isinstance(cause, WorkerFailed) and cause.kind == "OutputProblem"
             return self._finding(row, "differs" if wrong else "failed", str(cause))
         names = tuple(kernels or ())
-        if self.device.has_kernels and (why := self.contestant.ran_else(row.op, kernels)):
+        if kernels is not None and (why := self.contestant.ran_else(row.op, kernels)):
             return self._finding(row, "failed", why, names)
         if problem is not None:
             return self._finding(row, problem[0], self._with_rounding(row, problem[1]), names)
@@ -113,16 +135,18 @@ class Verification:
         op = self.task.op_of(row)
         runner = CaseRunner(self.device, group.worker("baseline", op.name), op, "returns")
         try:
-            problems = check_row(self.frozen, row, runner, self._pool(row)).problems
+            problems = check_row(self.checked, row, runner, self._pool(row)).problems
             if not problems:
                 return None
-            beyond = check_row(self.frozen, row, runner, self._pool(row), standard="tolerance").problems
+            if not self.contestant.trusted:
+                return "differs", problems[0]
+            beyond = check_row(self.checked, row, runner, self._pool(row), standard="tolerance").problems
             return ("differs", beyond[0]) if beyond else ("rounds", problems[0])
         finally:
             runner.close()
 
     def _kernels(self, group: WorkerGroup, row: Workload) -> list[str] | None:
-        if not self.device.has_kernels:
+        if not self.device.has_kernels or self.contestant.shipped:  # the judge counts the kernels of shipped ops
             return None
         op = self.task.op_of(row)
         session = self.device.open_session(group.worker("baseline", op.name), op, row, "returns", slots=1)
@@ -158,4 +182,4 @@ def verify(
 ) -> Iterator[RowFinding]:
     device = find_device(device_name)
     chosen = task.select(rows, default="smoke" if device.name == "cpu" else "production")
-    return Verification(find_baseline(task, name), task, chosen, device, task.policy.threads).run(progress, wait_s)
+    return Verification(find_contender(task, name), task, chosen, device, task.policy.threads).run(progress, wait_s)

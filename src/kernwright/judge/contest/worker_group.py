@@ -79,6 +79,7 @@ class WorkerGroup:
                 preloads=self._preloads,
                 roams=spec.is_baseline,
                 block_loop=self.device.block_loop,
+                output=spec.output,
             )
         for name in names:
             self.workers[name].wait_ready()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernwright.baselines.lock import CUTEDSL
@@ -33,6 +33,7 @@ class WorkerSpec:
         self.orders = orders
         self.environment = environment or {}
         self.reads = tuple(reads)
+        self.output: Callable[[str], None] | None = None  # receives everything that a worker of this side printed
         self.compiled: CompiledFiles | None = None  # reusable files, for trusted sides
         self.compiles_anew: frozenset[str] = frozenset()  # ops whose first call compiles in every process
         folder.mkdir(parents=True, exist_ok=True)

@@ -37,19 +37,14 @@ def distributions_of(op: Op) -> list[str]:
     return [name for name in DISTRIBUTIONS if name not in excluded]
 
 
-def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...], quick: bool = False) -> Iterator[Case]:
+def cases_for(op: Op, row: Workload, neighbours: tuple[str, ...]) -> Iterator[Case]:
     """Yield the row's own size with every distribution, then odd and prime sizes next to it."""
-    distributions = distributions_of(op)
-    if quick:
-        distributions = ["normal", "offset", "mixed"]
-    for distribution in distributions:
+    for distribution in distributions_of(op):
         yield Case(row, distribution)
     if row.set == "grid":
         return  # the rows of a grid already differ by a step in size
     axes = [axis for axis in neighbours if axis in row.axes]
     for number, sizes in enumerate(neighbour_sizes({axis: row.axes[axis] for axis in axes}, row.has_strided_tensors)):
-        if quick and number >= 2:
-            return
         yield Case(row.resized(sizes), ("normal", "mixed", "offset")[number % 3])
 
 

@@ -47,7 +47,7 @@ class CorrectnessReport:
 
 
 def check_row(
-    task: Task, row: Workload, run: Runner, pool: Pool, *, quick: bool = False, standard: Standard | None = None
+    task: Task, row: Workload, run: Runner, pool: Pool, *, standard: Standard | None = None
 ) -> CorrectnessReport:
     """Run the row's cases until one fails. `errors` of the report are those of the row's own size with normal inputs.
 
@@ -57,7 +57,7 @@ def check_row(
     standard = standard or op.contract
     report = CorrectnessReport()
     frozen: dict[str, dict[str, ErrorFigures]] = {}  # by distribution
-    for case in cases_for(op, row, task.file.neighbours, quick):
+    for case in cases_for(op, row, task.file.neighbours):
         if standard == "tolerance" and case.distribution in HARSH:
             continue  # published baselines were written for the values that occur in models
         inputs = pool.draw(op, case.row, case.distribution)

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from kernwright.core.op import Op
-from kernwright.judge.numerics.contracts import EAGER_FACTOR, ULP_FACTOR, ErrorFigures, Expected, same_bits
+from kernwright.judge.numerics.contracts import (
+    EAGER_FACTOR,
+    RMS_ULP_FACTOR,
+    ULP_FACTOR,
+    ErrorFigures,
+    Expected,
+    same_bits,
+    ulp_of,
+)
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.tasks.task import Tolerance
 from kernwright.tasks.workload import Workload
@@ -68,8 +76,7 @@ class Bound:
         within = error.abs() <= self.element_limits
         if not bool(within.all()):
             return f"is wrong in {int((~within).sum())} of {within.numel()} elements"
-        # One unit in the last place is between eps / 2 and eps times the value, 0.75 eps on average.
-        allowed = max(self.limits[1], RMS_SLACK * ULP_FACTOR * 0.75 * self.eps * _rms(self.centre))
+        allowed = max(self.limits[1], RMS_SLACK * RMS_ULP_FACTOR * _rms(ulp_of(self.centre, self.dtype)))
         return None if rms <= allowed else f"has an RMS error of {rms:.3g}, over the contract's {allowed:.3g}"
 
 

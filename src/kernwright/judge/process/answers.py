@@ -10,6 +10,9 @@ from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.protocol.channel import ChannelGarbled, as_object
 from kernwright.judge.protocol.messages import AnswerT, Failure, decode_answer, printable
 
+MOST_FRAMES = 4
+MOST_FRAME = 240  # characters
+
 
 def accept_answer(kind: type[AnswerT], answer: dict[str, Any]) -> AnswerT:
     """Return a worker's answer as the expected kind. Raise `WorkerFailed` for an error, `WorkerCheated` for garbage."""
@@ -28,7 +31,12 @@ def failure_of_payload(payload: bytes) -> WorkerFailed:
 def failure_of(answer: dict[str, Any]) -> WorkerFailed:
     """Return the fault that a worker reports."""
     failure = Failure.model_validate(answer)
-    return WorkerFailed(printable(failure.error), printable(failure.kind))
+    frames = failure.frames if isinstance(failure.frames, list | tuple) else ()
+    return WorkerFailed(
+        printable(failure.error),
+        printable(failure.kind),
+        [printable(frame)[:MOST_FRAME].replace("\n", " ") for frame in frames[-MOST_FRAMES:]],
+    )
 
 
 def cheated(garbled: ChannelGarbled) -> WorkerCheated:

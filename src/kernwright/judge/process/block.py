@@ -27,6 +27,11 @@ class Block:
         """
         return max(0, min(self.ready_ns, self.running_ns - self.processor_ns))
 
+    @property
+    def idle_ns(self) -> int:
+        """Return the time per exchange in which a worker with one thread neither ran nor waited for a processor."""
+        return max(0, self.running_ns - self.processor_ns - self.waiting_ns) // self.exchanges
+
     @classmethod
     def joined(cls, blocks: Sequence[Block]) -> Block:
         """Return several blocks as one."""

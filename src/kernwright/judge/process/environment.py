@@ -26,6 +26,7 @@ def zygote_environment(threads: int) -> dict[str, str]:
         "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
         "MALLOC_ARENA_MAX": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "KINETO_LOG_LEVEL": "99",  # the profiler of a census would write lines between those of the side
     }
 
 

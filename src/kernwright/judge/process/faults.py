@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+AT = "  at "  # begins the line of a frame in the text of a fault
+
 
 class WorkerFault(Exception):
     """Base of everything that a worker or the code in it can do wrong."""
 
 
 class WorkerFailed(WorkerFault):
-    """The worker crashed, hung, or reported an error of its side. `kind` is the type of that error."""
+    """The worker crashed, hung, or reported an error of its side.
 
-    def __init__(self, message: str, kind: str = "") -> None:
+    Args:
+        kind: type of the side's error.
+        frames: places in the side's own files that the error passed through, the innermost one last.
+    """
+
+    def __init__(self, message: str, kind: str = "", frames: Sequence[str] = ()) -> None:
         self.kind = kind
-        super().__init__(message)
+        super().__init__("\n".join([message, *(f"{AT}{frame}" for frame in frames)]))
 
 
 class WorkerCheated(WorkerFault):

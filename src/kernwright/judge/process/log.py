@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from kernwright.judge.protocol.messages import printable
 
 MOST_READ = 16_000  # the message of a C++ exception precedes a page of addresses
+MOST_SHOWN = 4_000  # bytes of the beginning and of the end of a long output
 ADDRESSES = ("frame #", "Exception raised from")
 
 
 class WorkerLog:
     """An unnamed file. A named one in the worker's folder could be replaced by a link to a file of the judge."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: Callable[[str], None] | None = None) -> None:
+        """Make the file. `reader` gets everything that was printed, once, when the log is closed."""
+        self._reader = reader
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
         self._kills_for_memory = _kills_for_memory()
 
@@ -42,7 +46,17 @@ class WorkerLog:
         words = self.last_words()
         return f"crashed: {how}" + (f" ({words})" if words else "")
 
+    def text(self) -> str:
+        """Return everything that was printed; of a long output the beginning and the end."""
+        size = os.fstat(self.descriptor).st_size
+        if size <= 2 * MOST_SHOWN:
+            return os.pread(self.descriptor, size, 0).decode(errors="replace")
+        parts = (os.pread(self.descriptor, MOST_SHOWN, place) for place in (0, size - MOST_SHOWN))
+        return f"\n[{size - 2 * MOST_SHOWN} bytes left out]\n".join(part.decode(errors="replace") for part in parts)
+
     def close(self) -> None:
+        if self._reader is not None and not self._file.closed:
+            self._reader(self.text())
         self._file.close()
 
 

@@ -74,6 +74,7 @@ class WorkerProcess:
         preloads: Sequence[str] = (),
         roams: bool = False,
         block_loop: Path | None = None,
+        output: Callable[[str], None] | None = None,
     ) -> None:
         self.label = label
         self.keepalive = keepalive
@@ -89,7 +90,7 @@ class WorkerProcess:
         known = adopt_orphans()
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
-        self.log = WorkerLog()
+        self.log = WorkerLog(output)
         own = worker_environment(scratch, threads) | dict(environment or {})
         orders = WorkerOrders(
             threads=threads,
@@ -98,6 +99,7 @@ class WorkerProcess:
             processor=processor,
             roams=roams,
             block_loop=str(block_loop or ""),
+            unbuffered=output is not None,
         )
         try:
             self.process = zygote_for(threads, zygote_environment(threads), preloads).fork(
@@ -113,6 +115,7 @@ class WorkerProcess:
         self._stopped = False
         self._stood_ns = self._resumed_at = 0
         self.request_ns = 0  # processor time of the last untimed exchange
+        self.calls = 0  # calls that the process has made, on all rows
         self._block_s = 0.0
         self._helpers: list[int] = []
         self.isolation = Isolation()
@@ -185,6 +188,7 @@ class WorkerProcess:
         if bring is not None:
             bring()
         answer = self._exchange(payload, deadline_s)
+        self.calls += len(order)
         if not stays_awake:
             self._stop()
         running = _clock_ns() - start

@@ -142,10 +142,11 @@ class Ready(WorkerAnswer):
 
 
 class Failure(WorkerAnswer):
-    """The side does not work. Both texts may be anything."""
+    """The side does not work. All texts may be anything."""
 
     error: Any
     kind: Any = ""
+    frames: Any = ()  # places in the side's own files, the innermost one last
 
 
 class RegionAddress(WorkerAnswer):

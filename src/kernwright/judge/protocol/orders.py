@@ -67,6 +67,7 @@ class WorkerOrders(JudgeMessage):
     processor: int | None = None  # to pin the worker to
     roams: bool = False  # whether it may leave that processor to compile
     block_loop: str = ""  # library of the native block loop; empty: Python's loop
+    unbuffered: bool = False  # whether everything printed reaches the log at once, since a worker ends by a kill
 
 
 class SanitizerOrders(JudgeMessage):

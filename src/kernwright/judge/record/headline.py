@@ -1,15 +1,28 @@
-"""Headline: the verdict over all rows, and its main reasons."""
+"""Headline: the outcome of each metric over all rows, and the main reasons of the verdict."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from kernwright.judge.record.decision import WORST_FIRST, level_of, noise_band, outcome_of
+from kernwright.judge.record.decision import WORST_FIRST, noise_band, outcome_of
+from kernwright.judge.record.row_outcome import is_too_close, metric_outcome
+from kernwright.judge.record.sample import RowSamples
 from kernwright.judge.record.statistics import Interval, geometric_mean
-from kernwright.judge.record.verdict import GOOD, UNTIMED, Headline, MetricResult, Outcome, RowVerdict, Unavailable
+from kernwright.judge.record.verdict import (
+    INTERPRETED,
+    NOT_TIMED,
+    UNDECIDED,
+    UNTIMED,
+    Headline,
+    MetricResult,
+    Outcome,
+    RowVerdict,
+    Unavailable,
+)
 from kernwright.judge.record.wall_check import shared_between_calls
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
@@ -34,69 +47,122 @@ class TimedRow(Protocol):
     def row(self) -> RowIdentity: ...
 
     @property
-    def unavailable(self) -> Mapping[Metric, str]: ...
+    def timed(self) -> RowSamples: ...
 
-    def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
-        """Return the interval of the speedup and the interval of the noise."""
-        ...
+
+@dataclass(frozen=True, kw_only=True)
+class _Contribution:
+    """One row's part of the mean of a metric."""
+
+    id: str
+    ratio: float
+    outcome: Outcome  # after all checks of the row
+    in_doubt: bool
+    # The three differ only if the row is in doubt.
+    measured: Interval
+    shown: Interval  # without a gain that single calls rule out
+    cautious: Interval  # without any gain that single calls do not confirm
+    noise: Interval
+    level: float
 
 
 def headline_of(
     states: Sequence[TimedRow], rows: Sequence[RowVerdict], policy: TimingPolicy, quick: bool
 ) -> tuple[Headlines, Outcome | None]:
-    """Return the equal-weight geometric mean of each metric, without grid rows, and the deciding metric's outcome."""
+    """Return the headline of each metric, without grid rows, and the deciding metric's outcome."""
     pairs = [(row, state) for row, state in zip(rows, states, strict=True) if state.row.set != "grid"]
-    headlines = {metric: _metric_headline(metric, pairs, policy) for metric in METRICS}
-    if quick:
-        return headlines, _commonest([row.verdict for row, _ in pairs])
-    timed = [state for row, state in pairs if isinstance(row.metrics.get(policy.decides), MetricResult)]
-    if not timed:
-        return headlines, None
-    ratio, band = _mean(policy.decides, timed, policy)
-    outcome = outcome_of(ratio, band, policy)
-    if outcome in GOOD and any(_doubted(row, policy) for row, _ in pairs):
-        outcome = "inconclusive"  # a gain that was rejected on its row must not make the mean good
-    return headlines, outcome
-
-
-def _doubted(row: RowVerdict, policy: TimingPolicy) -> bool:
-    """Return whether `wall` does not confirm the gain that the row adds to the mean."""
-    result, wall = row.metrics.get(policy.decides), row.metrics.get("wall")
-    if not isinstance(result, MetricResult):
-        return False
-    if result.outcome == "inconclusive":
-        # No gain was claimed on this row, so it was not tested against `wall`. But the row still raises the mean.
-        return isinstance(wall, MetricResult) and shared_between_calls(result, wall) is not None
-    return result.outcome in GOOD and row.verdict != result.outcome
+    headlines = {metric: _metric_headline(metric, pairs, policy, quick) for metric in METRICS}
+    deciding = headlines[policy.decides]
+    return headlines, deciding.outcome if isinstance(deciding, Headline) else None
 
 
 def _metric_headline(
-    metric: Metric, pairs: Sequence[tuple[RowVerdict, TimedRow]], policy: TimingPolicy
+    metric: Metric, pairs: Sequence[tuple[RowVerdict, TimedRow]], policy: TimingPolicy, quick: bool
 ) -> Headline | Unavailable:
-    results = [(row.metrics.get(metric), state) for row, state in pairs]
-    timed = [(result, state) for result, state in results if isinstance(result, MetricResult)]
+    found = [_contribution(metric, row, state, policy, quick) for row, state in pairs]
+    timed = [part for part in found if part is not None]
     if not timed:
-        reasons = {state.unavailable.get(metric, "no row was timed") for _, state in pairs}
+        reasons = {state.timed.unavailable.get(metric, "no row was timed") for _, state in pairs}
         return Unavailable(unavailable="; ".join(sorted(reasons)))
-    ratio, band = _mean(metric, [state for _, state in timed], policy)
-    bounded = not math.isinf(ratio.high)
-    worst, row_id = min((result.ratio, state.row.id) for result, state in timed)
+    mean = geometric_mean([part.shown for part in timed])
+    worst, row_id = min((part.ratio, part.id) for part in timed)
     return Headline(
-        geomean=math.exp(ratio.estimate),
-        interval=(math.exp(ratio.low), math.exp(ratio.high)) if bounded else None,
-        noise_band=math.expm1(band) if bounded else None,
+        geomean=math.exp(mean.estimate),
+        interval=None if quick else (math.exp(mean.low), math.exp(mean.high)),
+        noise_band=None if quick else math.expm1(_band(timed, policy)),
         worst_row=row_id,
         worst_ratio=worst,
         rows=len(timed),
+        outcome=_commonest([part.outcome for part in timed]) if quick else _outcome(timed, policy),
+        level=None if quick else min(part.level for part in timed),
+        undecided=tuple(part.id for part in timed if part.outcome == "inconclusive"),
+        in_doubt=tuple(part.id for part in timed if part.in_doubt),
     )
 
 
-def _mean(metric: Metric, states: Sequence[TimedRow], policy: TimingPolicy) -> tuple[Interval, float]:
-    level = level_of(metric, policy)
-    intervals = [state.intervals(metric, level) for state in states]
-    overall = 1.0 - policy.error_budget
-    ratio = geometric_mean([speedup for speedup, _ in intervals], level, overall)
-    return ratio, noise_band(geometric_mean([noise for _, noise in intervals], level, overall), policy)
+def _outcome(timed: Sequence[_Contribution], policy: TimingPolicy) -> Outcome:
+    """Return the outcome of the mean's interval.
+
+    It must be the same whether rows in doubt count as measured or without their gain, and at least one row must not be
+    in doubt. So a gain that was rejected on its row makes no mean good, and a single row is never contradicted.
+    """
+    band = _band(timed, policy)
+    measured, cautious = (
+        outcome_of(geometric_mean(intervals), band, policy)
+        for intervals in ([part.measured for part in timed], [part.cautious for part in timed])
+    )
+    return "inconclusive" if measured != cautious or all(part.in_doubt for part in timed) else cautious
+
+
+def _band(timed: Sequence[_Contribution], policy: TimingPolicy) -> float:
+    return noise_band(geometric_mean([part.noise for part in timed]), policy)
+
+
+def _contribution(
+    metric: Metric, row: RowVerdict, state: TimedRow, policy: TimingPolicy, quick: bool
+) -> _Contribution | None:
+    """Return the row's part of the mean; None if the row does not have the metric."""
+    result, wall = row.metrics.get(metric), row.metrics.get("wall")
+    if not isinstance(result, MetricResult):
+        return None
+    single_calls = wall if isinstance(wall, MetricResult) and metric != "wall" else None
+    measured, noise = state.timed.figures(metric, policy, quick)
+    outcome, _ = metric_outcome(state.timed, row.metrics, metric, result, policy)
+    in_doubt = outcome != result.outcome
+    if result.outcome == "inconclusive" and single_calls is not None:
+        # No gain was claimed on this row, so it was not tested against `wall`. But the row still raises the mean.
+        in_doubt = shared_between_calls(result, single_calls) is not None
+    if is_too_close(result, policy):
+        # A difference below the variation of the clock counts as none in either direction.
+        measured = Interval(0.0, min(0.0, measured.low), max(0.0, measured.high))
+    return _Contribution(
+        id=state.row.id,
+        ratio=result.ratio,
+        outcome=outcome,
+        in_doubt=in_doubt,
+        measured=measured,
+        shown=_capped(measured, single_calls) if in_doubt else measured,
+        cautious=_cautious(measured, single_calls) if in_doubt else measured,
+        noise=noise,
+        level=state.timed.level(metric, policy),
+    )
+
+
+def _capped(measured: Interval, single_calls: MetricResult | None) -> Interval:
+    """Return a row's interval, with no larger gain than the upper end of its interval in single calls."""
+    cap = max(0.0, math.log(single_calls.interval[1])) if single_calls is not None else 0.0
+    return measured if measured.estimate <= cap else Interval(cap, min(cap, measured.low), cap)
+
+
+def _cautious(measured: Interval, single_calls: MetricResult | None) -> Interval:
+    """Return the lower of a row's interval, its interval in single calls, and no gain."""
+    estimates, lows, highs = [0.0, measured.estimate], [measured.low], [0.0, measured.high]
+    if single_calls is not None:
+        estimates.append(math.log(single_calls.ratio))
+        lows.append(math.log(single_calls.interval[0]))
+        highs.append(math.log(single_calls.interval[1]))
+    estimate = min(estimates)
+    return Interval(estimate, min(estimate, *lows), max(estimate, min(highs)))
 
 
 def _faults(rows: Sequence[RowVerdict], verdict: Outcome) -> dict[str, list[str]]:
@@ -120,8 +186,10 @@ def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome) -> list[str]:
-    """Return the main reasons of the verdict, one line each."""
+def reasons_of(
+    rows: Sequence[RowVerdict], verdict: Outcome, deciding: Headline | Unavailable | None = None
+) -> list[str]:
+    """Return the main reasons of the verdict, one line each. `deciding` is the headline of the deciding metric."""
     lines: list[str] = []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
@@ -134,7 +202,12 @@ def reasons_of(rows: Sequence[RowVerdict], verdict: Outcome) -> list[str]:
         lines.append(f"slower on {len(slower)} of {len(rows)} rows: {', '.join(slower[:4])}")
     if correct := sum(UNTIMED in row.reasons for row in rows):
         lines.append(f"correct on {correct} rows of the grid, which are not timed")
-    undecided = [row.id for row in rows if row.verdict == "inconclusive" and UNTIMED not in row.reasons]
+    if correct := sum(INTERPRETED in row.reasons for row in rows):
+        lines.append(f"{correct} of {len(rows)} rows: {INTERPRETED}")
+    undecided = [row.id for row in rows if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons)]
     if undecided:
-        lines.append(f"undecided on {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
+        lines.append(f"{UNDECIDED} {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
+    if isinstance(deciding, Headline) and deciding.in_doubt and deciding.outcome == "inconclusive":
+        some = ", ".join(deciding.in_doubt[:4])
+        lines.append(f"gains not confirmed by single calls on {len(deciding.in_doubt)} of {len(rows)} rows: {some}")
     return lines[:MAX_REASONS]

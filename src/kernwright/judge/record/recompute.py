@@ -3,29 +3,45 @@
 Derived are the figures of every metric of every row, the outcome of every timed row, the headline of every metric and
 the overall outcome, with the same functions that the judge uses. Taken from the record are findings that are not in the
 samples: a row that was incorrect, failed or tampered, and a metric that could not be measured.
+
+A record keeps the headline of its schema. Headlines of schemas 1 and 2 are derived with the rule of that time, which
+gave the mean an interval of 95 % and let one row in doubt make the whole mean inconclusive.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from kernwright.core.errors import LedgerError
-from kernwright.judge.record.decision import WORST_FIRST, overall
-from kernwright.judge.record.headline import headline_of
+from kernwright.judge.record.decision import WORST_FIRST, level_of, noise_band, outcome_of, overall
+from kernwright.judge.record.headline import Headlines, headline_of
 from kernwright.judge.record.round_record import recorded_samples
 from kernwright.judge.record.row_outcome import row_outcome
 from kernwright.judge.record.sample import TOO_FEW, RowSamples
 from kernwright.judge.record.statistics import Interval
-from kernwright.judge.record.verdict import UNTIMED, MetricResult, RowVerdict, Unavailable, Verdict
+from kernwright.judge.record.verdict import (
+    GOOD,
+    UNTIMED,
+    Headline,
+    MetricResult,
+    Outcome,
+    RowVerdict,
+    Unavailable,
+    Verdict,
+)
+from kernwright.judge.record.wall_check import shared_between_calls
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.record import Record
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 
+HEADLINES_HAVE_OUTCOMES = 3  # schema
 TOLERANCE = 1e-9  # relative; logarithms may differ in the last digits between machines
 
 
@@ -69,13 +85,6 @@ class _Row:
     def row(self) -> _RowIdentity:
         return _RowIdentity(self.recorded.id, "grid" if UNTIMED in self.recorded.reasons else "")
 
-    @property
-    def unavailable(self) -> Mapping[Metric, str]:
-        return self.timed.unavailable
-
-    def intervals(self, metric: Metric, level: float) -> tuple[Interval, Interval]:
-        return self.timed.intervals(metric, level)
-
     def derived(self, policy: TimingPolicy, quick: bool) -> RowVerdict:
         """Return the row's verdict as its samples give it."""
         if not self.timed.samples:
@@ -115,11 +124,63 @@ def _recompute_verdict(ledger: Ledger, records: Sequence[Record], record: Record
         return
     found.rows += sum(bool(row.timed.samples) for row in rows)
     derived = [row.derived(policy, verdict.quick) for row in rows]
-    headline, outcome = headline_of(rows, derived, policy, verdict.quick)
+    rule = headline_of if verdict.schema_version >= HEADLINES_HAVE_OUTCOMES else _earlier_headlines
+    headline, outcome = rule(rows, derived, policy, verdict.quick)
     whole = verdict.model_copy(
         update={"rows": tuple(derived), "headline": headline, "verdict": overall([r.verdict for r in derived], outcome)}
     )
     found.differences += _differences(name, verdict, whole)
+
+
+def _earlier_headlines(
+    rows: Sequence[_Row], derived: Sequence[RowVerdict], policy: TimingPolicy, quick: bool
+) -> tuple[Headlines, Outcome | None]:
+    """Return the headlines of schemas 1 and 2, and the deciding metric's outcome."""
+    pairs = [(row, own) for row, own in zip(derived, rows, strict=True) if own.row.set != "grid"]
+    headlines: Headlines = {}
+    outcome: Outcome | None = None
+    for metric in METRICS:
+        timed = [(result, own) for row, own in pairs if isinstance(result := row.metrics.get(metric), MetricResult)]
+        if not timed:
+            headlines[metric] = Unavailable(unavailable="no row was timed")
+            continue
+        level = level_of(metric, policy)
+        intervals = [own.timed.intervals(metric, level) for _, own in timed]
+        ratio, noise = (_earlier_mean(list(part), level, policy) for part in zip(*intervals, strict=True))
+        band, bounded = noise_band(noise, policy), not math.isinf(ratio.high)
+        worst, row_id = min((result.ratio, own.recorded.id) for result, own in timed)
+        headlines[metric] = Headline(
+            geomean=math.exp(ratio.estimate),
+            interval=(math.exp(ratio.low), math.exp(ratio.high)) if bounded else None,
+            noise_band=math.expm1(band) if bounded else None,
+            worst_row=row_id,
+            worst_ratio=worst,
+            rows=len(timed),
+        )
+        if metric == policy.decides:
+            outcome = outcome_of(ratio, band, policy)
+    if quick:
+        counts = Counter(row.verdict for row, _ in pairs)
+        return headlines, counts.most_common(1)[0][0] if counts else None
+    if outcome in GOOD and any(_made_the_mean_doubtful(row, policy) for row, _ in pairs):
+        outcome = "inconclusive"
+    return headlines, outcome
+
+
+def _earlier_mean(rows: Sequence[Interval], row_level: float, policy: TimingPolicy) -> Interval:
+    estimate = sum(row.estimate for row in rows) / len(rows)
+    quantiles = [NormalDist().inv_cdf(0.5 + level / 2) for level in (1.0 - policy.error_budget, row_level)]
+    half_width = math.hypot(*((row.high - row.low) / 2 for row in rows)) / len(rows) * quantiles[0] / quantiles[1]
+    return Interval(estimate, estimate - half_width, estimate + half_width)
+
+
+def _made_the_mean_doubtful(row: RowVerdict, policy: TimingPolicy) -> bool:
+    result, wall = row.metrics.get(policy.decides), row.metrics.get("wall")
+    if not isinstance(result, MetricResult):
+        return False
+    if result.outcome == "inconclusive":
+        return isinstance(wall, MetricResult) and shared_between_calls(result, wall) is not None
+    return result.outcome in GOOD and row.verdict != result.outcome
 
 
 def _not_measured(row: RowVerdict) -> dict[Metric, str]:

@@ -122,15 +122,27 @@ class RowSamples:
         noise = [sample.log_ratio("baseline", "again") for sample in quads]
         return signed_rank_interval(speedups, level), signed_rank_interval(noise, level)
 
+    def level(self, metric: Metric, policy: TimingPolicy) -> float:
+        """Return the confidence level of this row's interval."""
+        return level_of(metric, policy, self._has_waited(policy))
+
+    def figures(self, metric: Metric, policy: TimingPolicy, quick: bool) -> tuple[Interval, Interval]:
+        """Return the intervals of the speedup and of the noise that decide.
+
+        A quick run has the range of its few quads instead of an interval.
+        """
+        level = self.level(metric, policy)
+        ratio, noise = self.intervals(metric, level)
+        if quick and (quads := self.counting(metric, level)):
+            return _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
+        return ratio, noise
+
     def result(self, metric: Metric, policy: TimingPolicy, quick: bool) -> MetricResult | Unavailable:
-        """Return the figures of one metric. A quick run shows the range of its few quads instead of an interval."""
+        """Return the figures of one metric."""
         if metric in self.unavailable:
             return Unavailable(unavailable=self.unavailable[metric])
-        level = level_of(metric, policy, self._has_waited(policy))
-        quads = self.counting(metric, level)
-        ratio, noise = self.intervals(metric, level)
-        if quick and quads:
-            ratio, noise = _spread(ratio, quads, "candidate"), _spread(noise, quads, "again")
+        quads = self.counting(metric, self.level(metric, policy))
+        ratio, noise = self.figures(metric, policy, quick)
         if math.isinf(ratio.high) or math.isinf(ratio.low):
             return Unavailable(unavailable=f"{TOO_FEW} ({len(quads)})")
         band = noise_band(noise, policy)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,19 @@ def spread(values: Sequence[float]) -> float:
     return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
-def geometric_mean(rows: Sequence[Interval], row_level: float, level: float = 0.95) -> Interval:
-    """Return the equal-weight mean of the rows' log ratios. Its interval treats their errors as independent."""
+def geometric_mean(rows: Sequence[Interval]) -> Interval:
+    """Return the equal-weight mean of the rows' log ratios, with an interval of the rows' confidence level.
+
+    The distances of the rows' interval ends from their estimates add up in quadrature, which is right for independent
+    errors. The mean of one row is this row.
+    """
     if not rows:
         return Interval(0.0, -math.inf, math.inf)
+    if len(rows) == 1:
+        return rows[0]
     estimate = sum(row.estimate for row in rows) / len(rows)
     if any(math.isinf(row.low) or math.isinf(row.high) for row in rows):
         return Interval(estimate, -math.inf, math.inf)
-    row_quantile = float(ndtri(0.5 + row_level / 2))
-    variance = sum(((row.high - row.low) / (2 * row_quantile)) ** 2 for row in rows) / len(rows) ** 2
-    half_width = float(ndtri(0.5 + level / 2)) * math.sqrt(variance)
-    return Interval(estimate, estimate - half_width, estimate + half_width)
+    below = math.hypot(*(row.estimate - row.low for row in rows)) / len(rows)
+    above = math.hypot(*(row.high - row.estimate for row in rows)) / len(rows)
+    return Interval(estimate, estimate - below, estimate + above)

@@ -46,20 +46,24 @@ def wall_says(stream: MetricResult, wall: MetricResult) -> Literal["gained", "sh
     return "gained" if max_loss <= max(gained, allowed_loss) else "cannot tell"
 
 
-def shared_between_calls(stream: MetricResult, wall: MetricResult) -> str | None:
-    """Return the reason why `wall` does not confirm the outcome of `stream`; None if it does."""
+def shared_between_calls(stream: MetricResult, wall: MetricResult, calls: str = "back-to-back calls") -> str | None:
+    """Return the reason why `wall` does not confirm the outcome of `stream`; None if it does.
+
+    Args:
+        calls: how the calls of `stream` were made, for the reason. `device` is checked in the same way.
+    """
     match wall_says(stream, wall):
         case "gained":
             return None
         case "shared" if stream.outcome == "same":
             return (
-                f"as fast as the baseline in back-to-back calls, but a single call takes {wall.candidate_us:.0f} us "
+                f"as fast as the baseline in {calls}, but a single call takes {wall.candidate_us:.0f} us "
                 f"and the baseline's {wall.baseline_us:.0f} us"
             )
         case "shared":
             return (
-                f"a single call takes {wall.candidate_us:.0f} us, but {stream.candidate_us:.0f} us in back-to-back "
-                "calls: work is shared between calls"
+                f"a single call takes {wall.candidate_us:.0f} us, but {stream.candidate_us:.0f} us in {calls}: "
+                "work is shared between calls"
             )
     max_loss = wall.baseline_us * (1 / wall.interval[0] - 1)
     return f"a single call may take {max_loss:.0f} us longer than the baseline's: too noisy to tell"

@@ -1,4 +1,4 @@
-"""Census: the kernels that each side launches, recorded in a separate pass."""
+"""Census: the kernels that each side launches, or on a CPU its operators of torch, recorded in a separate pass."""
 
 from __future__ import annotations
 

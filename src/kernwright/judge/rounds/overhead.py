@@ -16,8 +16,10 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from kernwright.judge.process.block import Block
+from kernwright.judge.record.sample import SideName
 from kernwright.judge.session.session import OutputsMoved, Session
 from kernwright.tasks.policy import Metric
 
@@ -28,6 +30,9 @@ SETTLED_NS = 1e6  # work from which on the additional overhead hardly grows
 MOST_OVER_EMPTY = 1.0  # times an empty block: events that miss part of the twin's work must not flatter all sides
 LEAST_SHOWN = 3  # blocks needed to believe in a drift
 MOST_DRIFT = 0.5  # largest drift in either direction, as a share of the measured overhead
+LEAST_IDLE_BLOCKS = 8  # blocks of a side, and of the trusted sides, before anyone is accused of an early answer
+MOST_OVER_IDLE = 1.5  # largest idle time to expect, as a multiple of an empty block's: a trusted side may sleep
+LEAST_IDLE = 0.7  # share of the expected idle time below which a worker did not wait after its answer
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,9 @@ class Overhead:
 
     empty_ns: float = 0.0
     more_ns: float = 0.0
+    # Of a worker in an empty block: its processor time, and its least idle time. None where these show nothing.
+    processor_ns: float | None = field(default=None, compare=False)
+    idle_ns: float | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, session: Session, metric: Metric, calls: int) -> Overhead:
@@ -45,7 +53,12 @@ class Overhead:
         """
         if metric == "wall" or not session.tells_events:
             repeats = EMPTY_EXCHANGES if metric == "wall" and session.protocol_drifts else EMPTY_BLOCKS
-            return cls(statistics.median(block.elapsed_ns for block in session.run_empty_blocks(repeats)))
+            blocks = session.run_empty_blocks(repeats)
+            empty_ns = statistics.median(block.elapsed_ns for block in blocks)
+            if not _shows_idle_time(session):
+                return cls(empty_ns)
+            processor_ns = statistics.median(block.processor_ns for block in blocks)
+            return cls(empty_ns, processor_ns=processor_ns, idle_ns=min(block.idle_ns for block in blocks))
         found: list[tuple[int, int]] = []
         empties: list[int] = []
         for _ in range(FULL_BLOCKS):
@@ -80,6 +93,50 @@ class Overhead:
         """Return the time of a block's calls. It stays above zero, because a logarithm follows."""
         busy = max(0.0, elapsed_ns - exchanges * self.empty_ns)
         return max(busy - self.more_ns, busy / (1 + self.more_ns / SETTLED_NS), elapsed_ns * 0.05)
+
+    def least_ns(self, block: Block) -> float:
+        """Return the processor time that a worker used for its calls. No call takes less on one thread.
+
+        The time from a worker's answer to its stop is subtracted as overhead. A worker that answers before its last
+        output is written, and works in this time, would not pay for it otherwise.
+        """
+        if self.processor_ns is None:
+            return 0.0
+        return block.processor_ns - block.exchanges * self.processor_ns
+
+
+@dataclass
+class IdleTimes:
+    """The idle times of workers in the blocks of a metric, which show work after the answer to the judge.
+
+    From its answer until it is stopped, an honest worker waits for the next request. A side that answers before its
+    last output is written works in this time, so its worker is idle for a shorter time than those of the trusted sides.
+    """
+
+    trusted: list[int] = field(default_factory=list)
+    untrusted: dict[SideName, list[int]] = field(default_factory=dict)
+
+    def note(self, side: SideName, block: Block, is_trusted: bool) -> None:
+        (self.trusted if is_trusted else self.untrusted.setdefault(side, [])).append(block.idle_ns)
+
+    def answers_early(self, side: SideName, overhead: Overhead) -> bool:
+        """Return whether in half of its blocks a side's worker was idle for a much shorter time than any trusted one.
+
+        A short idle time is no accident: it takes some time to wake a process and to stop it, even on a busy machine.
+        """
+        own = self.untrusted.get(side, [])
+        if overhead.idle_ns is None or min(len(own), len(self.trusted)) < LEAST_IDLE_BLOCKS:
+            return False
+        expected = min(*self.trusted, MOST_OVER_IDLE * overhead.idle_ns)
+        return statistics.median(own) < LEAST_IDLE * expected
+
+
+def _shows_idle_time(session: Session) -> bool:
+    """Return whether the processor time of a block shows how long its worker was idle.
+
+    A worker with several threads may be idle in some of them. On a GPU a worker polls while the device works.
+    """
+    return not session.tells_events and session.worker.threads == 1 and session.worker.processor is not None
 
 
 def _settled(busy_ns: float) -> float:

@@ -17,9 +17,10 @@ from kernwright.judge.record.headline import headline_of, interrupted_at, reason
 from kernwright.judge.record.provenance import Provenance
 from kernwright.judge.record.round_record import RoundQuads
 from kernwright.judge.record.sample import Sample
-from kernwright.judge.record.verdict import Verdict
+from kernwright.judge.record.verdict import UNTIMED, Verdict
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.ledger.ledger import RunWriter
+from kernwright.tasks.admission_file import why_not_admitted
 from kernwright.tasks.policy import TimingPolicy
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
@@ -40,17 +41,20 @@ class PairState:
     writer: RunWriter
     quick: bool = False
     seeded: bool = False
+    untimed: str | None = None  # why no row of this pair is timed
     problem: Exception | None = None  # why there will be no verdict
     recorded_rounds: set[int] = field(default_factory=set)
     _states: dict[str, RowState] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
     def __post_init__(self) -> None:
-        self._states = {row.id: RowState(row=row) for row in self.rows}
+        self._states = {
+            row.id: RowState(row=row, untimed=UNTIMED if row.set == "grid" else self.untimed) for row in self.rows
+        }
         for state in self.states:
             for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):
-                if side == "baseline" and state.row.set == "grid":
-                    continue  # a baseline is never called on grid rows
+                if side == "baseline" and state.untimed is not None:
+                    continue  # a baseline is never called on rows that are not timed
                 if state.pending and (why := contestant.declines(self.task, state.row, self.device.capability)):
                     state.fail(f"the {side} declines: {why}")
         self._note_finished(self.rows)
@@ -156,14 +160,17 @@ class PairState:
             candidate=self.candidate.name,
             candidate_digest=self.candidate.digest_for({state.row.op for state in states}),
             style="returns",
+            metric=self.policy.decides,
             verdict=found,
-            reasons=(*told, *reasons_of(rows, found)),
+            reasons=(*told, *reasons_of(rows, found, headline[self.policy.decides])),
             headline=headline,
             rows=rows,
             quick=self.quick,
             interrupted=interrupted,
             evidence=bool(finished) and not (self.quick or self.seeded),
+            not_admitted=why_not_admitted(self.task),
             provenance=self.provenance.model_dump(mode="json"),
+            run=self.writer.run,
         )
         self.writer.append("verdict", verdict.model_dump(mode="json"))
         return verdict

@@ -11,3 +11,13 @@ class Progress(Protocol):
     def phase(self, what: str, steps: int) -> None: ...
 
     def step(self, note: str) -> None: ...
+
+
+class NoProgress:
+    """Receiver that shows nothing."""
+
+    def phase(self, what: str, steps: int) -> None:
+        pass
+
+    def step(self, note: str) -> None:
+        pass

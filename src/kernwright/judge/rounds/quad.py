@@ -39,7 +39,8 @@ class HalfQuad:
     def ns_per_call(self, side: SideName, now: Overhead) -> float:
         """Return the time of a call without the overhead. Discarded blocks allow for the drift since then."""
         drift_ns = now.empty_ns - self.overhead.empty_ns
-        took = [now.taken_off(self.blocks[side].elapsed_ns, self.exchanges[side]) / self.calls[side]]
+        block = self.blocks[side]
+        took = [max(now.taken_off(block.elapsed_ns, self.exchanges[side]), now.least_ns(block)) / self.calls[side]]
         for one in self.tries.get(side, ()):
             took.append(one.overhead.drifted(drift_ns).taken_off(one.elapsed_ns) / max(1, one.calls))
         return max(took)

@@ -14,13 +14,13 @@ from kernwright.judge.record.sample import Role, RowSamples, Sample
 from kernwright.judge.record.statistics import Interval, least_quads
 from kernwright.judge.record.verdict import (
     GOOD,
-    UNTIMED,
     Kernel,
     MetricResult,
     Outcome,
     RanImplementation,
     RowVerdict,
     Unavailable,
+    baselines_own,
 )
 from kernwright.judge.record.wall_check import wall_says
 from kernwright.judge.rounds.sizing import BlockSizes
@@ -49,6 +49,8 @@ class RowState:
     awaits_wall: bool = False  # only `wall` is still open
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     ran: RanImplementation | None = None
+    process_calls: int = 0
+    untimed: str | None = None  # why the row is only checked for correctness
 
     @property
     def pending(self) -> bool:
@@ -157,6 +159,8 @@ class RowState:
         outcome, reasons = self._outcome(metrics, policy, least_us)
         if self.ran and self.ran.fallback_note:  # last, because the first reason is read as the cause of the verdict
             reasons.append(self.ran.fallback_note)
+        elif own := baselines_own(self.kernels):
+            reasons.append(own)
         return RowVerdict(
             id=self.row.id,
             op=self.row.op,
@@ -168,19 +172,20 @@ class RowState:
             deterministic=self.report.deterministic if self.report.cases else None,
             kernels=self.kernels,
             ran=self.ran,
+            process_calls=self.process_calls,
             bytes_min=self.row.bytes_min,
             fastest_copy_us=self.copy_s * 1e6 if self.copy_s is not None else None,
             least_us=least_us,
         )
 
     def _calls_of_block(self, metric: Metric) -> int:
-        """Return the number of calls in the candidate's block."""
-        if (own := self.sizes.get("candidate")) is None:
+        """Return the number of calls in the candidate's block. Calls of `wall` are timed one by one."""
+        if metric == "wall" or (own := self.sizes.get("candidate")) is None:
             return 1
         return own.stream_calls if metric == "stream" else own.slots
 
     def _why_untimed(self) -> str:
-        return UNTIMED if self.row.set == "grid" and self.decided else "not timed"
+        return self.untimed if self.untimed is not None and self.decided else "not timed"
 
     def _outcome(
         self, metrics: dict[Metric, MetricResult | Unavailable], policy: TimingPolicy, least_us: float | None

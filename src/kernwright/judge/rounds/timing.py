@@ -18,13 +18,14 @@ from kernwright.judge.numerics.correctness import case_problems
 from kernwright.judge.numerics.expectations import Tolerances
 from kernwright.judge.numerics.inputs import HARSH
 from kernwright.judge.process.block import Block
-from kernwright.judge.process.faults import WorkerFailed
+from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.record.sample import Quad, SideName
 from kernwright.judge.rounds.audit_contents import AuditContents
 from kernwright.judge.rounds.output_release import ReleaseTimes
-from kernwright.judge.rounds.overhead import Overhead
+from kernwright.judge.rounds.overhead import IdleTimes, Overhead
 from kernwright.judge.rounds.quad import DiscardedBlock, HalfQuad, quad_of
+from kernwright.judge.session.long_run import LongRun, slots_of_long_run
 from kernwright.judge.session.session import OutputsMoved, Session
 from kernwright.tasks.candidate import Style
 from kernwright.tasks.policy import Metric
@@ -59,11 +60,13 @@ class RowTiming:
     sides: list[SideName] = field(default_factory=list)  # the sides of the next quads
     _moves: Counter[SideName] = field(default_factory=Counter)
     _release_times: ReleaseTimes = field(default_factory=ReleaseTimes)
+    _idle_times: IdleTimes = field(default_factory=IdleTimes)
 
     def begin(self, metric: Metric, sides: Sequence[SideName]) -> None:
         """Select the metric and sides of the next quads, and measure the overhead."""
         self.sides = list(sides)
         self._moves.clear()
+        self._idle_times = IdleTimes()
         self._release_times.disturb(*self.sessions)
         for side in self.sides:
             session = self.sessions[side]
@@ -148,7 +151,15 @@ class RowTiming:
                 half.event_ns[side] = self._event_ns(side)
             if (released_ns := self._release_times.of(side)) is not None:
                 half.released_ns[side] = released_ns
+            self._idle_times.note(side, block, side in self.trusted)
         return half
+
+    def refuse_early_answers(self) -> None:
+        """Raise if a side answered before its work was over, after the quads of a metric."""
+        for side in self.sides:
+            if self._idle_times.answers_early(side, self.overhead):
+                cause = "went on working after its answer, in time that the judge takes for its own"
+                raise SideFault(side, WorkerCheated(cause))
 
     def _event_ns(self, side: SideName) -> int:
         with AttributedTo(side):
@@ -236,6 +247,13 @@ class RowTiming:
         """
         session = self.sessions[side]
         self._release_times.disturb(side)
+        before = self._moves[side]
+        self._audit_every_kind(task, side, session)
+        session.begin(metric)
+        if self._moves[side] > before:
+            self._measure_overhead(metric)  # there may be more to read back now, for every side
+
+    def _audit_every_kind(self, task: Task, side: SideName, session: Session) -> None:
         session.begin("stream")
         order = self.rng.sample(range(session.slots), self._calls("stream")[side])
         kinds = self._kinds(side)
@@ -243,11 +261,7 @@ class RowTiming:
         cases = {
             call: Case(self.row, kind) for call, kind in zip(calls, self.rng.sample(kinds, len(calls)), strict=True)
         }
-        before = self._moves[side]
         self._audit(task, side, session, order, cases)
-        session.begin(metric)
-        if self._moves[side] > before:
-            self._measure_overhead(metric)  # there may be more to read back now, for every side
 
     def audit_alone(self, task: Task, side: SideName) -> None:
         """Run a block that looks like a timed block of `wall`, with inputs of every distribution."""
@@ -270,6 +284,27 @@ class RowTiming:
             except OutputsMoved as moved:  # it is not timed, and a repeat would reveal the audit
                 self._note_move(side)
                 look(moved.first, moved.block, moved.outputs)
+
+    def long_run(self, task: Task, side: SideName) -> int:
+        """Make many calls in a row, check every output, then audit. Return the number of calls that the process made.
+
+        Call this after the last quad, because the side gets a new session.
+        """
+        old = self.sessions.pop(side)
+        old.close()
+        # Under an id of its own, because the addresses of these outputs say nothing about those of timed blocks.
+        row = self.row.model_copy(update={"id": f"{self.row.id}.long-run"})
+        slots = slots_of_long_run(row, old.long_run_slots, old.long_run_bytes)
+        with AttributedTo(side):
+            session = self.open_session(old.worker, self.op, row, "returns", slots)
+            self.sessions[side] = session
+            for block, problem in LongRun(session, self.pool, self.rng, self.eager).blocks():
+                verify(session, block, problem)
+        self._moves.clear()
+        self._audit_every_kind(task, side, session)
+        with AttributedTo(side):
+            session.end_retention()
+        return session.worker.calls
 
     def _kinds(self, side: SideName) -> list[str]:
         """Return the input distributions of a side's audits."""

@@ -93,6 +93,7 @@ class Session:
     wall_calls = 4  # calls per block of `wall`
     tells_events = False  # whether the worker can report the time of a block by device events
     compares_retained = True  # whether the values of retained outputs are compared; not needed for trusted sides
+    long_run_slots, long_run_bytes = 24, 2**24  # limits for a long run: drawing contents takes longer than calls
     release_ns = 0  # processor time that the worker last needed to free outputs
     protocol_drifts = False  # whether the protocol's overhead must be measured again for every quad of `wall`
 
@@ -202,9 +203,13 @@ class Session:
     def ready(self) -> None:
         """Prepare the device right before the clock starts."""
 
+    def finish_writes(self) -> None:
+        """Wait until everything that the judge wrote has arrived, before a block that is not timed."""
+
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         """Run a single untimed call, check every rule and return its outputs."""
         pointers = self.worker.request(Check(slot=slot), OutputPointers, deadline_s).pointers
+        self.worker.calls += 1
         outputs = self.snapshot([slot], pointers)[0]
         self.refuse_damage([slot])
         return outputs

@@ -128,10 +128,12 @@ class Worker:
     def report(self, error: Exception) -> None:
         """Send an error of foreign code to the judge, which decides what it means."""
         from kernwright.judge.worker.entry import SideProblem
+        from kernwright.judge.worker.side_frames import side_frames
 
         self.kept.clear()
         text = str(error) if isinstance(error, SideProblem) else f"{type(error).__name__}: {error}"
-        self.channel.send_json(Failure(error=text[:MOST_ERROR_TEXT], kind=type(error).__name__).model_dump())
+        failure = Failure(error=text[:MOST_ERROR_TEXT], kind=type(error).__name__, frames=side_frames(error, self.side))
+        self.channel.send_json(failure.model_dump())
 
     def next_request(self) -> tuple[int, bytes, list[int]]:
         if self.awake:

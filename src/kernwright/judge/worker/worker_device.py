@@ -5,13 +5,21 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from kernwright.judge.protocol.messages import Attach, Done, LaunchedKernels, WorkerAnswer
+from kernwright.judge.protocol.messages import (
+    MOST_KERNELS,
+    Attach,
+    Done,
+    LaunchedKernel,
+    LaunchedKernels,
+    WorkerAnswer,
+)
 from kernwright.judge.protocol.orders import SideOrders
 from kernwright.judge.worker.entry import RowCall
 from kernwright.judge.worker.loops import Loop, loop_without_python
@@ -55,7 +63,7 @@ class WorkerDevice(Protocol):
     def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop: ...
 
     def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
-        """Return the kernels of one untimed call."""
+        """Return the kernels of one untimed call, or its operators where a call launches no kernels."""
         ...
 
 
@@ -93,7 +101,18 @@ class CpuWorkerDevice:
         return loop_without_python(side, call, [list(slot) for slot in slots])
 
     def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
-        return LaunchedKernels(kernels=())
+        """Return the operators of torch and the compiled graphs that a call calls itself. Native code calls none."""
+        from torch.autograd.profiler import profile  # starts in 2 ms; torch.profiler imports the compiler first
+
+        with profile() as seen:
+            call(slot)
+        called = Counter(
+            event.name
+            for event in seen.function_events or ()
+            if event.cpu_parent is None and not event.name.startswith("[")
+        )
+        operators = [LaunchedKernel(name=name[:200], stream=0, count=count) for name, count in called.items()]
+        return LaunchedKernels(kernels=tuple(operators[:MOST_KERNELS]))
 
 
 def find_worker_device(device: str) -> WorkerDevice:

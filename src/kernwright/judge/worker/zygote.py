@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import io
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ from kernwright.judge.worker.confine import die_with
 
 PID = struct.Struct("<q")
 ADOPTION_S = 10.0
+UNBUFFERED = 2  # _IONBF of stdio.h
 # Every worker would import these modules, and torch with them.
 WORKER_MODULES = ("kernwright.judge.worker.worker_device", "kernwright.judge.worker.worker")
 
@@ -96,6 +98,8 @@ def _live(message: Fork, descriptors: list[int], judge: int) -> None:
     status = 1
     try:
         _settle(message, descriptors[1], judge)
+        if message.orders.unbuffered:
+            _print_at_once()
         from kernwright.judge.worker import worker
 
         worker.live(descriptors[0], judge, message.orders)
@@ -108,6 +112,16 @@ def _live(message: Fork, descriptors: list[int], judge: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _print_at_once() -> None:
+    """Write what Python and C print to the log without a buffer."""
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.FileIO(number, "w", closefd=False), errors="backslashreplace", write_through=True)
+        for number in (1, 2)
+    )
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, UNBUFFERED, 0)
 
 
 def _settle(message: Fork, log: int, judge: int) -> None:

@@ -1,10 +1,9 @@
-"""Folding: tensors over an x of more than three axes, as views of three that kernels over tokens take; nothing is
-copied.
+"""Folding: views with three axes of tensors that have more, for kernels over tokens. Nothing is copied.
 
-A token asks only where it lies and where its rows of modulation do, so axes may change places, and grow together where
-every tensor walks through them in one stride. Of those that are left the two longest are batches and tokens; two that
-the tokens walk through in one stride are one, too, where modulations have a row for each step of the outer one: frames.
-Every other axis is walked through, a launch for each step. `native/folding.h` does the same for the native kernels.
+A kernel needs only the address of each token and of its rows of modulation. So axes may be reordered, and two axes are
+merged where every tensor has one stride for both. Of the axes that remain, the two longest become batches and tokens.
+Two axes of tokens with one stride are also merged if modulations have one row per step of the outer axis; such steps
+are called frames. Every other axis costs one launch per step. `native/folding.h` does the same for the native kernels.
 """
 
 from __future__ import annotations
@@ -15,19 +14,20 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-AXES, MOST_AXES = 3, 16  # that a kernel takes, and that are folded into those
+AXES, MOST_AXES = 3, 16  # axes that a kernel takes, and the most that are folded into them
 Given = Sequence[Tensor | None]
 Views = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True)
 class FoldedAxis:
-    """Leading axes of all tensors that are one: each tensor's elements from one of its places to the next."""
+    """Leading axes that were merged into one: its size, and its stride in each tensor."""
 
     size: int = 1
     steps: tuple[int, ...] = ()
 
     def continues(self, inner: FoldedAxis) -> bool:
+        """Return whether every tensor has one stride for this axis and an inner one."""
         return all(own == inner.size * step for own, step in zip(self.steps, inner.steps, strict=True))
 
 
@@ -38,7 +38,7 @@ def merged(*tensors: Tensor) -> list[FoldedAxis]:
     axes = [
         FoldedAxis(size, tuple(tensor.stride(number) for tensor in tensors))
         for number, size in enumerate(first.shape[:-1])
-        if size != 1  # the stride of an axis of size 1 leads nowhere, and may be any number
+        if size != 1  # the stride of an axis of size 1 has no meaning
     ]
     found: list[FoldedAxis] = []
     for inner in sorted(axes, key=lambda axis: -axis.steps[-1]):
@@ -51,7 +51,7 @@ def merged(*tensors: Tensor) -> list[FoldedAxis]:
 
 @dataclass(frozen=True)
 class Fold:
-    """Which axes are batches and tokens; frames of so many tokens; and those that are walked through."""
+    """The axes that become batches, tokens and frames, and those that cost one launch per step."""
 
     batch: FoldedAxis
     token: FoldedAxis
@@ -60,18 +60,22 @@ class Fold:
 
     @property
     def covered(self) -> int:
+        """Return the number of tokens of one launch."""
         return self.batch.size * self.token.size * self.frame.size
 
 
 def folded(tokens: Given, modulations: Given) -> Iterator[Views]:
-    """Views of both, in their order, for each launch. `tokens` have one shape, and the last of them is an output;
-    `modulations` broadcast over it, as they were checked to do, and may become frames, `[B, F, 1, D]`."""
+    """Yield views of tokens and modulations, in this order, for each launch.
+
+    `tokens` have one shape, and the last of them is an output. `modulations` broadcast over that shape, which was
+    checked before. Their views may be frames, `[B, F, 1, D]`.
+    """
     x = tokens[0]
     assert x is not None
     if x.ndim <= AXES:
         yield (*tokens, *modulations)
         return
-    # One row, or one number, for all is handed on as it is.
+    # A single row or number for all tokens needs no view.
     spread = [own if own is None or own.ndim < 2 else own.expand(*x.shape[:-1], own.shape[-1]) for own in modulations]
     rows = [own for own in spread if own is not None and own.ndim > 1]
     members = [*rows, *(own for own in tokens if own is not None)]
@@ -83,7 +87,7 @@ def folded(tokens: Given, modulations: Given) -> Iterator[Views]:
 
 
 def _chosen(axes: Sequence[FoldedAxis], rows: int, members: int) -> Fold:
-    """Of all ways the one that leaves the fewest steps to be walked through."""
+    """Return the fold with the fewest launches."""
     none = FoldedAxis(1, (0,) * members)
 
     def longest_but(*taken: int) -> int | None:
@@ -98,18 +102,21 @@ def _chosen(axes: Sequence[FoldedAxis], rows: int, members: int) -> Fold:
     token = longest_but()
     batch = None if token is None else longest_but(token)
     if token is not None and batch is not None and batch > token:
-        batch, token = token, batch  # tokens are the one whose rows lie closer
+        batch, token = token, batch  # the rows of tokens are closer together in memory
     ways = [fold(batch, token)]
     if len(axes) > 2:
-        for number in reversed(range(len(axes) - 1)):  # from the axes whose rows lie closest
+        for number in reversed(range(len(axes) - 1)):  # starts with the axes whose rows are closest together
             if _are_frames(axes[number], axes[number + 1], rows):
                 ways.append(fold(longest_but(number, number + 1), number + 1, number))
     return max(ways, key=lambda way: way.covered)
 
 
 def _are_frames(outer: FoldedAxis, inner: FoldedAxis, rows: int) -> bool:
-    """Whether tokens walk through both in one stride, and modulations, of which there are `rows`, do so too or have a
-    row for all inner steps."""
+    """Return whether two axes can become frames.
+
+    Tokens must have one stride for both axes. The first `rows` tensors are modulations: they have one stride, too, or
+    one row for all inner steps.
+    """
     return all(
         far == inner.size * near or (number < rows and near == 0)
         for number, (far, near) in enumerate(zip(outer.steps, inner.steps, strict=True))

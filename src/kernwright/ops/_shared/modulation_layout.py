@@ -1,5 +1,4 @@
-"""ModulationLayout: how a tensor that modulates lies over the tokens. `native/reader.h` says the same for the native
-kernels, which check for themselves."""
+"""ModulationLayout: which row of a modulation belongs to a token. `native/reader.h` has the same for native kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class ModulationLayout:
 
 
 def check_modulation(name: str, modulation: Tensor, x: Tensor, x_name: str = "x") -> None:
-    """One number, [D], [B, D], [B, S, D] with any axis 1, or [B, F, 1, D]."""
+    """Check that a modulation is one number, `[D]`, `[B, D]`, `[B, S, D]` with any axis 1, or `[B, F, 1, D]`."""
     shape, against = list(modulation.shape), list(x.shape)
     if x.ndim == 3 and modulation.ndim == 4:
         frames, tokens = shape[1], against[1]
@@ -39,7 +38,7 @@ def check_modulation(name: str, modulation: Tensor, x: Tensor, x_name: str = "x"
 
 
 def layout(modulation: Tensor, x: Tensor) -> ModulationLayout:
-    """Of a modulation that was checked, over x `[B, S, D]` or `[S, D]`."""
+    """Return the layout of a modulation that was checked, over x `[B, S, D]` or `[S, D]`."""
     steps = [
         0 if size == 1 else stride for size, stride in zip(modulation.shape, modulation.stride(), strict=True)
     ]  # an axis of size 1 serves all
@@ -57,5 +56,5 @@ def layout(modulation: Tensor, x: Tensor) -> ModulationLayout:
 
 
 def aligned(tensor: Tensor, ndim: int) -> Tensor:
-    """With axes of size 1 before its own, as broadcasting reads it: so `[S, D]` over `[B, S, D]` is a row per token."""
+    """Return a tensor with leading axes of size 1, as broadcasting has it: `[S, D]` is then one row per token."""
     return tensor if tensor.ndim == ndim else tensor[(None,) * (ndim - tensor.ndim)]

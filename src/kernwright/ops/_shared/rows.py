@@ -1,8 +1,8 @@
-"""Rows: tensors of one shape, whatever their leading axes, as views `[batch, token, channel]`; nothing is copied.
+"""Rows: tensors of one shape with any leading axes, as views `[batch, token, channel]`. Nothing is copied.
 
-A norm alone asks of a row only where it lies, so axes may change places and grow together: a dense tensor, turned
-around or not, is one run of rows, and heads cut out of a packed projection are a batch of runs. `rows.h` does the same
-for the native kernels.
+A norm without modulation needs only the address of each row, so leading axes may be reordered and merged. A dense
+tensor, transposed or not, is one sequence of rows. Heads cut out of a packed projection are a batch of sequences.
+`native/rows.h` does the same for the native kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def batches(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         return
     axes = sorted(merged(*tensors), key=lambda axis: -axis.size)
     none = FoldedAxis(1, (0,) * len(tensors))
-    if len(axes) > 1:  # the two longest; of them the one whose rows lie closer are the tokens
+    if len(axes) > 1:  # the two longest axes; tokens are those whose rows are closer together
         batch, token = sorted(axes[:2], key=lambda axis: -axis.steps[-1])
     else:
         batch, token = none, axes[0] if axes else none

@@ -1,4 +1,4 @@
-"""Sum: the axes of two summands that broadcast, folded into batches, tokens and channels. Nothing is copied."""
+"""Sum: two tensors that broadcast, with their axes folded into batches, tokens and channels. Nothing is copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDEST = 2**31 - 4097  # columns are counted in 32 bits
 
 
 def sum_like(a: Tensor, b: Tensor) -> Tensor:
-    """Return an uninitialized sum. It lies as the larger summand does, as in the eager chain."""
+    """Return an uninitialized sum. It has the memory layout of the larger summand, as in the eager chain."""
     larger = a if a.numel() >= b.numel() else b
     shape, dtype = broadcast_shape(a.shape, b.shape), torch.result_type(a, b)
     return rows_like(larger, dtype) if larger.shape == shape else torch.empty(shape, dtype=dtype, device=a.device)
@@ -25,7 +25,7 @@ def sum_like(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Axis:
-    """Of a sum's result: how far apart its steps lie in x, in the other summand, and in the result."""
+    """An axis of the result: its size, and its stride in x, in the other summand and in the result."""
 
     size: int = 1
     x: int = 0
@@ -35,8 +35,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum as rows of `last` for the tokens of batches, at each step of the axes that are walked through. x is the
-    larger summand; the other may be a row for many."""
+    """A sum over batches, tokens and channels (`last`), with one launch per step of the axes in `walked`.
+
+    x has the dtype of the result. The other summand, `shift`, may broadcast over it.
+    """
 
     x: Tensor
     shift: Tensor
@@ -47,11 +49,12 @@ class Sum:
 
     @property
     def elements(self) -> int:
+        """Return the number of elements of the result."""
         axes = (self.batch, self.token, self.last, *self.walked)
         return math.prod(axis.size for axis in axes)
 
     def steps(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Both summands and the result, as they begin at each step."""
+        """Yield x, shift and the result of each launch, as views that start at its first element."""
         for place in itertools.product(*(range(axis.size) for axis in self.walked)):
             walked = list(zip(place, self.walked, strict=True))
             yield (
@@ -62,9 +65,9 @@ class Sum:
 
 
 def folded_sum(a: Tensor, b: Tensor, out_steps: Sequence[int] | None = None) -> Sum | None:
-    """None: no order of the summands and no merging of axes makes rows of channels of it, in the result's dtype.
+    """Return the folded sum, or None if its axes cannot be folded into rows of channels in the result's dtype.
 
-    Steps of the result are those of a dense one, unless they are given.
+    `out_steps` are the strides of the result; without them the result is one that `sum_like` makes.
     """
     shape = broadcast_shape(a.shape, b.shape)
     result = torch.result_type(a, b)
@@ -92,10 +95,10 @@ def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]
     if last.x != 1 or last.shift not in (0, 1) or last.y != 1:
         if shape[-1] != 1:
             return None
-        axes, last = [*axes, last], Axis(1, 1, 0, 1)  # between rows of one channel there may be gaps
+        axes, last = [*axes, last], Axis(1, 1, 0, 1)  # rows of one channel may have gaps between them
     if last.size > WIDEST:
         return None
-    # The two longest are batches and tokens, in their order; a launch for each step of the others.
+    # The two longest axes are batches and tokens, in their order. The others cost one launch per step.
     longest = sorted(range(len(axes)), key=lambda number: -axes[number].size)[:2]
     *batch, token = (axes[number] for number in sorted(longest)) if axes else [Axis()]
     walked = [axis for number, axis in enumerate(axes) if number not in longest]
@@ -103,7 +106,7 @@ def _folded(x: Tensor, shift: Tensor, shape: Sequence[int], steps: Sequence[int]
 
 
 def _from(tensor: Tensor, start: int) -> Tensor:
-    """All that lies behind its start."""
+    """Return a view that starts some elements later. Kernels use only its address."""
     return tensor if start == 0 else tensor.as_strided((), (), tensor.storage_offset() + start)
 
 
@@ -113,6 +116,6 @@ def _steps(tensor: Tensor, shape: Sequence[int]) -> list[int]:
 
 
 def _is_one_stride(outer: Axis, inner: Axis) -> bool:
-    """Every tensor walks through both in one stride."""
+    """Return whether every tensor has one stride for both axes."""
     pairs = ((outer.x, inner.x), (outer.shift, inner.shift), (outer.y, inner.y))
     return all(far == inner.size * near for far, near in pairs) and outer.size * inner.size <= WIDEST

@@ -1,4 +1,4 @@
-"""What fused kernels over tokens ask of a call's tensors: each answers why it does not hold, or None."""
+"""Requirements of fused kernels over tokens. Each returns why a call is not taken, or None."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kernwright.core.op import Op
 from kernwright.runtime.call import Call
-from kernwright.runtime.dispatch import reference_function
+from kernwright.runtime.choice.reference import reference_function
 from kernwright.runtime.implementation import Implementation, Requirement
 from kernwright.runtime.outputs import has_memory
 from kernwright.runtime.requirements import on_cuda
@@ -31,9 +31,9 @@ def keeps_order(backend: str, shown: Callable[[str, Call], bool]) -> Requirement
 def _refusal(backend: str, shown: Callable[[str, Call], bool], call: Call) -> str | None:
     x = call.first
     if x.shape[-1] % GROUP:
-        return f"x is {x.shape[-1]} wide, no multiple of {GROUP}: torch sums such a token in an order of its own"
+        return f"x is {x.shape[-1]} wide, not a multiple of {GROUP}: torch sums such a token in another order"
     if backend == "triton" and call.arguments["eps"] < torch.finfo(torch.float32).tiny:
-        return "eps is no normal number in float32, and the kernel's rsqrt takes others for zero"
+        return "eps is not a normal number in float32, and the kernel's rsqrt treats it as zero"
     if not has_memory(x):
         return "x stands for a tensor that is not here, for which the device is not asked how torch sums"
     if torch.cuda.is_current_stream_capturing():

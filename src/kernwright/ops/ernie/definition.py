@@ -20,11 +20,14 @@ def _modulated(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, eps: flo
 
 @define(outputs=["y"], activations=["x"])
 def ernie_norm_modulate(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
-    """rms(x) * weight * (1 + scale) + shift in float32, rounded once to x's dtype.
+    """Return `rms(x) * weight * (1 + scale) + shift`, computed in float32 and rounded once to the dtype of x.
 
-    scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own; weight is `[D]`. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the reference.
-    out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        weight: `[D]`.
+        scale, shift: they broadcast over x by torch's rules, as `[D]`, `[B, 1, D]`, `[S, D]` or `[B, S, D]`, in any
+            floating point dtype.
+        eps: the number added to the mean of squares.
     """
     return _modulated(wide(x), weight, scale, shift, eps).to(x.dtype)
 
@@ -33,15 +36,19 @@ def ernie_norm_modulate(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor,
 def ernie_residual_norm_modulate(
     residual: Tensor, update: Tensor, gate: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * update; returns it and rms(r) * weight * (1 + scale) + shift, of r before it is rounded."""
+    """Return `r = residual + gate * update` and `rms(r) * weight * (1 + scale) + shift`.
+
+    The norm is computed from r before r is rounded to the residual's dtype. The gate broadcasts as scale and shift do.
+    The other arguments are those of `ernie_norm_modulate`.
+    """
     joined = wide(residual) + wide(gate) * wide(update)
     return joined.to(residual.dtype), _modulated(joined, weight, scale, shift, eps).to(residual.dtype)
 
 
 @define(outputs=["out"], activations=["residual", "update"], contract="exact")
 def ernie_residual_gate(residual: Tensor, update: Tensor, gate: Tensor) -> Tensor:
-    """residual + gate * update in float32, rounded once to the residual's dtype, with the bits of the reference.
+    """Return `residual + gate * update`, computed in float32 and rounded once to the residual's dtype.
 
-    Where `ops.residual_gate` rounds the product as well, this does not.
+    The result has the bits of the reference. `residual_gate` rounds the product, too.
     """
     return (wide(residual) + wide(gate) * wide(update)).to(residual.dtype)

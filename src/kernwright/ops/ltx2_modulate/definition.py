@@ -22,12 +22,16 @@ def _modulated(normed: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 @define(outputs=["y"], activations=["x"])
 def rms_modulate(x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) -> Tensor:
-    """rms(x) * (1 + scale) + shift in float32, whatever x's dtype, as LTX-2 runs it under autocast.
+    """Return `rms(x) * (1 + scale) + shift` in float32 for any dtype of x, as LTX-2 computes it under autocast.
 
-    scale and shift broadcast as torch has it: one number, `[D]`, `[B, 1, D]`, `[B, S, D]`, `[S, D]`, each in a dtype of
-    its own, in which `1 + scale` rounds. backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs a
-    kernel that sums in torch's order where the device has shown that it has torch's bits, and else the eager chain. out
-    must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: they broadcast over x by torch's rules, as `[D]`, `[B, 1, D]`, `[S, D]` or `[B, S, D]`, in any
+            floating point dtype.
+        eps: the number added to the mean of squares.
+
+    `1 + scale` rounds in the dtype of scale. With `contract="exact"`, kernels that sum in torch's order run if the
+    device has shown that they give torch's bits; otherwise the eager chain runs.
     """
     return _modulated(_normed(x, eps), scale, shift)
 
@@ -36,7 +40,7 @@ def rms_modulate(x: Tensor, scale: Tensor, shift: Tensor, *, eps: float = 1e-6) 
 def dual_modulate(
     x: Tensor, scale0: Tensor, shift0: Tensor, scale1: Tensor, shift1: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """rms(x) modulated twice: rms_modulate with either pair, of one norm."""
+    """Return two modulations of one RMS norm: `rms_modulate` with (scale0, shift0) and with (scale1, shift1)."""
     normed = _normed(x, eps)
     return _modulated(normed, scale0, shift0), _modulated(normed, scale1, shift1)
 
@@ -45,9 +49,15 @@ def dual_modulate(
 def rms_modulate_from_table(
     x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor, *, eps: float = 1e-6
 ) -> Tensor:
-    """rms_modulate with (scale, shift) = table `[2, D]` + timestep embedding `[B, 1, 2 * D]`.
+    """Return `rms_modulate` with `(scale, shift) = table + timestep embedding`.
 
-    The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 2 * D]`, is taken too.
+    Arguments:
+        x: `[B, S, D]`.
+        temb_scale_shift: the embedding, `[B, 1, 2 * D]`, or `[B, S, 2 * D]` for one per token.
+        scale_shift_table: `[2, D]`, scale before shift.
+        eps: the number added to the mean of squares.
+
+    The sum of table and embedding rounds in the dtype that holds both.
     """
     embedded = temb_scale_shift.reshape(*temb_scale_shift.shape[:2], *scale_shift_table.shape)
     scale, shift = (scale_shift_table + embedded).unbind(2)
@@ -59,9 +69,15 @@ def rms_modulate_from_table(
 def dual_modulate_from_table(
     x: Tensor, temb_scale_shift: Tensor, scale_shift_table: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """dual_modulate with (scale0, shift0, scale1, shift1) = table `[4, D]` + timestep embedding `[B, 1, 4 * D]`.
+    """Return `dual_modulate` with `(scale0, shift0, scale1, shift1) = table + timestep embedding`.
 
-    The sum rounds in the dtype that holds both. An embedding per token, `[B, S, 4 * D]`, is taken too.
+    Arguments:
+        x: `[B, S, D]`.
+        temb_scale_shift: the embedding, `[B, 1, 4 * D]`, or `[B, S, 4 * D]` for one per token.
+        scale_shift_table: `[4, D]`.
+        eps: the number added to the mean of squares.
+
+    The sum of table and embedding rounds in the dtype that holds both.
     """
     embedded = temb_scale_shift.reshape(*temb_scale_shift.shape[:2], *scale_shift_table.shape)
     scale0, shift0, scale1, shift1 = (scale_shift_table + embedded).unbind(2)

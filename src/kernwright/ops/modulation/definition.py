@@ -13,11 +13,13 @@ from kernwright.core.rounding import over_tokens
 
 @define(outputs=["y"], activations=["x", "shift"], contract="exact")
 def scale_shift(x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: float = 1.0) -> Tensor:
-    """x * (scale_constant + scale) + shift, over x `[B, S, D]`, with the bits of the eager chain.
+    """Return `x * (scale_constant + scale) + shift`, with the bits of the eager chain.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. backend: "cuda", "triton" or
-    "torch", for this call. out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        scale_constant: 1.0 for a modulation, 0.0 for a gate.
     """
     scale, shift = over_tokens(scale, x), over_tokens(shift, x)
     return (x * (scale_constant + scale) + shift).to(x.dtype)
@@ -25,14 +27,16 @@ def scale_shift(x: Tensor, scale: Tensor, shift: Tensor, *, scale_constant: floa
 
 @define(outputs=["out"], activations=["residual", "update"], contract="exact")
 def residual_gate(residual: Tensor, update: Tensor, gate: Tensor) -> Tensor:
-    """residual + update * gate, with the bits of the eager chain.
+    """Return `residual + update * gate` in the residual's dtype, with the bits of the eager chain.
 
-    residual and update are `[B, S, D]`; the gate has the layouts of scale and shift in scale_shift, as has all else.
+    Arguments:
+        residual, update: `[B, S, D]` or `[S, D]`.
+        gate: the layouts of scale and shift in `scale_shift`.
     """
     return (residual + update * over_tokens(gate, update)).to(residual.dtype)
 
 
 @define(outputs=["out"], activations=["a", "b"], contract="exact")
 def broadcast_add(a: Tensor, b: Tensor) -> Tensor:
-    """a + b, where either may be one row for many, with the eager chain's bits. out must not overlap the inputs."""
+    """Return `a + b`, with the bits of the eager chain. Both broadcast by torch's rules."""
     return a + b

@@ -30,13 +30,18 @@ def norm_scale_shift(
     norm_type: str = "layer",
     eps: float = 1e-6,
 ) -> Tensor:
-    """norm(x) * (1 + scale) + shift, over x `[B, S, D]`.
+    """Return `norm(x) * (1 + scale) + shift`, with the norm over the last axis of x.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "layer" or "rms".
-    backend: "cuda", "cpu", "triton" or "torch", for this call. contract: "exact" runs, for LayerNorm without weight and
-    bias, a kernel that norms in torch's order where the device has shown that it has torch's bits, and else the eager
-    chain. out must not overlap the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        weight, bias: `[D]`, the affine parameters of the norm. A bias needs a weight, and an RMS norm has none.
+        norm_type: "layer" or "rms".
+        eps: the number added to the variance.
+
+    With `contract="exact"`, a LayerNorm without weight and bias has kernels that sum in torch's order. They run if the
+    device has shown that they give torch's bits; otherwise the eager chain runs.
     """
     return _modulate(norm(x, weight, bias, norm_type, eps), scale, shift)
 
@@ -54,10 +59,14 @@ def residual_norm_scale_shift(
     norm_type: str = "layer",
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """r = residual + gate * x (no gate: residual + x); returns norm(r) * (1 + scale) + shift, and r.
+    """Return `norm(r) * (1 + scale) + shift` and r, where `r = residual + gate * x`.
 
-    r has x's dtype, whatever the residual's (add_norm keeps the residual's). The gate has the layouts of scale and
-    shift; all else as in norm_scale_shift. out: both tensors.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        residual: the shape of x. r has the dtype of x; `add_norm` keeps that of the residual.
+        gate: the layouts of scale and shift. Without a gate, `r = residual + x`.
+
+    The other arguments are those of `norm_scale_shift`.
     """
     gated = x if gate is None else over_tokens(gate, x) * x
     res_out = (residual + gated).to(x.dtype)
@@ -84,10 +93,15 @@ def norm_scale_shift_select(
     *,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """LN(x) * (1 + scale) + shift and the gate, `[B, S, D]` both, each token with the set that its index picks.
+    """Return `LayerNorm(x) * (1 + scale) + shift` and a gate, where each token picks one of two sets of all three.
 
-    The sets are rows `[B, D]`, the index `[B, S]` of integers or booleans: 0 picks the first set, any other number the
-    second, so that no number leads outside them. All else as in norm_scale_shift.
+    Arguments:
+        x: `[B, S, D]`.
+        scale0, shift0, gate0: the first set, `[B, D]` each.
+        scale1, shift1, gate1: the second set, `[B, D]` each.
+        index: `[B, S]`, integers or booleans. 0 picks the first set, every other number the second.
+
+    The other arguments are those of `norm_scale_shift`.
     """
     scale, shift = _picked(index, scale0, scale1), _picked(index, shift0, shift1)
     return _modulate(norm(x, weight, bias, "layer", eps), scale, shift), _picked(index, gate0, gate1)
@@ -110,9 +124,13 @@ def residual_norm_scale_shift_select(
     *,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """r = residual + residual_gate * x; then norm_scale_shift_select of r. Returns y, r and the chosen gate.
+    """Return the norm_scale_shift_select of `r = residual + residual_gate * x`, r itself, and the gate of each token.
 
-    residual_gate has the layouts of scale and shift in norm_scale_shift.
+    Arguments:
+        x, residual: `[B, S, D]`. r has the dtype of x.
+        residual_gate: the layouts of scale and shift in `norm_scale_shift`.
+
+    The other arguments are those of `norm_scale_shift_select`.
     """
     residual_out = (residual + over_tokens(residual_gate, x) * x).to(x.dtype)
     scale, shift = _picked(index, scale0, scale1), _picked(index, shift0, shift1)

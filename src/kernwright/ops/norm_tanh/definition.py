@@ -25,12 +25,15 @@ def norm_tanh_mul_add(
     norm_type: str = "rms",
     eps: float = 1e-5,
 ) -> Tensor:
-    """norm(x) * tanh(scale) + shift, over x `[B, S, D]`: with a gate and a residual, residual + tanh(gate) * norm(x).
+    """Return `norm(x) * tanh(scale) + shift`. With a gate as scale and a residual as shift, this is a gated residual.
 
-    scale and shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` per frame of S / F tokens,
-    each in a dtype of its own. Beside x of more axes they broadcast as torch has it. norm_type: "rms" or "layer".
-    backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out must not overlap
-    the inputs.
+    Arguments:
+        x: `[B, S, D]` or `[S, D]`.
+        scale, shift: one number, `[D]`, `[B, D]`, `[B, 1, D]`, `[B, S, D]`, or `[B, F, 1, D]` for F frames of S / F
+            tokens, in any floating point dtype. If x has more than three axes, they broadcast by torch's rules.
+        weight, bias: `[D]`, the affine parameters of the norm.
+        norm_type: "rms" or "layer".
+        eps: the number added to the variance.
     """
     return _gated(x, scale, shift, norm(x, weight, bias, norm_type, eps))
 
@@ -49,6 +52,13 @@ def norm_tanh_mul_add_norm_scale(
     norm_type: str = "rms",
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """y = norm(x) * tanh(scale) + shift; returns it and norm(y) * (1 + scale2), all as in norm_tanh_mul_add."""
+    """Return `y = norm(x) * tanh(scale) + shift` and `norm(y) * (1 + scale2)`.
+
+    Arguments:
+        scale2: the layouts of scale and shift.
+        weight2, bias2: `[D]`, the affine parameters of the second norm.
+
+    The other arguments are those of `norm_tanh_mul_add`.
+    """
     y = _gated(x, scale, shift, norm(x, weight, bias, norm_type, eps))
     return y, (norm(y, weight2, bias2, norm_type, eps) * (1 + over_tokens(scale2, x))).to(x.dtype)

@@ -11,10 +11,14 @@ from kernwright.core.rounding import wide
 
 @define(outputs=["y"], activations=["x"])
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
-    """(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias, over the last axis of x.
+    """Return `(x - mean(x)) * rsqrt(var(x) + eps) * weight + bias` over the last axis of x.
 
-    weight and bias: `[D]`, each in a dtype of its own. backend: "cuda", "triton" or "torch", for this call. contract:
-    "exact" runs torch's own norm. out must not overlap the inputs.
+    Arguments:
+        x: any number of axes.
+        weight, bias: `[D]`, in any floating point dtype. Either may be omitted.
+        eps: the number added to the variance.
+
+    The result has the memory layout of x. With `contract="exact"` torch's own norm runs.
     """
     if (weight is None or weight.dtype == x.dtype) and (bias is None or bias.dtype == x.dtype):
         return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
@@ -25,5 +29,13 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
 @define(outputs=["y"], activations=["x"])
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
-    """x * rsqrt(mean(x ** 2) + eps) * weight, over the last axis of x; all else as in layer_norm."""
+    """Return `x * rsqrt(mean(x ** 2) + eps) * weight` over the last axis of x.
+
+    Arguments:
+        x: any number of axes.
+        weight: `[D]`, in any floating point dtype, or omitted.
+        eps: the number added to the mean of squares.
+
+    The result has the memory layout of x. With `contract="exact"` torch's own functions run.
+    """
     return F.rms_norm(x, (x.shape[-1],), weight, eps)

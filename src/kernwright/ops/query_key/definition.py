@@ -22,9 +22,17 @@ def qknorm_rope(
     eps: float = 1e-6,
     is_neox: bool = False,
 ) -> None:
-    """Each head of q and k `[T, H, D]`: RMS norm, rounded; then its first R entries turned by its position's angles.
+    """Apply an RMS norm to each head of q and k, then rotate its first R channels. Both are changed in place.
 
-    A row of the cache `[N, R]` holds R / 2 cosines, then as many sines. Pairs are adjacent, or halves (`is_neox`).
+    Arguments:
+        q, k: `[T, H, D]`, with any number of heads each.
+        q_weight, k_weight: `[D]`.
+        cos_sin_cache: `[N, R]`. Each row holds R / 2 cosines followed by R / 2 sines.
+        positions: `[T]`, the row of the cache for each token.
+        eps: the number added to the mean of squares.
+        is_neox: whether channels i and i + R / 2 form a pair; otherwise channels 2 i and 2 i + 1 do.
+
+    The output of the norm rounds before the rotation.
     """
     rope_dim = cos_sin_cache.shape[-1]
     cos, sin = cos_sin_cache[positions.long(), None, :].chunk(2, dim=-1)
@@ -48,7 +56,16 @@ def ltx2_qknorm_split_rope(
     *,
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """RMS norm over all heads of a token at once, rounded; then the halves of each head turned as LTX-2 turns them"""
+    """Return q and k after an RMS norm over the whole token and the rotation of `ltx2_split_rotary`.
+
+    Arguments:
+        q, k: `[B, S, H * D]`, with any S each.
+        q_cos, q_sin, k_cos, k_sin: the angles, `[B, H, S, D/2]`.
+        q_norm_weight, k_norm_weight: `[H * D]`.
+        eps: the number added to the mean of squares.
+
+    The output of the norm rounds before the rotation.
+    """
     q_normed = F.rms_norm(q, (q.shape[-1],), q_norm_weight, eps)
     k_normed = F.rms_norm(k, (k.shape[-1],), k_norm_weight, eps)
     return rotated_split_heads(q_normed, q_cos, q_sin), rotated_split_heads(k_normed, k_cos, k_sin)

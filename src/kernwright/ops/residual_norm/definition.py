@@ -45,13 +45,17 @@ def add_norm(
     norm_type: str = "rms",
     eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
-    """r = x * row_scale + second + residual, what is given of them; returns norm(r) * weight + bias, and r.
+    """Return `norm(r) * weight + bias` and r, where `r = x * row_scale + second + residual`.
 
-    Over the last axis of x. residual and second: x's shape, each in a dtype of its own; row_scale: a number per row of
-    x, which it alone is multiplied with; weight and bias: `[D]`, each in a dtype of its own, of either norm. r has the
-    residual's dtype; without a residual x's; with residual_in_fp32 float32, or x's where that is wider. norm_type:
-    "rms" or "layer". backend: "cuda", "triton" or "torch", for this call. contract: "exact" runs the eager chain. out:
-    both tensors, which must not overlap the inputs.
+    Arguments:
+        x: any number of axes; the norm is over the last one.
+        residual, second: the shape of x, in any floating point dtype. Each may be omitted.
+        row_scale: one number per row of x, or omitted.
+        weight, bias: `[D]`, in any floating point dtype.
+        norm_type: "rms" or "layer".
+        eps: the number added to the variance.
+        residual_in_fp32: whether r is float32 where there is no residual. Otherwise r has the dtype of the residual, or
+            that of x if there is none.
     """
     total = x if row_scale is None else x * row_scale[..., None]
     if second is not None:
@@ -65,11 +69,13 @@ def add_norm(
 
 @define(outputs=[], activations=["x", "residual"], inplace=["x", "residual"])
 def fused_add_rms_norm_(x: Tensor, residual: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> None:
-    """residual += x; then x = rms(residual) * weight, both in place, over the last axis.
+    """Add x to residual, then set x to `rms_norm(residual) * weight`. Both are changed in place.
 
-    x and residual must not overlap each other in part, or the weight; one tensor as both holds the norm in the end.
-    What trains runs the reference, whose gradient is torch's, with torch's own rules for what is changed in place. All
-    else as in add_norm.
+    Arguments:
+        x, residual: tensors of one shape. They must not overlap each other in part, nor the weight. One tensor as both
+            holds the norm afterwards.
+        weight: `[D]`, or omitted.
+        eps: the number added to the mean of squares.
     """
     residual += x
     x.copy_(_normed(residual, weight, None, "rms", eps))

@@ -10,14 +10,23 @@ from kernwright.core.rotations import rotated_pairs, rotated_split_heads
 
 @define(outputs=["y"], activations=["x"])
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Adjacent pairs of x `[B, S, H, D]` turned by the token's angles `[S, D/2]`; at least float32, one rounding"""
+    """Return x with each pair of adjacent channels rotated, computed in at least float32 and rounded once.
+
+    Arguments:
+        x: `[B, S, H, D]`.
+        cos, sin: the angles of each token, `[S, D/2]`.
+    """
     return rotated_pairs(x, cos[:, None, :], sin[:, None, :])
 
 
 @define(outputs=["y"], activations=["x"], contract="exact")
 def ltx2_split_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The halves of each head of x `[B, S, H * D]` turned by `[B, H, S, D/2]`; the product with cos rounds first.
+    """Return x with channels i and i + D/2 of each head rotated as a pair.
 
-    This is the rounding of LTX-2's own chain, a product and then addcmul, not that of one fused expression.
+    Arguments:
+        x: `[B, S, H * D]`.
+        cos, sin: the angles, `[B, H, S, D/2]`.
+
+    The product with cos rounds first, as in LTX-2's own chain of a product and addcmul.
     """
     return rotated_split_heads(x, cos, sin)

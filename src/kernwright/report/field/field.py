@@ -1,15 +1,15 @@
-"""Field: how the baselines that people run stand on the frozen rows, gathered from a ledger and written as a page.
+"""Field: how published baselines compare with each other on the frozen rows, gathered from a ledger.
 
-Ratios are those of one run, where both sides were measured in turn; times of different runs stand side by side only to
-be read. A record of another task digest, or of baselines of which one has changed, enters nothing; it is stale until
-all of its rows have been judged again.
+A ratio comes from one run, in which both sides were measured in turn. Times of different runs are shown next to each
+other and never divided. A record of another task digest, or of a baseline that has changed since, is not used. It is
+stale until all of its rows have been judged again.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -19,14 +19,14 @@ from kernwright.judge.record.verdict import MetricResult, Outcome, RowVerdict, V
 from kernwright.ledger.ledger import Ledger
 from kernwright.report.current_baselines import CurrentBaselines
 from kernwright.report.field.repeats import DeviceTime, Repeats
-from kernwright.report.machines import gpu_of, machines_of, model_of, refuse_mixed_models
-from kernwright.report.variants import variants_of
+from kernwright.report.machines import gpu_of, model_of, refuse_mixed_models
 from kernwright.tasks.candidate import CANDIDATE_FILE, SHIPPED
-from kernwright.tasks.policy import METRICS, Metric
+from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-DECLINES = "the candidate declines: "  # as the judge says it
+DECLINES = "the candidate declines: "  # prefix of the judge's reason
+DECLINED = "declined"
 TIMED: frozenset[Outcome] = frozenset({"faster", "same", "slower", "inconclusive"})
 Key = tuple[str, str, str]  # task, row, contender
 Side = Literal["baseline_us", "candidate_us"]
@@ -38,7 +38,7 @@ class Standing:
 
     row: RowVerdict
     run: Verdict
-    recorded_in: str = ""  # the ledger's run
+    recorded_in: str = ""  # run of the ledger
 
     def result(self, metric: Metric) -> MetricResult | None:
         """Return the result of a metric, or None if the row is wrong in any way."""
@@ -57,6 +57,11 @@ class Standing:
     def declines(self) -> bool:
         """Whether the contender has no kernel for the row, which is no fault."""
         return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
+
+    @property
+    def state(self) -> str:
+        """The verdict on the row, or `declined`."""
+        return DECLINED if self.declines else self.row.verdict
 
     def share_of_copy(self, metric: Metric = "device", side: Side = "candidate_us") -> float | None:
         result = self.result(metric)
@@ -79,7 +84,16 @@ class Field:
     def gathered(
         cls, ledger: Ledger, tasks: Sequence[Task], baseline: str, device: str, rows: str, model: str | None = None
     ) -> Field:
-        """`model`: records of this one only; without it there may be no other."""
+        """Return the field of a ledger.
+
+        Args:
+            ledger: the records.
+            tasks: the tasks to gather.
+            baseline: the baseline that all contenders were compared with.
+            device: `cpu` or `cuda`.
+            rows: globs over row ids, or sets.
+            model: use records of this device model only. Without it, records of several models are an error.
+        """
         found = cls(tasks=tasks, baseline=baseline, device=device, rows=rows)
         wanted = {task.name: {row.id for row in found.wanted(task)} for task in found.families}
         today = CurrentBaselines(tasks)
@@ -89,6 +103,8 @@ class Field:
                 continue
             verdict = record.verdict()
             if verdict.baseline != baseline or verdict.provenance["device"].partition(":")[0] != device:
+                continue
+            if verdict.metric != found.metric_of(verdict.task):  # `judge --metric` asked another question
                 continue
             if verdict.candidate == SHIPPED or _is_of_a_folder(verdict):  # not a part of the field
                 continue
@@ -112,6 +128,10 @@ class Field:
                 found.stale_runs.add(run)
         refuse_mixed_models(found.runs())
         return found
+
+    def metric_of(self, task: str) -> Metric:
+        """Return the deciding metric of a task's policy."""
+        return next(own.policy.decides for own in self.tasks if own.name == task)
 
     @property
     def recorded_in(self) -> set[str]:
@@ -162,6 +182,16 @@ class Field:
         logs = [math.log(result.ratio) for s in standings if s and (result := s.result(metric))]
         return (math.exp(sum(logs) / len(logs)), len(logs)) if logs else None
 
+    def geomean_of_best(self, task: Task, rows: Iterable[Workload], metric: Metric) -> float | None:
+        """Return the mean over rows of the best ratio of a metric. The baseline itself counts with a ratio of 1."""
+        logs = []
+        for row in rows:
+            standings = (self.standing(task, row, contender) for contender in self.contenders)
+            ratios = [result.ratio for s in standings if s and (result := s.result(metric))]
+            if ratios:
+                logs.append(math.log(max(1.0, *ratios)))
+        return math.exp(sum(logs) / len(logs)) if logs else None
+
     def against_itself(self) -> tuple[int, int]:
         """Return the number of row verdicts of the baseline against itself, and of those that found a difference."""
         rows = [s.row for (_, _, name), found in self.standings.items() if name == self.baseline for s in found]
@@ -205,98 +235,6 @@ class Field:
                 spent[part] = spent.get(part, 0.0) + seconds
         return spent
 
-    # The page
-
-    def page(self, command: str, plots: Mapping[str, str] | None = None) -> str:
-        """`plots`: where images lie, by family and kind, as in `norm_infer_speedup`."""
-        lines = ["# The state of the field", "", f"Generated from a ledger by `{command}`; no number is typed by hand."]
-        lines += ["", *(f"- {machine}" for machine in machines_of(self.runs()))]
-        lines += ["", *self._explained(), "", *self._summary()]
-        for task in self.families:
-            lines += ["", f"## {task.name}", "", f"{task.file.title}."]
-            for kind in ("speedup", "copy"):
-                if place := (plots or {}).get(f"{task.name}_{kind}"):
-                    lines += ["", f"![{kind} of {task.name}]({place})"]
-            lines += ["", *self._family(task)]
-        return "\n".join(lines) + "\n"
-
-    def _explained(self) -> list[str]:
-        judged, different = self.against_itself()
-        lines = [
-            f"Times are microseconds: `wall` one call and a wait, `stream` a run of calls, `device` the kernels alone. "
-            f"Ratios are {self.baseline}'s time over the contender's in the same run, by `device` where there is one. "
-            "`copy` is the share of a copy of the same fewest bytes, measured in the same run: a yardstick, no limit, "
-            "which a kernel that reads more than it writes may pass.",
-        ]
-        if self.device != "cpu":
-            lines[0] += (
-                " A row over 16 MiB is called by a worker that stood still just before: its `wall` has more of a cold "
-                "start in it than a smaller one's."
-            )
-        if given := {run.provenance.get("rounds") or run.provenance["policy"]["max_rounds"] for run in self.runs()}:
-            lines[0] += f" Rows were given {' or '.join(map(str, sorted(given)))} rounds at most."
-        if judged:
-            lines += [
-                "",
-                f"{self.baseline} against itself: {judged} row-verdicts, {different} called faster or slower.",
-            ]
-        lines += [line for told in self.repeats().told() for line in ("", told)]
-        if earlier := self.of_earlier_judges():
-            told = ", ".join(f"{count} of {task}" for task, count in sorted(earlier.items()))
-            lines += ["", f"Rows that an earlier version of the judge judged: {told}."]
-        if spent := self.seconds_spent():
-            parts = ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in spent.items())
-            lines += [
-                "",
-                f"Judging took {sum(spent.values()) / 60:.1f} minutes: {parts}. First calls are those that compile.",
-            ]
-        return lines
-
-    def _summary(self) -> list[str]:
-        lines = [
-            "Geometric means over rows of one op. Where its calls differ in which inputs have a value for every "
-            "element, or in these inputs' dtypes, they differ in traffic: each kind has a line, which names those.",
-            "",
-            "| family | rows of | contender | rows | wall | stream | device | without a time |",
-            "|---|---|---|---|---|---|---|---|",
-        ]
-        for task in self.families:
-            for variant, rows in variants_of(self.wanted(task)).items():
-                for contender in self.contenders:
-                    if cells := self._means(task, rows, contender):
-                        lines.append(f"| {' | '.join([task.name, variant, contender, *cells])} |")
-        return lines
-
-    def _means(self, task: Task, rows: Sequence[Workload], contender: str) -> list[str]:
-        found = [s for row in rows if (s := self.standing(task, row, contender))]
-        if not found:
-            return []
-        means = [self.geomean(task, rows, contender, metric) for metric in METRICS]
-        untimed = sum(s.result("stream") is None for s in found)
-        cells = [f"{mean[0]:.2f}x" if mean else "–" for mean in means]
-        return [f"{len(found) - untimed} of {len(rows)}", *cells, str(untimed or "")]
-
-    def _family(self, task: Task) -> list[str]:
-        head = ["row", "MB", self.baseline, *self.contenders, "best"]
-        lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-        untimed: dict[tuple[str, str, str], list[str]] = {}
-        for row in self.wanted(task):
-            standings = {name: self.standing(task, row, name) for name in self.contenders}
-            timed = [s for s in standings.values() if s and s.result("stream")]
-            cells = [row.id, f"{row.bytes_min / 1e6:.1f}", _timed(self.home(task, row), "baseline_us")]
-            cells += [_cell(standing) for standing in standings.values()]
-            best = self.best(task, row)
-            cells.append(f"{best.run.candidate} {best.gain:.2f}x" if best else self.baseline if timed else "–")
-            lines.append(f"| {' | '.join(cells)} |")
-            for name, s in standings.items():
-                if s and s.result("stream") is None and s.row.reasons:
-                    untimed.setdefault((name, _cell(s), s.row.reasons[0].partition("\n")[0]), []).append(row.id)
-        reasons = [
-            f"- {name}: {state}: {why.removeprefix(DECLINES)} ({', '.join(rows)})"
-            for (name, state, why), rows in untimed.items()
-        ]
-        return [*lines, *(["", "Without a time:", "", *reasons] if reasons else [])]
-
 
 def _is_of_a_folder(verdict: Verdict) -> bool:
     """Return whether a verdict is of a candidate's folder, which may have the name of a baseline."""
@@ -306,27 +244,3 @@ def _is_of_a_folder(verdict: Verdict) -> bool:
 def _judge_of(run: Verdict) -> str:
     """Return the version of the judge of a verdict."""
     return str(run.provenance.get("judge"))
-
-
-def _timed(standing: Standing | None, side: Side) -> str:
-    if standing is None:
-        return "–"
-    share = standing.share_of_copy(side=side)
-    return f"{_times(standing, side)}, copy {share:.0%}" if share else _times(standing, side)
-
-
-def _times(standing: Standing, side: Side) -> str:
-    results = [standing.result(metric) for metric in METRICS]
-    return " / ".join(f"{getattr(result, side):.1f}" if result else "–" for result in results)
-
-
-def _cell(standing: Standing | None) -> str:
-    if standing is None:
-        return "–"
-    result = standing.result("device") or standing.result("stream")
-    if result is None:
-        return "declines" if standing.declines else standing.row.verdict
-    share = standing.share_of_copy()
-    low, high = result.interval
-    told = f"{_times(standing, 'candidate_us')}, {result.ratio:.2f}x ({low:.2f}–{high:.2f})"
-    return f"{told}, copy {share:.0%}" if share else told

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 MOST_DIFFERENCE = 0.02  # between two sweeps
-LEAST_US = 10.0  # rows below this are the clock's as much as the kernel's
+LEAST_US = 10.0  # shorter times depend on the clock as much as on the kernel
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,10 @@ class Repeats:
             self.times[contender, task, row] = times
 
     def judged_twice(self) -> dict[str, dict[str, list[Repeat]]]:
-        """By version of the judge, the newest first, and by contender: what changes in the judge may change times."""
+        """Return repeats by version of the judge, the newest first, and by contender.
+
+        A change of the judge may change times, so that only times of one version are compared.
+        """
         found: dict[str, dict[str, list[Repeat]]] = {}
         for (contender, _, row), times in sorted(self.times.items()):
             for own in _grouped(times, lambda time: (time.gpu, time.judge)):
@@ -61,8 +64,10 @@ class Repeats:
         return max(time.finished for times in self.times.values() for time in times if time.judge == judge)
 
     def between_gpus(self) -> dict[str, list[float]]:
-        """By contender: how far apart the newest times of runs on two GPUs or more are, the slowest's over the
-        fastest's, less one. Whether it is the GPU, the run or the version of the judge, nobody can tell by these."""
+        """Return, by contender, the relative differences between the newest times of a row on two or more GPUs.
+
+        The difference may come from the GPU, from the run or from the version of the judge.
+        """
         found: dict[str, list[float]] = {}
         for (contender, *_), times in sorted(self.times.items()):
             newest = [own[-1].us for own in _grouped(times, lambda time: time.gpu)]
@@ -81,19 +86,20 @@ class Repeats:
         lines = []
         for judge, found in self.judged_twice().items():
             lines.append(
-                f"Judged twice on one GPU by the judge of {self._last_seen(judge)[:10]} ({judge[:8]}), over "
-                f"{LEAST_US:g} us: device times within {MOST_DIFFERENCE:.0%} of the one before: {_counted(found)}."
+                f"Rows over {LEAST_US:g} us that one version of the judge ({self._last_seen(judge)[:10]}, {judge[:8]}) "
+                f"judged twice on one GPU: the second device time is within {MOST_DIFFERENCE:.0%} of the first on "
+                f"{_counted(found)}."
             )
             if apart := [f"{name} on {own.row} {own.difference:+.1%}" for name, own in _unlike(found)]:
-                lines[-1] += f" Further apart: {', '.join(apart)}."
+                lines[-1] += f" Larger differences: {', '.join(apart)}."
         if between := self.between_gpus():
-            each = ", ".join(
-                f"{name} {statistics.median(own):.1%} in the middle of {len(own)} and {own[-1]:.1%} at most"
+            each = "; ".join(
+                f"{name}: median {statistics.median(own):.1%} of {len(own)} rows, largest {own[-1]:.1%}"
                 for name, own in between.items()
             )
             lines.append(
-                "Judged in runs on several GPUs of this model, by whichever version of the judge, over "
-                f"{LEAST_US:g} us: device times apart by {each}."
+                f"Rows over {LEAST_US:g} us judged on several GPUs of this model, by any version of the judge; "
+                f"differences between their device times: {each}."
             )
         return lines
 

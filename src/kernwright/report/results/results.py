@@ -1,8 +1,8 @@
-"""Results: how the ops that ship stand against every baseline on the frozen rows, gathered from a ledger.
+"""Results: how the ops that ship compare with every baseline on the frozen rows, gathered from a ledger.
 
-Ratios are those of one run, where both sides were measured in turn. Of each row and baseline the newest record counts,
-one of the sources and the baseline as they are now before any other. A record of another task digest is stale and
-enters nothing; one against a baseline that has changed is stale and stays to be seen, marked.
+A ratio comes from one run, in which both sides were measured in turn. For each row and baseline the newest record
+counts; records of the present sources and baseline take precedence. A record of another task digest is stale and not
+used. A record against a baseline that has changed is stale and shown with a mark.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kernwright.tasks.workload import Workload
 
 BUILT_IN_ORDER = ("compile", "eager")  # after the published baselines, which come in the order of the lock file
 LEAST_OF_BEST, SHORT_US, MOST_LOST_US = 0.97, 10.0, 0.3
-THEIRS = "the baseline "  # how a reason begins that is no fault of ours
+THEIRS = "the baseline "  # prefix of reasons that concern the baseline
 Key = tuple[str, str, str]  # task, row, baseline
 
 
 @dataclass
 class Results:
-    """One standing for each task, row and baseline, on one kind of device; those of grids, never timed, apart."""
+    """One standing for each task, row and baseline on one kind of device. Rows of grids are kept apart."""
 
     tasks: Sequence[Task]
     device: str
@@ -51,7 +51,15 @@ class Results:
     def gathered(
         cls, ledger: Ledger, tasks: Sequence[Task], device: str, rows: str, model: str | None = None
     ) -> Results:
-        """`model`: records of this one only; without it there may be no other."""
+        """Return the results of a ledger.
+
+        Args:
+            ledger: the records.
+            tasks: the tasks to gather.
+            device: `cpu` or `cuda`.
+            rows: globs over row ids, or sets.
+            model: use records of this device model only. Without it, records of several models are an error.
+        """
         found = cls(tasks=tasks, device=device, rows=rows)
         by_name = {task.name: task for task in tasks}
         outdated: dict[Key, tuple[str, str]] = {}
@@ -65,7 +73,9 @@ class Results:
                 continue
             verdict = record.verdict()
             task = by_name.get(verdict.task)
-            if task is None or verdict.provenance["device"].partition(":")[0] != device:
+            if task is None or verdict.metric != task.policy.decides:  # `judge --metric` asked another question
+                continue
+            if verdict.provenance["device"].partition(":")[0] != device:
                 continue
             if model is not None and model_of(verdict) != model:
                 continue
@@ -135,7 +145,7 @@ class Results:
             self._digests[judged] = Shipped(judged).digest
         return standing.run.candidate_digest == self._digests[judged]
 
-    # What there is
+    # Baselines, families and rows
 
     @cached_property
     def baselines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sanitized: what compute-sanitizer saw of the ops that ship, row by row, by records of their sources as they are."""
+"""Sanitized: the findings of compute-sanitizer on the ops that ship, by row, for their present sources."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ ASKED_TOOLS = ("memcheck", "racecheck")
 
 @dataclass(frozen=True)
 class Watched:
-    """One row under one tool."""
+    """The finding of one tool on one row."""
 
     outcome: str
     reason: str
-    calls: int  # that ended, at the row's own size and at those beside it
+    calls: int  # completed calls, at the row's size and at the odd sizes next to it
 
 
 @dataclass
 class Sanitized:
-    """The newest word on each row, by task, row and tool."""
+    """The newest finding by task, row and tool."""
 
     rows: dict[tuple[str, str, str], Watched] = field(default_factory=dict)
     _digests: dict[tuple[str, ...], str] = field(default_factory=dict)
-    _newest: dict[tuple[str, str, str], str] = field(default_factory=dict)  # run, whatever its sources
-    _counted: dict[tuple[str, str, str], str] = field(default_factory=dict)  # run of `rows`
+    _newest: dict[tuple[str, str, str], str] = field(default_factory=dict)  # the newest run, of any sources
+    _counted: dict[tuple[str, str, str], str] = field(default_factory=dict)  # the run that `rows` is from
 
     @property
     def recorded_in(self) -> set[str]:
-        """The ledger's runs with the newest word on each row, of the present sources and of any."""
+        """The ledger's runs with the newest finding on each row, of the present sources and of any."""
         return {*self._newest.values(), *self._counted.values()}
 
     def add(self, body: Mapping[str, Any], task: Task, run: str = "") -> None:
@@ -50,7 +50,7 @@ class Sanitized:
                 calls = sum(call.split(" ")[0] == row for call in finding["calls"])
                 own = Watched(finding["outcome"], finding["reason"], calls)
                 if not calls and own.outcome == "clean":
-                    own = Watched("failed", "no call of a row has ended", 0)
+                    own = Watched("failed", "no call of the row completed", 0)
                 self.rows[task.name, row, finding["tool"]] = own
 
     def _digest_of(self, ops: tuple[str, ...]) -> str:
@@ -59,6 +59,7 @@ class Sanitized:
         return self._digests[ops]
 
     def table(self, tasks: Sequence[Task]) -> list[str]:
+        """Return the table of a page: one line per family."""
         lines = [f"| family | rows | {' | '.join(ASKED_TOOLS)} |", f"|---|---|{'---|' * len(ASKED_TOOLS)}"]
         for task in tasks:
             ops = Shipped.of(task).ops

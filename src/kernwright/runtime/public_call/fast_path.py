@@ -1,8 +1,8 @@
-"""The fast path of a public call: straight to a foreign function that is known to fit. All else takes the slow path.
+"""The fast path of a public call: straight to the foreign function that the last call ended in.
 
-A small kernel takes 2 us and its launch several, so every step before the launch counts: no signature is bound, no
-shape is read, and no function is called where its frame can be avoided. The foreign function checks the tensors itself
-and returns whether it took them.
+Every other call takes the slow path. A small kernel takes 2 us and its launch several, so every step before the launch
+counts: no signature is bound, no shape is read, and no function is called where its frame can be avoided. The foreign
+function checks the tensors itself and returns whether it took them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch import Tensor, empty_like
 from torch.autograd import forward_ad
 
 from kernwright.core.op import Contract
-from kernwright.runtime.dispatch import Out
+from kernwright.runtime.choice.given_outputs import Out
 from kernwright.runtime.outputs import Allocate, has_memory, may_overlap, written
 from kernwright.runtime.preference import Backend, active, preferred
 from kernwright.runtime.public_call.slow_path import MISFITS, SlowPath, modes
 
 is_grad_enabled = torch.is_grad_enabled
-is_traced = torch.compiler.is_dynamo_compiling  # tensors of every other compiler have a class of their own, or a mode
+is_traced = torch.compiler.is_dynamo_compiling  # other compilers use tensor subclasses or a mode
 
 
 def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[...,
         first = arguments[0]
         if is_traced() or type(first) is not Tensor or modes():
             return slow.watched(arguments, backend, contract, out)
-        # `Dispatcher.latest` written out, to save its frame; `preferred` is asked only where anything is preferred.
+        # `Dispatcher.latest` is inlined to save its frame. `preferred` is called only where something may be preferred.
         own, launch, contracts = dispatcher._latest
         wanted = backend or (active and preferred())
         if contract in contracts and (not wanted or wanted == own) and forward_ad._current_level < 0:
@@ -56,7 +56,7 @@ def fast_path(slow: SlowPath, allocate: Allocate | None = None) -> Callable[...,
                         break  # only the reference has a gradient
                 else:
                     if out is not None and may_overlap(arguments[:tensors], are_activations, out):
-                        return slow.run(arguments, backend, contract, out)  # looks at strides, too
+                        return slow.run(arguments, backend, contract, out)  # compares strides, too
                     if is_one_like_first:
                         y = empty_like(first) if out is None else out
                         if launch(*(arguments + (y,))):  # noqa: RUF005 - the other way makes a list first

@@ -17,22 +17,24 @@ from kernwright.runtime.call import (
     run_reference,
     transforms,
 )
-from kernwright.runtime.dispatch import Dispatcher, Out, check_reference_alone, check_results
+from kernwright.runtime.choice.given_outputs import Out, check_out, check_results
+from kernwright.runtime.choice.reference import check_reference_alone
+from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.outputs import dispatches_itself
 from kernwright.runtime.preference import NOTHING, Backend, wish_of_blocks
 from kernwright.runtime.public_call.traced import traced
 
-# Whoever watches or rewrites calls must see an op of torch.library: a compiler, a mode, a transform such as vmap, a
-# class of tensors of its own. Such a tensor may have no memory at all.
+# Compilers, dispatch modes, transforms such as vmap and tensor subclasses watch or rewrite calls. They must see an op
+# of torch.library, and their tensors may have no memory.
 modes = torch._C._len_torch_dispatch_stack
-# What a call ends in where its arguments are not what they should be, or nowhere.
+# The errors that a foreign function or torch raises for wrong arguments.
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
 
 
 class SlowPath:
-    """One op's: past those who watch calls, as an op of torch.library, and through the dispatcher.
+    """The slow path of one op: through the dispatcher, or as an op of torch.library where a watcher must see the call.
 
-    The op's arguments come by position, every one: its tensors, then its scalars.
+    Methods take all arguments of the op by position: its tensors, then its scalars.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -40,36 +42,38 @@ class SlowPath:
         self._tensors = len(dispatcher.op.tensor_parameters)
 
     def call(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
-        """All of a public call, where there is no short way."""
+        """Run a public call of an op that has no fast path."""
         if is_compiling() or type(arguments[0]) is not Tensor or modes():
             return self.watched(arguments, backend, contract, out)
         return self.run(arguments, backend, contract, out)
 
     def run(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
+        """Run a call whose first tensor is a plain one and which no compiler or mode watches."""
         if transforms() is not None or any(map(dispatches_itself, arguments[: self._tensors])):
             return self.watched(arguments, backend, contract, out)
         return self.dispatcher.run(*self._parts(arguments), backend, contract, out)
 
     def watched(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None, out: Out) -> Any:
+        """Run a call that a compiler, a mode, a transform or a tensor subclass must see as an op of torch.library."""
         given, scalars = self._parts(arguments)
         first, op = given[0], self.dispatcher.op
-        if not isinstance(first, Tensor):  # which the dispatcher says
+        if not isinstance(first, Tensor):  # the dispatcher names the argument
             return self.dispatcher.run(given, scalars, backend, contract, out)
         if out is not None:
-            self.dispatcher.check_out(first, given, out)
+            check_out(op, first, given, out)
         trains = any_trains(given)
         if not is_compiling() and transforms() is None and trains:
             return self.dispatcher.run(given, scalars, backend, contract, out)
         block, strict = wish_of_blocks(is_dynamo_compiling()) if is_compiling() else NOTHING
         if trains and is_compiling():
             check_reference_alone(op.name, backend or block, strict, "an input needs a gradient")
-        # Traced as what it is: torch knows its gradient. What is changed in place has no other way through a transform.
+        # The chain is traced itself, since torch knows its gradient. A transform cannot take an op that works in place.
         if trains or (op.inplace and not is_compiling() and transforms() is not None):
             return run_reference(op, given, scalars)
         if is_compiling():
             result = self._traced(*given, *scalars.values(), backend or block, contract, strict)
         else:
-            result = self._met((*given, *scalars.values()), backend, contract)
+            result = self._call_traced((*given, *scalars.values()), backend, contract)
         if out is None:
             return result
         check_results(op, result, out)
@@ -77,9 +81,8 @@ class SlowPath:
             return out.copy_(result)
         return tuple(own.copy_(found) for own, found in zip(out, result, strict=True))
 
-    def _met(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None) -> Any:
-        """Torch's own words for what no op of its library takes, and a kernel's for what it does not, are not a user's:
-        where an argument is wrong, that is said as in every other call."""
+    def _call_traced(self, arguments: tuple[Any, ...], backend: Backend | None, contract: Contract | None) -> Any:
+        """Call the op of torch.library. For a wrong argument raise the same BadArgument as every other call does."""
         try:
             return self._traced(*arguments, backend, contract, None)
         except MISFITS:
@@ -88,13 +91,13 @@ class SlowPath:
             raise wrong from None
 
     def wrong(self, arguments: tuple[Any, ...], out: Out = None) -> BadArgument | None:
-        """The argument that no implementation could take, if it is one."""
+        """Return the error for an argument that no implementation could take; None if all arguments are valid."""
         given, scalars = self._parts(arguments)
         try:
             call = self.dispatcher.call(given, scalars)
             self.dispatcher.check(call)
             if out is not None:
-                self.dispatcher.check_out(call.first, given, out)
+                check_out(self.dispatcher.op, call.first, given, out)
         except BadArgument as wrong:
             return wrong
         return None

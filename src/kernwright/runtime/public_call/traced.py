@@ -1,10 +1,12 @@
-"""An op as a torch.library op: what torch.compile puts into a graph in place of a call that it cannot look into, and
-what a mode, a transform or a tensor of another class (a fake one, say) meets, which then goes its own way.
+"""Traced op: an op registered with torch.library.
 
-What runs when the graph runs follows the preference of that moment, but for blocks inside the function that was traced:
-their wishes are arguments of the op. A call that trains never leads here; where somebody
-differentiates the op all the same, its reference runs once more for the gradient. What an op changes in place stands in
-its schema, and torch gives such an op no gradient.
+torch.compile puts it into a graph instead of tracing the call. Dispatch modes, transforms and tensor subclasses, such
+as fake tensors, see it too.
+
+The implementation is chosen when the graph runs, by the preferences of that moment. The preferences of blocks inside
+the traced function are arguments of the op. A call that needs a gradient runs the reference and does not come here. If
+the op is differentiated all the same, its reference runs once more for the gradient. The schema names the arguments
+that an op changes in place, and torch gives such an op no gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def schema(op: Op) -> str:
-    """Tensors, scalars, backend, contract and strictness, all by position; a tensor that a call changes is marked."""
+    """Return the schema: tensors, scalars, backend, contract and strictness. Tensors that a call changes are marked."""
     marks = {name: f"(a{number}!)" for number, name in enumerate(op.inplace)}
     tensors = [
         f"Tensor{marks.get(own.name, '')}{'?' if own.optional else ''} {own.name}" for own in op.tensor_parameters
@@ -42,16 +44,16 @@ def traced(dispatcher: Dispatcher) -> Callable[..., Any]:
     count = tensors + len(op.scalar_defaults)
 
     def run(*arguments: Any) -> Any:
-        """Where every watcher has had its turn."""
+        """Run the op when no compiler, mode or transform is left above it."""
         own, (backend, contract, *rest) = arguments[:count], arguments[count:]
-        strict = rest[0] if rest else None  # torch leaves away what is as its default
+        strict = rest[0] if rest else None  # torch omits arguments that equal their default
         if strict is None and backend != BEST:
-            return met(own, backend, contract)
+            return launched(own, backend, contract)
         with preferring(BEST if backend == BEST else None, strict):
-            return met(own, None if backend == BEST else backend, contract)
+            return launched(own, None if backend == BEST else backend, contract)
 
-    def met(own: Sequence[Any], backend: Backend | None, contract: Contract | None) -> Any:
-        """By the short way, or the dispatcher. The public call would lead back."""
+    def launched(own: Sequence[Any], backend: Backend | None, contract: Contract | None) -> Any:
+        """Launch the latest foreign function, or run the dispatcher. The public call would come back here."""
         given, scalars = own[:tensors], own[tensors:]
         first = given[0]
         launch = dispatcher.latest(backend, contract)
@@ -63,7 +65,7 @@ def traced(dispatcher: Dispatcher) -> Callable[..., Any]:
         return _as_promised(dispatcher.run(given, named, backend, contract), promise(given, named, "meta"))
 
     def fake(*arguments: Any) -> Any:
-        """A graph is refused for the same reasons as a call."""
+        """Return outputs without memory. Raise BadArgument for the same arguments as an eager call."""
         given, scalars = arguments[:tensors], _named(op, arguments[tensors:count])
         dispatcher.check(Call.of(op, given, scalars))
         return given_back(promise(given, scalars))
@@ -80,7 +82,7 @@ def traced(dispatcher: Dispatcher) -> Callable[..., Any]:
             ]
             result = run_reference(op, given, _named(op, ctx.scalars))
         results = (result,) if isinstance(result, Tensor) else tuple(result or ())
-        # What is merely handed on (a gate, say) may depend on nothing that trains.
+        # A result that is returned unchanged, such as a gate, may not depend on any tensor that needs a gradient.
         reached = [pair for pair in zip(results, gradients, strict=True) if pair[0].requires_grad]
         wanted = [tensor for tensor in given if tensor is not None and tensor.requires_grad]
         outputs, weights = [pair[0] for pair in reached], [pair[1] for pair in reached]
@@ -100,7 +102,7 @@ def _named(op: Op, scalars: Sequence[Any]) -> dict[str, Any]:
 
 
 def _as_promised(result: Any, promised: Sequence[Tensor]) -> Any:
-    """A reference may lay its results out in a way of its own; a graph was promised another."""
+    """Return results with the strides that the fake implementation gave to the graph; the reference's may differ."""
     results = (result,) if isinstance(result, Tensor) else tuple(result or ())
     return given_back(
         [

@@ -1,8 +1,8 @@
-"""Configuration: how a Triton kernel cuts up its work, and what it is where nobody has measured.
+"""Configuration: how a Triton kernel divides its work, and the defaults where nothing was measured.
 
-Kernels over tokens hold a token whole where a piece is as wide as it, and walk through it in pieces otherwise; those of
-the elementwise ops go over tiles of tokens and channels. Any configuration gives a right result, so a measured one
-(`runtime/triton/tuning.py`) may take another's place.
+A kernel over tokens holds a whole token if a block is as wide as the token, and loops over blocks otherwise. Kernels of
+elementwise ops work on tiles of tokens and channels. Every configuration gives a correct result, so that a measured one
+(`runtime/triton/tuning.py`) can replace the default.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HELD = 16384  # the widest token that a program keeps in registers: 32 values a thread with 16 warps
-FEW = 2**20  # elements, below which more programs are better than longer ones
-TILE, SMALL_TILE = 4096, 1024  # elements a program of four warps: 32 a thread, or 8 where there are few
+FEW = 2**20  # below so many elements, more programs are better than longer ones
+TILE, SMALL_TILE = 4096, 1024  # elements of a program of four warps: 32 per thread, or 8 if there are few
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Tokens a program, channels a piece, warps: each a power of two."""
+    """Tokens per program, channels per block, and warps: each a power of two."""
 
     rows: int
     block: int
@@ -29,7 +29,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a configuration is chosen by. The op is the one that its kernel is named after in KERNELS."""
+    """The facts that a configuration is chosen by. `op` is the one that its kernel is named after in KERNELS."""
 
     op: str
     width: int
@@ -41,27 +41,29 @@ class Situation:
 
     @property
     def default(self) -> Configuration:
+        """Return the configuration that is used where nothing was measured."""
         return KERNELS[self.op](self.width, self.is_few)
 
 
 def power_of_two(number: int) -> int:
-    """The next one."""
+    """Return the smallest power of two that is not below a number."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def of_tokens(width: int, is_few: bool = False) -> Configuration:
-    """A memory-bound kernel has few good shapes a width: this table is right where nothing was measured."""
+    """Return the default of a kernel over tokens. A memory-bound kernel has few good shapes for each width."""
     block = power_of_two(max(width, 16))
     if block > HELD:
         return Configuration(1, 4096, 8)
-    if block <= 512:  # small tokens: several a program, so that each thread has some 8 values
+    if block <= 512:  # small tokens: several per program, so that each thread has about 8 values
         return Configuration(max(1, 1024 // block), block, 4)
     return Configuration(1, block, {1024: 4, 2048: 4, 4096: 8, 8192: 16}.get(block, 16))
 
 
 def of_tiles(width: int, is_few: bool) -> Configuration:
+    """Return the default of an elementwise kernel."""
     whole = block = min(power_of_two(max(width, 16)), 1024)
-    while block > 256 and width % block:  # no program with a rest, if that can be had without short loads
+    while block > 256 and width % block:  # a block that divides the width, if it is not too short
         block //= 2
     if width % block:
         block = whole
@@ -84,7 +86,7 @@ KERNELS: dict[str, Callable[[int, bool], Configuration]] = {
     "rms_norm": of_tokens,
     "scale_shift": of_tiles,
 }
-# Ops that run through another one's kernel, and have its configurations.
+# Ops that run another op's kernel and share its configurations.
 SHARED = {
     "dual_modulate_from_table": "dual_modulate",
     "ernie_norm_modulate": "norm_scale_shift",
@@ -96,6 +98,6 @@ SHARED = {
 
 
 def kernel_of(op: str) -> str | None:
-    """The op whose configurations this one has, if Triton runs it by any."""
+    """Return the op whose configurations this op uses; None if its Triton kernel has none."""
     own = SHARED.get(op, op)
     return own if own in KERNELS else None

@@ -1,9 +1,9 @@
-"""Tuning: which configuration a Triton kernel runs with. Measured ones are looked up here, and never searched for.
+"""Tuning: the lookup of the configuration that a Triton kernel runs with. Calls never search for a better one.
 
-Two tables are asked: the user's own, which `kernwright tune` writes below KERNWRIGHT_CACHE, and the one that ships for
-the GPU's model. One that has just this width comes first, then one that has a width of the same power of two; where
-neither has an answer, the kernel's default stands. A situation is looked up once in a process. A file that cannot be
-read is left out with a warning: no call fails for it, since every configuration gives a right result.
+There are two tables: the user's, which `kernwright tune` writes below KERNWRIGHT_CACHE, and the one that ships for the
+GPU model. An entry of exactly this width comes first, then one of a width with the same power of two; without an entry
+the kernel's default is used. Each situation is looked up once per process. A file that cannot be read is ignored with a
+warning, since every configuration gives a correct result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kernwright.runtime.triton.configurations import FEW, Configuration, Situati
 
 SHIPPED = Path(__file__).resolve().parents[2] / "ops" / "tuned"
 INTERPRETER = "triton-interpreter"
-MOST_ELEMENTS = 65536  # a program's: beyond it no compiler comes to an end
+MOST_ELEMENTS = 65536  # of one program: with more, compilation takes too long
 
 
 class IgnoredTable(UserWarning):
@@ -39,7 +39,7 @@ class IgnoredTable(UserWarning):
 
 def _power_of_two(number: int) -> int:
     if number != power_of_two(number):
-        raise ValueError("is no power of two")
+        raise ValueError("is not a power of two")
     return number
 
 
@@ -47,7 +47,7 @@ Power = Annotated[int, Field(ge=1), AfterValidator(_power_of_two)]
 
 
 class Entry(BaseModel):
-    """What was measured in one situation: the configuration that won; microseconds of it, the default and a copy."""
+    """A measurement: the best configuration of a situation, with its time, that of the default and that of a copy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,27 +65,33 @@ class Entry(BaseModel):
 
     @model_validator(mode="after")
     def is_bounded(self) -> Entry:
+        """Refuse configurations that no compiler can handle."""
         if self.rows * self.block > MOST_ELEMENTS:
             raise ValueError(f"has {self.rows} x {self.block} elements a program, over {MOST_ELEMENTS}")
         return self
 
     @property
     def configuration(self) -> Configuration:
+        """Return the configuration that was the fastest."""
         return Configuration(self.rows, self.block, self.warps)
 
     @property
     def situation(self) -> Situation:
+        """Return the situation that was measured."""
         return Situation(self.op, self.width, self.element_bytes, self.tokens == "few")
 
     def serves(self, width: int) -> bool:
-        """Another width of the same power of two, cut up with no more of a rest than the width that was measured."""
+        """Return whether this entry holds for another width.
+
+        The width has the same power of two, and its last block is full if that of the measured width is.
+        """
         if power_of_two(width) != power_of_two(self.width):
             return False
         return self.block >= width or width % self.block == 0 or self.width % self.block != 0
 
 
 class Place(BaseModel):
-    """Where a table was measured. Times of one place say little about another."""
+    """The device and the software that a table was measured with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,7 +103,7 @@ class Place(BaseModel):
 
 
 class TuningTable(BaseModel):
-    """One GPU model's configurations, one for each situation."""
+    """The configurations of one GPU model, one for each situation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,12 +115,12 @@ class TuningTable(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> TuningTable:
-        """Raises OSError or ValueError for what is no table of this format."""
+        """Read a table. Raise OSError or ValueError if the file is not a table of this format."""
         return cls.model_validate_json(path.read_bytes())
 
     def write(self, path: Path) -> None:
-        """Whole or not at all, whoever else writes it."""
-        # One entry a line: a table is read, and compared with the one before, by people too.
+        """Write the table. The file is replaced as a whole."""
+        # One entry per line, so that a diff is readable.
         entries = ",\n".join(f"  {json.dumps(entry.model_dump())}" for entry in self.entries)
         head = json.dumps(self.model_dump(exclude={"entries"}), indent=1).removesuffix("\n}")
         try:
@@ -125,19 +131,21 @@ class TuningTable(BaseModel):
                 part.replace(path)
         except OSError as error:
             raise EnvironmentProblem(
-                f"{path} cannot be written: {error.strerror or error}", f"set {CACHE_VARIABLE} to a folder that can be"
+                f"{path} cannot be written: {error.strerror or error}", f"set {CACHE_VARIABLE} to a writable folder"
             ) from error
 
     def with_entry(self, entry: Entry) -> TuningTable:
+        """Return this table with an entry in place of the one for the same situation."""
         others = [own for own in self.entries if own.situation != entry.situation]
         order = sorted([*others, entry], key=lambda own: (own.op, own.width, own.element_bytes, own.tokens))
         return self.model_copy(update={"entries": tuple(order)})
 
     def entry(self, situation: Situation) -> Entry | None:
+        """Return the entry of exactly this situation, or None."""
         return next((own for own in self.entries if own.situation == situation), None)
 
     def nearest(self, situation: Situation) -> Entry | None:
-        """Of another width, measured in the same situation otherwise."""
+        """Return the entry of the nearest other width whose configuration serves this situation, or None."""
         alike = [
             own
             for own in self.entries
@@ -150,12 +158,12 @@ class TuningTable(BaseModel):
 
 @dataclass(frozen=True)
 class Found:
-    """A configuration, and whose it is."""
+    """A configuration and the table that it comes from."""
 
     configuration: Configuration
     source: Literal["yours", "shipped", "default"]
     path: Path | None = None
-    width: int | None = None  # that was measured
+    width: int | None = None  # the width that was measured
 
     def __str__(self) -> str:
         measured = f": {self.path.name}, measured {self.width} wide" if self.path else ""
@@ -166,12 +174,13 @@ _tried: Configuration | None = None
 
 
 def chosen(op: str, width: int, elements: int, element_bytes: int, device: torch.device) -> Configuration:
-    """What a launch asks. `op`: the one that the kernel is named after."""
+    """Return the configuration of a launch. `op` is the one that the kernel is named after."""
     return _tried or looked_up(op, width, element_bytes, elements < FEW, device).configuration
 
 
 @lru_cache(maxsize=4096)
 def looked_up(op: str, width: int, element_bytes: int, is_few: bool, device: torch.device) -> Found:
+    """Return the configuration of a situation on a device, and its source."""
     situation = Situation(op, width, element_bytes, is_few)
     model = model_of(device)
     places: list[tuple[Literal["yours", "shipped"], Path]] = []
@@ -188,7 +197,7 @@ def looked_up(op: str, width: int, element_bytes: int, is_few: bool, device: tor
 
 @contextmanager
 def trying(configuration: Configuration) -> Iterator[None]:
-    """Every kernel of the process runs with it, whatever the tables say: for those who measure."""
+    """Run every kernel of the process with one configuration, for measurements."""
     global _tried
     before, _tried = _tried, configuration
     try:
@@ -198,7 +207,7 @@ def trying(configuration: Configuration) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Files are read anew."""
+    """Forget all tables, so that files are read again."""
     looked_up.cache_clear()
     _readable.cache_clear()
 
@@ -213,8 +222,8 @@ def _readable(path: Path) -> TuningTable | None:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
         warnings.warn(
-            f"{path} is ignored, and default configurations run: {why}\n"
-            "  remedy: delete it, and let kernwright tune write another",
+            f"{path} is ignored, and default configurations are used: {why}\n"
+            "  remedy: delete it; kernwright tune writes a new one",
             IgnoredTable,
             stacklevel=2,
         )
@@ -222,12 +231,13 @@ def _readable(path: Path) -> TuningTable | None:
 
 
 def user_file(model: str) -> Path:
+    """Return the path of the user's table for a GPU model."""
     return cache_folder().parent / "tuned" / f"{model}.json"
 
 
 @cache
 def model_of(device: torch.device) -> str | None:
-    """A GPU's model as files are named, `nvidia-h200`; none for one that is not here."""
+    """Return the model of a GPU as tables are named, such as `nvidia-h200`; None for a device that is not here."""
     if device.type == "cpu":
         return INTERPRETER
     if device.type != "cuda" or not torch.cuda.is_available():
@@ -245,7 +255,7 @@ def measured_by(op: str, work: Callable[[Call], Work | None]) -> None:
 
 
 def situation_of(call: Call) -> Situation | None:
-    """Return the situation that a launch looks up; none where the op's Triton kernel is not tuned."""
+    """Return the situation that a launch looks up; None if the op's Triton kernel is not tuned."""
     op = kernel_of(call.op.name)
     if op is None:
         return None
@@ -257,6 +267,7 @@ def situation_of(call: Call) -> Situation | None:
 
 
 def configured(call: Call) -> Found | None:
+    """Return the configuration that the Triton kernel of a call runs with; None if it has none."""
     asked = situation_of(call)
     if asked is None:
         return None
@@ -264,4 +275,5 @@ def configured(call: Call) -> Found | None:
 
 
 def is_interpreted() -> bool:
+    """Return whether Triton runs kernels in its interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET") == "1"

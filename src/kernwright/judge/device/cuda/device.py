@@ -95,7 +95,7 @@ class CudaDevice:
             )
         if importlib.util.find_spec("triton") is None:
             raise EnvironmentProblem("the judge needs Triton to compare outputs on a GPU, and it is not installed",
-                                     "pip install 'kernwright[gpu]'")  # fmt: skip
+                                     "pip install triton")  # fmt: skip
         if not driver.attribute(self.index, driver.VMM_WITH_DESCRIPTORS):
             raise EnvironmentProblem(
                 f"{self.name} cannot share memory by file descriptor", "update the driver; Pascal and later can"

@@ -52,6 +52,7 @@ class CudaSession(Session):
     outputs_may_move = True
     loop_takes_all_slots = True
     tells_events = True
+    long_run_slots, long_run_bytes = 512, 2**28
 
     def __init__(
         self,
@@ -99,6 +100,9 @@ class CudaSession(Session):
         if torch.cuda.mem_get_info(self.keeper.device)[0] < GRAPH_BYTES:
             torch.cuda.empty_cache()
         return super().open_loop()
+
+    def finish_writes(self) -> None:
+        self._synchronize()
 
     def check_call(self, slot: int, deadline_s: float) -> Outputs:
         self._synchronize()

@@ -1,0 +1,96 @@
+"""Next step: the commands that are useful after a verdict."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import NamedTuple
+
+from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
+from kernwright.judge.request import JudgeRequest
+from kernwright.report.verdict_table import FAULTS, faults_of
+
+MOST_ROWS = 6  # more rows are not written out in a command
+
+
+class NextStep(NamedTuple):
+    """A command and its purpose."""
+
+    purpose: str
+    command: str
+
+
+def next_steps(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
+    """Return the most useful commands after this verdict, the most useful one first."""
+    if verdict.interrupted:
+        return [NextStep("judge all rows", judge_command(request))]
+    if verdict.verdict in FAULTS:
+        return _after_fault(verdict, request)
+    if (step := _untimed_step(verdict, request)) is not None:
+        return [step]
+    if verdict.quick:
+        return [NextStep("full run, which is evidence", judge_command(replace(request, quick=False)))]
+    if verdict.verdict == "inconclusive":
+        return _after_doubt(verdict, request)
+    steps = [NextStep("page with plots of every row", report_command(verdict, request))]
+    if request.seed is not None:
+        again = judge_command(replace(request, seed=None))
+        return [NextStep("run with secret inputs, which is evidence", again), *steps]
+    if verdict.verdict != "slower" and request.baseline == "eager" and not request.against_itself:
+        other = judge_command(replace(request, baseline="compile"))
+        steps.append(NextStep("a stronger baseline", other))
+    return steps
+
+
+def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
+    faults = faults_of(verdict)
+    quick = replace(request, quick=True, rounds=None, seed=None)
+    if len(faults) == 1 and len(faults[0].rows) == len(verdict.rows):
+        return [NextStep("after a change", judge_command(quick, show_output=True))]
+    row = next(fault.rows[0] for fault in faults if fault.outcome == verdict.verdict)
+    alone = judge_command(replace(quick, rows=row), show_output=True)
+    steps = [NextStep("one of these rows alone, with the candidate's output", alone)]
+    if verdict.verdict == "incorrect" and isinstance(seed := verdict.provenance.get("seed"), int):
+        steps.append(NextStep("the same inputs again", judge_command(replace(request, seed=seed))))
+    return steps
+
+
+def _untimed_step(verdict: Verdict, request: JudgeRequest) -> NextStep | None:
+    """Return the command that times rows which were only checked for correctness; None if a row was timed."""
+    reasons = [set(row.reasons) for row in verdict.rows]
+    if not reasons:
+        return None
+    if all(INTERPRETED in own for own in reasons):
+        return NextStep("times, on a machine with a GPU", judge_command(replace(request, device="cuda", quick=False)))
+    if all(UNTIMED in own for own in reasons):
+        return NextStep("rows that are timed", judge_command(replace(request, rows=None)))
+    return None
+
+
+def _after_doubt(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
+    steps = []
+    if request.rounds is not None:
+        steps.append(NextStep("more rounds", judge_command(replace(request, rounds=None))))
+    else:
+        rows = [row.id for row in verdict.rows if row.verdict == "inconclusive" and row.metrics]
+        wanted = ",".join(rows) if 0 < len(rows) <= MOST_ROWS else request.rows
+        steps.append(NextStep("undecided rows again, on an idle machine", judge_command(replace(request, rows=wanted))))
+    return [*steps, NextStep("page with plots of every row", report_command(verdict, request))]
+
+
+def judge_command(request: JudgeRequest, show_output: bool = False) -> str:
+    """Return the command line of a request."""
+    default = JudgeRequest(task="", candidate=None)
+    words = ["kernwright", "judge", request.task]
+    for option in ("candidate", "contender", "baseline", "rows", "device", "seed", "rounds", "metric", "ledger"):
+        value = getattr(request, option)
+        if value != getattr(default, option):
+            words += [f"--{option}", str(value)]
+    words += ["--aa"] * request.against_itself + ["--quick"] * request.quick + ["--show-output"] * show_output
+    return shlex.join(words)
+
+
+def report_command(verdict: Verdict, request: JudgeRequest) -> str:
+    """Return the command line that makes a page of the verdict."""
+    ledger = ["--ledger", str(request.ledger)] if request.ledger else []
+    return shlex.join(["kernwright", "report", verdict.run, *ledger])

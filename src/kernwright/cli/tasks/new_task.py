@@ -1,0 +1,196 @@
+"""kernwright task new: make a task from a capture."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernwright.admission.draft import Draft
+    from kernwright.admission.op_draft import OpDraft
+    from kernwright.capture.capture import Capture
+    from kernwright.core.op import Op
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="name of the task: small letters, digits, _")],
+    source: Annotated[Path, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")],
+    op: Annotated[
+        str | None,
+        typer.Option(help="the op that the captured function computes; with --draft-op, the name of the new op"),
+    ] = None,
+    draft_op: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="define a new op by this captured function of your project; SCRIPT.py:FUNCTION works, too",
+        ),
+    ] = None,
+    call: Annotated[
+        str | None, typer.Option(help="the captured function, if the file holds several: module:function")
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="NAME=ARGUMENT", help="place of the op's tensor or scalar in the call; repeatable"
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARGUMENT", help="a tensor or string of the call that no result depends on; repeatable"),
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="the model it was captured from; repeatable")] = None,
+    title: Annotated[str, typer.Option(help="title of the task, one line")] = "",
+    definitions: Annotated[
+        Path | None, typer.Option(help="a Python file that defines the op, if Kernwright does not ship it")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="the task's folder; by default tasks/NAME")] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing task")] = False,
+) -> None:
+    """Make a task from a capture: a production row per signature, and smoke rows that are small enough for a CPU."""
+    from kernwright.admission.task_folder import write_task
+    from kernwright.capture.capture import read_capture
+    from kernwright.core.errors import KernwrightError
+
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
+    if draft_op is not None and (definitions is not None or call is not None):
+        raise KernwrightError("--draft-op was given with --definitions or --call", "leave --definitions and --call out")
+    if draft_op is None and op is None:
+        raise KernwrightError(
+            "no op was named", "--op NAME for an op of Kernwright, --draft-op MODULE:FUNCTION for one of your own"
+        )
+    capture = read_capture(source)
+    place = folder or Path("tasks") / name
+    pairs = list(mapping or [])
+    with contextlib.ExitStack() as stack:
+        drafted = None
+        if draft_op is not None:
+            drafted, definitions = stack.enter_context(_drafted(capture, source, draft_op, op, name))
+            op, call = drafted.op, drafted.call
+            pairs = [*(f"{own}={argument}" for own, argument in drafted.mapping.items()), *pairs]
+        draft = _draft_task(
+            name, capture, source, op=str(op), call=call, pairs=pairs, definitions=definitions, ignored=ignore or [],
+            models=model or [], title=title,
+        )  # fmt: skip
+        write_task(draft, place, definitions, force)
+    _report(draft, drafted, place, str(place) if folder else name)
+
+
+@contextlib.contextmanager
+def _drafted(capture: Capture, source: Path, call: str, op: str | None, name: str) -> Iterator[tuple[OpDraft, Path]]:
+    """Draft an op and write its definitions file into a temporary folder.
+
+    If the task cannot be made from the draft, the file is kept for the user to correct.
+    """
+    from kernwright.admission.op_draft import DEFINITIONS, draft_op
+    from kernwright.core.errors import KernwrightError
+
+    draft = draft_op(capture, call, op, source)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / DEFINITIONS
+        path.write_text(draft.text, encoding="utf-8")
+        try:
+            yield draft, path
+        except KernwrightError as error:
+            kept = Path(f"{name}_{DEFINITIONS}")
+            if kept.exists() or "exists already" in error.cause:
+                raise
+            kept.write_text(draft.text, encoding="utf-8")
+            maps = "".join(f" --map {own}={argument}" for own, argument in draft.mapping.items())
+            again = f"kernwright task new {name} --from {source} --definitions {kept} --op {draft.op}{maps}"
+            cause = error.cause.replace(str(path), str(kept))
+            raise KernwrightError(
+                f"{cause}\n  the draft of the op is in {kept}", f"correct {kept}, then: {again}"
+            ) from error
+
+
+def _draft_task(
+    name: str,
+    capture: Capture,
+    source: Path,
+    *,
+    op: str,
+    call: str | None,
+    pairs: Sequence[str],
+    definitions: Path | None,
+    ignored: Sequence[str],
+    models: Sequence[str],
+    title: str,
+) -> Draft:
+    from kernwright.admission.captured_row import DraftRequest
+    from kernwright.admission.draft import draft_task
+    from kernwright.admission.unmapped_arguments import refuse_another_op, refuse_unmapped_arguments
+    from kernwright.capture.own_ops import op_of, settings_of
+    from kernwright.core.errors import KernwrightError, did_you_mean
+    from kernwright.core.registry import ops_from_file, shipped_ops
+
+    ops = ops_from_file(definitions) if definitions else shipped_ops()
+    if op not in ops:
+        remedy = "" if definitions else "; for a function of your own, --draft-op MODULE:FUNCTION"
+        known = f"use one of: {', '.join(sorted(ops))}{remedy}"
+        raise KernwrightError(f"--op {op}: no such op", did_you_mean(op, ops, known))
+    called = _captured(capture, source, call, op)
+    request = DraftRequest(
+        name=name, source=source, call=called, op=ops[op], mapping=_pairs(pairs, ops[op]), models=tuple(models),
+        title=title, settings=settings_of(ops[op]) if op_of(called) == op else {},
+    )  # fmt: skip
+    draft = draft_task(capture, request, definitions.name if definitions else None)
+    refuse_unmapped_arguments(capture, request, ignored)
+    if call is None and definitions is None:
+        refuse_another_op(request)
+    return draft
+
+
+def _report(draft: Draft, drafted: OpDraft | None, place: Path, task: str) -> None:
+    from kernwright.cli.output import say
+
+    counts = {kind: sum(row.set == kind for row in draft.rows) for kind in ("production", "smoke")}
+    say(f"{place}: {counts['production']} production row(s), {counts['smoke']} smoke row(s)")
+    if drafted is not None:
+        say(f"{place / str(draft.file.definitions)}: {drafted.heading}")
+    # A drafted op has parameters or constants for all arguments that its function uses.
+    unused = () if drafted is None else ("not used: ",)
+    for note in (*(drafted.notes if drafted else ()), *(n for n in draft.notes if not n.startswith(unused))):
+        say(f"  note: {note}")
+    say(f"Next: read {place / draft.file.definitions}, then" if draft.file.definitions else "Next:")
+    say(f"  kernwright task check {task}")
+
+
+def _captured(capture: Capture, source: Path, call: str | None, op: str) -> str:
+    """The function to make rows of: the one that was named, the only one, or the op's own public call."""
+    from kernwright.capture.own_ops import target_of
+    from kernwright.core.errors import BadFile
+
+    known = sorted({captured.call for captured in capture.calls})
+    if call is None and len(known) == 1:
+        return known[0]
+    if call is None and target_of(op) in known:
+        return target_of(op)
+    if call in known:
+        return call
+    problem = "holds calls of several functions" if call is None else f"holds no call of {call}"
+    if not known:
+        problem = "holds no calls"
+    raise BadFile(source, "call", problem, f"--call with one of: {', '.join(known) or '(none: capture again)'}")
+
+
+def _pairs(mapping: Sequence[str], op: Op) -> dict[str, str]:
+    from kernwright.core.errors import KernwrightError
+
+    known = [*(parameter.name for parameter in op.tensor_parameters), *op.scalar_defaults, *op.outputs]
+    pairs = {}
+    for pair in mapping:
+        name, equals, argument = pair.partition("=")
+        if not equals or not argument:
+            raise KernwrightError(f"--map {pair}: is not NAME=ARGUMENT", "as in --map x=hidden_states")
+        if name not in known:
+            raise KernwrightError(f"--map {pair}: {op.name} has no {name}", f"it has: {', '.join(known)}")
+        pairs[name] = argument
+    return pairs

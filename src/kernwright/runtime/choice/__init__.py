@@ -1,0 +1,1 @@
+"""The choice of an implementation: answers, their explanation, fallbacks, the reference, and the check of `out=`."""

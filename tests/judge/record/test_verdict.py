@@ -1,0 +1,32 @@
+"""The note on candidates that call nothing but the baseline's own operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernwright.judge.record.verdict import Kernel, baselines_own
+
+
+def listed(*names: str) -> list[Kernel]:
+    return [Kernel(name=name, stream=0, count=1) for name in names]
+
+
+CHAIN = ("aten::mean", "aten::sub", "aten::tanh")
+
+
+@pytest.mark.parametrize("own", [CHAIN, ("aten::view", "aten::empty_like", *CHAIN)])
+def test_a_candidate_that_calls_the_baselines_operators_is_disclosed(own: tuple[str, ...]) -> None:
+    note = baselines_own({"baseline": listed(*CHAIN), "candidate": listed(*own)})
+    assert note is not None and "aten::tanh" in note
+
+
+@pytest.mark.parametrize(
+    "own", [(), ("aten::empty_strided",), (*CHAIN, "aten::layer_norm"), (*CHAIN[:2], "aten::tanh_"), CHAIN[1:]]
+)
+def test_other_candidates_are_not(own: tuple[str, ...]) -> None:
+    assert baselines_own({"baseline": listed(*CHAIN), "candidate": listed(*own)}) is None
+
+
+def test_without_a_census_nothing_is_said() -> None:
+    assert baselines_own({}) is None
+    assert baselines_own({"candidate": listed(*CHAIN)}) is None
