@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernwright.diagnose.chain import Call, chain_patterns, find_chains, word_of
+from kernwright.diagnose.chain import OpCall, chain_patterns, find_chains, word_of
 
 # Words of one block as eager diffusers and transformers launch them, and the chains within.
 BLOCKS = {
@@ -36,8 +36,8 @@ BLOCKS = {
 }
 
 
-def calls(words: str) -> list[Call]:
-    return [Call(word, ()) for word in words.split()]
+def calls(words: str) -> list[OpCall]:
+    return [OpCall(word, ()) for word in words.split()]
 
 
 @pytest.mark.parametrize("block", BLOCKS)

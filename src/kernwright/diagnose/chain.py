@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from kernwright.diagnose.category import Category
-from kernwright.diagnose.trace.host_stack import Entry
+from kernwright.diagnose.trace.host_stack import HostRange
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
 # Operators that do the same work share a word.
@@ -38,7 +38,7 @@ TAKEN = "-"  # the word of a call that is part of a chain already
 
 
 @dataclass(frozen=True)
-class Call:
+class OpCall:
     """One operator call of the program, with the GPU's events that it launched.
 
     `word` is the operator's name, reduced to what chains are written in. Of add, sub, mul and div it ends with the kind
@@ -48,7 +48,7 @@ class Call:
 
     word: str
     events: tuple[GpuEvent, ...]
-    op: Entry | None = None
+    op: HostRange | None = None
 
     @property
     def duration_us(self) -> float:
@@ -75,7 +75,7 @@ def _operands(inputs: Sequence[object]) -> str:
     return "E" if first == second else "B"
 
 
-def calls_of(trace: Trace) -> list[list[Call]]:
+def calls_of(trace: Trace) -> list[list[OpCall]]:
     """Return the operator calls of each host thread that launched work, in the order of their launches."""
     by_thread: dict[tuple[str, str], list[GpuEvent]] = {}
     for event in trace.gpu:
@@ -84,9 +84,9 @@ def calls_of(trace: Trace) -> list[list[Call]]:
     return [list(_calls(events)) for events in by_thread.values()]
 
 
-def _calls(events: list[GpuEvent]) -> Iterator[Call]:
+def _calls(events: list[GpuEvent]) -> Iterator[OpCall]:
     current: list[GpuEvent] = []
-    op: Entry | None = None
+    op: HostRange | None = None
     for event in sorted(events, key=lambda event: event.launch.start_us if event.launch else 0.0):
         if event.kind == "memset":  # of a GEMM's workspace; it is no step of a chain
             continue
@@ -100,10 +100,10 @@ def _calls(events: list[GpuEvent]) -> Iterator[Call]:
         yield _call(op, current)
 
 
-def _call(op: Entry | None, events: list[GpuEvent]) -> Call:
+def _call(op: HostRange | None, events: list[GpuEvent]) -> OpCall:
     if op is None:
-        return Call("kernel", tuple(events))
-    return Call(word_of(op.name, op.inputs), tuple(events), op)
+        return OpCall("kernel", tuple(events))
+    return OpCall(word_of(op.name, op.inputs), tuple(events), op)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Chain:
     """A chain that was found in a trace."""
 
     pattern: ChainPattern
-    calls: tuple[Call, ...]
+    calls: tuple[OpCall, ...]
     first: int = field(compare=False)  # position of the first call on its thread
 
     @property
@@ -159,7 +159,7 @@ def _compiled(spelling: str) -> re.Pattern[str]:
     return re.compile(r"(?<![^ ])" + "".join(parts))
 
 
-def find_chains(calls: Sequence[Call], patterns: Iterable[ChainPattern] | None = None) -> list[Chain]:
+def find_chains(calls: Sequence[OpCall], patterns: Iterable[ChainPattern] | None = None) -> list[Chain]:
     """Return the chains among a thread's calls. A call is part of one chain at most; earlier patterns go first."""
     words = [call.word for call in calls]
     found: list[Chain] = []

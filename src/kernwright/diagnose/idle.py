@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kernwright.diagnose.trace.host_stack import Entry, HostThread
+from kernwright.diagnose.trace.host_stack import HostRange, HostThread
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
 SHORTEST_GAP_US = 1.0  # shorter gaps are the GPU's own time between two kernels
@@ -60,9 +60,9 @@ class Waited:
     op: str
     waited_us: float
     calls: int
-    longest: Entry | None = None
+    longest: HostRange | None = None
     typical_us: float = 0.0
-    outliers: tuple[Entry, ...] = ()
+    outliers: tuple[HostRange, ...] = ()
 
 
 PYTHON = "Python outside of operators"
@@ -75,7 +75,7 @@ def waits_of(trace: Trace, device: int = 0) -> list[Waited]:
         if gap.waited_us > 0 and gap.next.launch is not None:
             windows.setdefault(gap.next.launch.thread, []).append((gap.start_us, gap.start_us + gap.waited_us))
     threads = {thread.key: thread for thread in trace.threads}
-    spent: dict[str, dict[Entry | None, float]] = {}
+    spent: dict[str, dict[HostRange | None, float]] = {}
     for key, idle in windows.items():
         for entry, shared in _shared(_innermost(threads[key]), idle):
             spent.setdefault(entry.name if entry else PYTHON, {}).setdefault(entry, 0.0)
@@ -85,7 +85,7 @@ def waits_of(trace: Trace, device: int = 0) -> list[Waited]:
     return sorted(found, key=lambda waited: -waited.waited_us)
 
 
-def _waited(name: str, calls: dict[Entry | None, float], durations: list[float]) -> Waited:
+def _waited(name: str, calls: dict[HostRange | None, float], durations: list[float]) -> Waited:
     named = {entry: shared for entry, shared in calls.items() if entry is not None}
     typical = median(durations) if durations else 0.0
     least = max(OUTLIER_US, OUTLIER_RATIO * typical)
@@ -110,10 +110,10 @@ def _durations(threads: Sequence[HostThread], names: Iterable[str]) -> dict[str,
     return found
 
 
-def _innermost(thread: HostThread) -> Iterator[tuple[float, float, Entry | None]]:
+def _innermost(thread: HostThread) -> Iterator[tuple[float, float, HostRange | None]]:
     """Yield the thread's time as consecutive parts, each with its innermost operator or runtime call."""
     entries = sorted([*thread.spans("op"), *thread.spans("runtime")], key=lambda e: (e.start_us, -e.duration_us))
-    stack: list[Entry] = []
+    stack: list[HostRange] = []
     now = float("-inf")
     for entry in [*entries, None]:
         start = entry.start_us if entry else float("inf")
@@ -131,8 +131,8 @@ def _innermost(thread: HostThread) -> Iterator[tuple[float, float, Entry | None]
 
 
 def _shared(
-    parts: Iterable[tuple[float, float, Entry | None]], windows: Sequence[tuple[float, float]]
-) -> Iterator[tuple[Entry | None, float]]:
+    parts: Iterable[tuple[float, float, HostRange | None]], windows: Sequence[tuple[float, float]]
+) -> Iterator[tuple[HostRange | None, float]]:
     """Yield how long each part lies within the windows. Both are sorted and do not overlap themselves."""
     number = 0
     for start, end, entry in parts:

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-EntryKind = Literal["op", "frame", "annotation", "runtime"]
-_KINDS: tuple[EntryKind, ...] = ("op", "frame", "annotation", "runtime")
+RangeKind = Literal["op", "frame", "annotation", "runtime"]
+_KINDS: tuple[RangeKind, ...] = ("op", "frame", "annotation", "runtime")
 _OP, _FRAME, _ANNOTATION, _RUNTIME = range(4)
 
 # A frame is `path/file.py(line): function`. Other entries are `nn.Module: Linear_0` and `<built-in method ...>`.
@@ -45,10 +45,10 @@ class Interned:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HostRange:
     """One open range of a thread."""
 
-    kind: EntryKind
+    kind: RangeKind
     name: str
     start_us: float
     duration_us: float
@@ -72,7 +72,7 @@ class HostStack:
     node: _Node | None
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HostRange, ...]:
         """All open ranges, outermost first."""
         found = []
         node = self.node
@@ -81,17 +81,17 @@ class HostStack:
             node = node.parent
         return tuple(reversed(found))
 
-    def of_kind(self, kind: EntryKind) -> list[Entry]:
+    def of_kind(self, kind: RangeKind) -> list[HostRange]:
         """Return the open ranges of one kind, outermost first."""
         return [entry for entry in self.entries if entry.kind == kind]
 
     @property
-    def op(self) -> Entry | None:
+    def op(self) -> HostRange | None:
         """The innermost operator."""
         return next(iter(reversed(self.of_kind("op"))), None)
 
     @property
-    def outermost_op(self) -> Entry | None:
+    def outermost_op(self) -> HostRange | None:
         """The operator that the program itself called; within a compiled region, that the compiled code called."""
         ops = self.of_kind("op")
         return next((op for op in ops if not _REGION.match(op.name)), ops[-1] if ops else None)
@@ -162,9 +162,9 @@ class HostThread:
         self._durations.append(duration)
         return len(self._starts) - 1
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> HostRange:
         inputs = self._inputs.get(number)
-        return Entry(
+        return HostRange(
             kind=_KINDS[self._kinds[number]],
             name=self._names[self._name_numbers[number]],
             start_us=self._starts[number],
@@ -211,7 +211,7 @@ class HostThread:
         ends = starts + durations
         return starts[order].tolist(), ends[order].tolist(), order.tolist()
 
-    def spans(self, kind: EntryKind) -> Iterator[Entry]:
+    def spans(self, kind: RangeKind) -> Iterator[HostRange]:
         """Yield all ranges of one kind, by start."""
         chosen = np.flatnonzero(np.frombuffer(self._kinds, dtype=np.uint8) == _KINDS.index(kind))
         starts = np.frombuffer(self._starts)[chosen]
