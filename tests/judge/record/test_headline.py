@@ -149,3 +149,13 @@ def test_each_metric_has_an_outcome() -> None:
     assert (headlines["stream"].outcome, headlines["wall"].outcome) == ("inconclusive", "slower")
     assert verdict == "inconclusive"
     assert concluded([timed("a", 1.6, 0.5)], POLICY.model_copy(update={"decides": "wall"}))[2] == "slower"
+
+
+def test_the_mean_of_a_quick_run_is_that_of_the_ratios_it_shows() -> None:
+    """A row whose gain single calls do not show counts as it is shown: a quick run rules nothing out."""
+    states = [timed("a", 2.6, 1.0), timed("b", 1.7, 1.7)]
+    device: Any = NoLimit()
+    rows = [state.verdict(POLICY, device, True) for state in states]
+    mean = headline_of(states, rows, POLICY, quick=True)[0]["stream"]
+    assert isinstance(mean, Headline)
+    assert mean.geomean == pytest.approx(math.sqrt(2.6 * 1.7), rel=0.02)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Protocol
 
 from kernwright.judge.record.decision import WORST_FIRST, noise_band, outcome_of
@@ -85,9 +86,11 @@ def _metric_headline(
         reasons = {state.timed.unavailable.get(metric, "no row was timed") for _, state in pairs}
         return Unavailable(unavailable="; ".join(sorted(reasons)))
     mean = geometric_mean([part.shown for part in timed])
+    # A quick run has too few quads to rule a gain out, and is no evidence: its mean is that of the ratios it shows.
+    estimate = fmean(math.log(part.ratio) for part in timed) if quick else mean.estimate
     worst, row_id = min((part.ratio, part.id) for part in timed)
     return Headline(
-        geomean=math.exp(mean.estimate),
+        geomean=math.exp(estimate),
         interval=None if quick else (math.exp(mean.low), math.exp(mean.high)),
         noise_band=None if quick else math.expm1(_band(timed, policy)),
         worst_row=row_id,
