@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from test_verdict_page import HEADLINE, a_verdict, some_rows
 from test_verdict_plots import a_row
 
+from kernwright.judge.record.verdict import Outcome
 from kernwright.report.verdict_table import faults_of, verdict_lines, verdict_table
 
 BUILD = "the build failed: kernel.cc:2:6: error: variable or field 'run' declared void\nkernel.cc:3:1: error: more"
@@ -48,6 +50,11 @@ def test_each_metric_has_a_line_with_its_outcome_the_deciding_one_first() -> Non
     first, second = text_of(verdict).split("\n")[:2]
     assert first.split()[:3] == ["stream", "decides", "faster"] and "1 undecided" in first
     assert second.split()[:2] == ["wall", "inconclusive"]
+
+
+@pytest.mark.parametrize("outcome", ["incorrect", "tampered", "failed"])
+def test_a_faulty_verdict_shows_no_speedup(outcome: Outcome) -> None:
+    assert "1.436x" not in text_of(a_verdict(some_rows(), verdict=outcome))
 
 
 def test_every_undecided_row_is_listed_with_its_reason() -> None:

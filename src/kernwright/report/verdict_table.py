@@ -95,7 +95,9 @@ def _admission_lines(verdict: Verdict) -> list[Text]:
 
 
 def _headline_lines(verdict: Verdict) -> list[Text]:
-    """Return a line per metric, the deciding one first."""
+    """Return a line per metric, the deciding one first; none if the candidate is at fault, whose times mean nothing."""
+    if verdict.verdict in FAULTS:
+        return []
     lines = []
     missing: dict[str, list[str]] = {}
     for metric in sorted(METRICS, key=lambda name: name != verdict.metric):

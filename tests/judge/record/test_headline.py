@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernwright.judge.record.decision import overall
 from kernwright.judge.record.headline import headline_of, reasons_of
 from kernwright.judge.record.sample import Sample
-from kernwright.judge.record.verdict import Headline, Outcome, RowVerdict
+from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Unavailable
 from kernwright.judge.rounds.row_state import RowState
 from kernwright.tasks.policy import Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
@@ -152,6 +152,22 @@ def test_a_gain_that_single_calls_refute_adds_nothing_to_the_mean() -> None:
     assert verdict == "faster" and headlines["stream"].geomean < 1.1
     _, _, verdict = concluded([timed("honest", 0.98, 0.98), *(timed(f"r{n}", 50.0, 1.0) for n in range(9))])
     assert verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("wall", [0.9, 1.3])
+def test_a_headline_over_one_row_in_doubt_is_possible(wall: float) -> None:
+    """The worst row is no better than the mean, and the interval reaches down to that of single calls."""
+    rows, headlines, _ = concluded([timed("r", 27.0, wall)])
+    found, single_calls = headlines["stream"], rows[0].metrics["wall"]
+    assert found.in_doubt and found.interval is not None and isinstance(single_calls, MetricResult)
+    assert found.worst_ratio == pytest.approx(found.geomean)
+    assert found.interval[0] == pytest.approx(single_calls.interval[0])
+    assert found.interval[0] < found.geomean <= found.interval[1] * (1 + 1e-9)
+
+
+def test_without_a_timed_row_there_is_a_reason() -> None:
+    headlines, _ = headline_of([], [], POLICY, quick=False)
+    assert all(isinstance(found, Unavailable) and found.unavailable for found in headlines.values())
 
 
 def test_each_metric_has_an_outcome() -> None:

@@ -84,11 +84,11 @@ def _metric_headline(
     timed = [part for part in found if part is not None]
     if not timed:
         reasons = {state.timed.unavailable.get(metric, "no row was timed") for _, state in pairs}
-        return Unavailable(unavailable="; ".join(sorted(reasons)))
+        return Unavailable(unavailable="; ".join(sorted(reasons)) or "no row is timed")
     mean = geometric_mean([part.shown for part in timed])
     # A quick run has too few quads to rule a gain out, and is no evidence: its mean is that of the ratios it shows.
     estimate = fmean(math.log(part.ratio) for part in timed) if quick else mean.estimate
-    worst, row_id = min((part.ratio, part.id) for part in timed)
+    worst, row_id = min((part.ratio if quick else math.exp(part.shown.estimate), part.id) for part in timed)
     return Headline(
         geomean=math.exp(estimate),
         interval=None if quick else (math.exp(mean.low), math.exp(mean.high)),
@@ -152,9 +152,13 @@ def _contribution(
 
 
 def _capped(measured: Interval, single_calls: MetricResult | None) -> Interval:
-    """Return a row's interval, with no larger gain than the upper end of its interval in single calls."""
-    cap = max(0.0, math.log(single_calls.interval[1])) if single_calls is not None else 0.0
-    return measured if measured.estimate <= cap else Interval(cap, min(cap, measured.low), cap)
+    """Return a row's interval, with no larger gain than the upper end of its interval in single calls.
+
+    A capped interval reaches down to the lower end in single calls, since nothing more is known of the gain.
+    """
+    low, high = map(math.log, single_calls.interval) if single_calls is not None else (0.0, 0.0)
+    cap = max(0.0, high)
+    return measured if measured.estimate <= cap else Interval(cap, min(cap, low, measured.low), cap)
 
 
 def _cautious(measured: Interval, single_calls: MetricResult | None) -> Interval:

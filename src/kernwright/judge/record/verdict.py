@@ -59,20 +59,28 @@ UNCOUNTED = re.compile(
 )
 
 
-def baselines_own(kernels: dict[str, list[Kernel]]) -> str | None:
-    """Return a note if a call of the candidate ends in the baseline's own operators and no others; otherwise None.
+VARIANT = re.compile(r"(?<=\w)_?(\.\w*out)?$")  # ending of the in-place or out variant of an operator of torch
 
-    The names are what the workers report. A candidate that hides its operators is not found this way.
+
+def baselines_own(kernels: dict[str, list[Kernel]]) -> str | None:
+    """Return a note if a call of the candidate runs all operators of the baseline; otherwise None.
+
+    In-place and out variants count as the operator itself. The names are what the workers report. A candidate that
+    hides its operators is not found this way.
     """
     baseline, candidate = (
-        dict.fromkeys(kernel.name for kernel in kernels.get(side, ()) if not UNCOUNTED.fullmatch(kernel.name))
+        dict.fromkeys(name for kernel in kernels.get(side, ()) if not UNCOUNTED.fullmatch(name := _operator(kernel)))
         for side in ("baseline", "candidate")
     )
-    if not candidate or candidate.keys() != baseline.keys():
+    if not baseline or not baseline.keys() <= candidate.keys():
         return None
-    names = [name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..." for name in candidate]
+    names = [name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..." for name in baseline]
     further = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return f"its calls end in the baseline's own operators: {', '.join(names[:SHOWN_NAMES])}{further}"
+    return f"its calls run all of the baseline's operators: {', '.join(names[:SHOWN_NAMES])}{further}"
+
+
+def _operator(kernel: Kernel) -> str:
+    return VARIANT.sub("", kernel.name) if kernel.name.startswith("aten::") else kernel.name
 
 
 class RanImplementation(BaseModel):

@@ -48,8 +48,12 @@ class PairState:
     _finished: set[str] = field(default_factory=set)  # rows that count even if the judgement ends early
 
     def __post_init__(self) -> None:
+        against_itself = self.baseline.digest == self.candidate.digest
         self._states = {
-            row.id: RowState(row=row, untimed=UNTIMED if row.set == "grid" else self.untimed) for row in self.rows
+            row.id: RowState(
+                row=row, untimed=UNTIMED if row.set == "grid" else self.untimed, against_itself=against_itself
+            )
+            for row in self.rows
         }
         for state in self.states:
             for side, contestant in (("baseline", self.baseline), ("candidate", self.candidate)):

@@ -367,13 +367,13 @@ class RowRound:
         if contender in self.context.trusted:
             return
         concerned = [pair.on(self.row) for pair in self._left if pair.pair.candidate == contender]
+        worker = self.sessions[contender].worker
         try:
-            calls = timing.long_run(self.context.task, contender)
+            timing.long_run(self.context.task, contender)
         except SideFault as fault:
             self._drop(fault)
-            return
         for state in concerned:
-            state.process_calls = calls
+            state.process_calls = worker.calls
 
     def _audit_neighbour(self, timing: RowTiming, contender: SideName) -> None:
         """Audit a contender at a secret neighbouring size. The foreseeable sizes were checked before timing."""

@@ -51,6 +51,7 @@ class RowState:
     ran: RanImplementation | None = None
     process_calls: int = 0
     untimed: str | None = None  # why the row is only checked for correctness
+    against_itself: bool = False  # whether both sides are the same contestant
 
     @property
     def pending(self) -> bool:
@@ -159,7 +160,7 @@ class RowState:
         outcome, reasons = self._outcome(metrics, policy, least_us)
         if self.ran and self.ran.fallback_note:  # last, because the first reason is read as the cause of the verdict
             reasons.append(self.ran.fallback_note)
-        elif own := baselines_own(self.kernels):
+        elif not self.against_itself and (own := baselines_own(self.kernels)):
             reasons.append(own)
         return RowVerdict(
             id=self.row.id,

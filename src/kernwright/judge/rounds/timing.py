@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class RowTiming:
     overhead: Overhead = field(default_factory=Overhead)
     sides: list[SideName] = field(default_factory=list)  # the sides of the next quads
     _moves: Counter[SideName] = field(default_factory=Counter)
+    _stream_ns: dict[SideName, list[float]] = field(default_factory=dict)  # per call, of this round's blocks
     _release_times: ReleaseTimes = field(default_factory=ReleaseTimes)
     _idle_times: IdleTimes = field(default_factory=IdleTimes)
 
@@ -100,7 +102,11 @@ class RowTiming:
             self._measure_overhead(metric)
         before = Counter(self._moves)
         first, second = self._quiet_half(metric, sides), self._quiet_half(metric, sides[::-1])
-        return quad_of(metric, round_number, sides, first, second, self._moves - before)
+        quad = quad_of(metric, round_number, sides, first, second, self._moves - before)
+        if metric == "stream":
+            for side, ns in quad.ns_per_call.items():
+                self._stream_ns.setdefault(side, []).extend(ns)
+        return quad
 
     def _quiet_half(self, metric: Metric, sides: list[SideName]) -> HalfQuad:
         """Return a half in which no side waited for a processor or, after a few repeats, the last one.
@@ -285,8 +291,8 @@ class RowTiming:
                 self._note_move(side)
                 look(moved.first, moved.block, moved.outputs)
 
-    def long_run(self, task: Task, side: SideName) -> int:
-        """Make many calls in a row, check every output, then audit. Return the number of calls that the process made.
+    def long_run(self, task: Task, side: SideName) -> None:
+        """Make many calls in a row, check every output, then audit.
 
         Call this after the last quad, because the side gets a new session.
         """
@@ -298,13 +304,13 @@ class RowTiming:
         with AttributedTo(side):
             session = self.open_session(old.worker, self.op, row, "returns", slots)
             self.sessions[side] = session
-            for block, problem in LongRun(session, self.pool, self.rng, self.eager).blocks():
+            timed_call_s = statistics.median(self._stream_ns[side]) / 1e9
+            for block, problem in LongRun(session, self.pool, self.rng, self.eager, timed_call_s).blocks():
                 verify(session, block, problem)
         self._moves.clear()
         self._audit_every_kind(task, side, session)
         with AttributedTo(side):
             session.end_retention()
-        return session.worker.calls
 
     def _kinds(self, side: SideName) -> list[str]:
         """Return the input distributions of a side's audits."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kernwright.judge.numerics.contents import Contents, EagerErrors, Pool
 from kernwright.judge.process.block import Block
+from kernwright.judge.process.faults import WorkerFailed
 from kernwright.judge.session.session import (
     Outputs,
     OutputsMoved,
@@ -25,6 +26,9 @@ from kernwright.tasks.workload import Workload
 FEWEST_CALLS, MOST_CALLS = 6_000, 12_000  # the number is chosen secretly between them
 ENOUGH_CALLS = 2_500  # a run that is slower than planned may take longer until it has made this many
 PLANNED_S, MOST_S = 0.4, 1.0
+SLOWER = 2.0  # a block counts with at most this multiple of the time of timed calls, so that no side ends its own run
+BLOCK_COST_S = 1e-3  # further time of a block that counts: waking the worker, first use of new memory
+MOST_EXCESS_S = 10.0  # time beyond that which a side may spend before it fails
 BLOCKS_PER_DRAW = 8  # blocks on the same contents: drawing contents and oracles takes longer than most calls
 BLOCK_S = 0.04  # aim for the length of a block in host memory
 MOST_BLOCK_CALLS = 512
@@ -43,14 +47,20 @@ class LongRun:
     Contents are new in every eighth block and are held to the oracle. In the blocks between, the same contents come
     in other slots and in another order, so that memory which still holds an earlier output is wrong. In host memory,
     where oracles are slow, a block also calls each slot several times, unless calls change their inputs.
+
+    `timed_call_s` is the side's time per call in timed blocks. Calls that take much longer than that here do not use
+    up the time of the run. A side that spends many seconds in this way fails.
     """
 
-    def __init__(self, session: Session, pool: Pool, rng: random.Random, eager: EagerErrors) -> None:
+    def __init__(
+        self, session: Session, pool: Pool, rng: random.Random, eager: EagerErrors, timed_call_s: float
+    ) -> None:
         self.session, self.pool, self.rng, self.eager = session, pool, rng, eager
+        self.timed_call_s = timed_call_s
         self.calls = 0
         self._planned_calls = rng.randint(FEWEST_CALLS, MOST_CALLS)
         self._call_s = BLOCK_S  # of the last block; at first each slot is called once
-        self._worker_s = 0.0
+        self._worker_s = self._excess_s = 0.0
         self._started = time.monotonic(), time.process_time()
         self._known: dict[int, Outputs] = {}  # verified outputs in host memory, by content
 
@@ -73,7 +83,20 @@ class LongRun:
     def _spent_s(self) -> float:
         """The time so far, or the processor time of judge and worker if it is shorter because the machine is busy."""
         started, used = self._started
-        return min(time.monotonic() - started, time.process_time() - used + self._worker_s)
+        return min(time.monotonic() - started - self._excess_s, time.process_time() - used + self._worker_s)
+
+    def _count_time(self, block: Block, calls: int) -> None:
+        """Add the time of a block to the time of the run, as far as timed calls would have taken it."""
+        allowed_s = SLOWER * self.timed_call_s * calls + BLOCK_COST_S
+        counted_s = min(block.processor_ns / 1e9, allowed_s)
+        self._worker_s += counted_s
+        self._call_s = counted_s / calls
+        self._excess_s += max(0.0, (block.running_ns - block.waiting_ns) / 1e9 - allowed_s)
+        if self._excess_s > MOST_EXCESS_S:
+            raise WorkerFailed(
+                f"in a run of {self.calls} calls, calls took {self._excess_s:.0f} s longer than timed calls,"
+                f" which take {1e6 * self.timed_call_s:.3g} us each"
+            )
 
     def _block(self, contents: Contents) -> tuple[Block, str | None]:
         session, most = self.session, self.session.slots
@@ -90,8 +113,7 @@ class LongRun:
         except OutputsMoved as moved:  # nothing is timed here, so the block counts
             block, left = moved.block, moved.outputs
         self.calls += len(calls)
-        self._worker_s += block.processor_ns / 1e9
-        self._call_s = block.processor_ns / 1e9 / len(calls)
+        self._count_time(block, len(calls))
         if isinstance(left, list):
             problem = self._problem_in_host_memory(contents, left, [first + number for number in calls])
         else:
