@@ -189,5 +189,5 @@ def test_the_root_of_a_container_judges_too(judged_as: Callable[..., dict[str, A
     verdict = judged_as(0, HONEST)
     assert verdict["verdict"] in FINE, verdict["reasons"]
     sandbox = verdict["provenance"]["isolation"]["workers"]
-    assert sandbox["user"].endswith("nobody else's") and sandbox["processes"].startswith("256")
+    assert sandbox["user"].endswith("used by no other process") and sandbox["processes"].startswith("256")
     assert any("network namespace" in wall for wall in sandbox["missing"])

@@ -86,6 +86,10 @@ def judge_command(request: JudgeRequest, show_output: bool = False) -> str:
         value = getattr(request, option)
         if value != getattr(default, option):
             words += [f"--{option}", str(value)]
+    for option in ("wait", "deadline"):
+        seconds = getattr(request, f"{option}_s")
+        if seconds != getattr(default, f"{option}_s"):
+            words += [f"--{option}", f"{seconds:g}"]
     words += ["--aa"] * request.against_itself + ["--quick"] * request.quick + ["--show-output"] * show_output
     return shlex.join(words)
 
