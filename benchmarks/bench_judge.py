@@ -134,13 +134,13 @@ def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: 
         folder,
         "A/A",
         {
-            "row-verdicts": len(found),
+            "verdicts on rows": len(found),
             "rows": len({(v["task"], row["id"]) for v in _verdicts(ledger) for row in v["rows"]}),
-            "by machine": dict(machines),
-            "called faster or slower": sum(row["verdict"] in ("faster", "slower") for row in found),
-            "share": _share(found, {"faster", "slower"}),
-            "same": _share(found, {"same"}),
-            "inconclusive": _share(found, {"inconclusive"}),
+            "verdicts by machine": dict(machines),
+            "number called faster or slower": sum(row["verdict"] in ("faster", "slower") for row in found),
+            "share called faster or slower": _share(found, {"faster", "slower"}),
+            "share called same": _share(found, {"same"}),
+            "share called inconclusive": _share(found, {"inconclusive"}),
             "median noise band": statistics.median(bands),
         },
     )
@@ -188,16 +188,17 @@ def injected(rows: str = "smoke", repeats: int = 3, folder: Out = DEFAULT_OUT) -
         folder,
         "injected differences",
         {
-            "rows slowed by 5 %": len(slowed),
-            "called slower": _share(slowed, {"slower"}),
+            "rows with a candidate that is 5 % slower": len(slowed),
+            "share of these called slower": _share(slowed, {"slower"}),
             "outcomes": dict(Counter(row["verdict"] for row in slowed)),
-            "median slowdown reported": statistics.median(1 / r["metrics"]["stream"]["ratio"] for r in slowed),
-            "rows sped up 1.5x": len(sped),
-            "called faster": _share(sped, {"faster"}),
-            "speedup reported, median": statistics.median(ratios),
-            "speedup reported, least": min(ratios),
-            "speedup reported, most": max(ratios),
-            "within 5 % of 1.5x": sum(abs(r / 1.5 - 1) <= 0.05 for r in ratios) / len(ratios),
+            "reported slowdown, median": statistics.median(1 / r["metrics"]["stream"]["ratio"] for r in slowed),
+            "rows with a candidate that is 1.5 times as fast": len(sped),
+            "share of these called faster": _share(sped, {"faster"}),
+            "reported speedup, median": statistics.median(ratios),
+            "reported speedup, minimum": min(ratios),
+            "reported speedup, maximum": max(ratios),
+            "share with a reported speedup within 5 % of 1.5x": sum(abs(r / 1.5 - 1) <= 0.05 for r in ratios)
+            / len(ratios),
         },
     )
 
@@ -248,12 +249,12 @@ def kill(times: int = 50, folder: Out = DEFAULT_OUT, seed: int = 1) -> None:
         folder,
         "kill -9",
         {
-            "kills": times,
-            "records seen before": len(_hashes(ledger)),
+            "runs killed": times,
+            "records written before the kills": len(_hashes(ledger)),
             "records lost": lost,
-            "problems found by verify": damaged + len(verify(ledger)),
-            "workers left behind": left_behind,
-            "next run's exit status": finish.returncode,
+            "problems found by kernwright ledger verify": damaged + len(verify(ledger)),
+            "workers still running": left_behind,
+            "exit status of the next run": finish.returncode,
         },
     )
 
@@ -281,7 +282,7 @@ def startup(repeats: int = 5, folder: Out = DEFAULT_OUT) -> None:
         start = time.monotonic()
         _kernwright("--help")
         times.append(time.monotonic() - start)
-    _note(folder, "startup", {"kernwright --help, seconds, median": statistics.median(times)})
+    _note(folder, "startup", {"seconds of kernwright --help, median": statistics.median(times)})
 
 
 COMMANDS = {"A/A": "aa", "injected differences": "injected", "rows": "rows", "kill -9": "kill", "startup": "startup"}

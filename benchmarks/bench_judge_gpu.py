@@ -132,20 +132,24 @@ def aa(
     found = _rows(ledger, task)
     wrong = [row for row in found if row["verdict"] in ("faster", "slower")]
     figures = {
-        "row-verdicts": len(found),
-        "of these by today's judge": sum(row["judge"] == judge_digest() for row in found),
-        "of judgements of a row, whose verdicts share a baseline": len({(row["id"], row["judged"]) for row in found}),
-        "called faster or slower": len(wrong),
-        "share": _share(found, "faster", "slower"),
-        "which": dict(Counter(row["id"] for row in wrong)),
-        "same": _share(found, "same"),
-        "inconclusive": _share(found, "inconclusive"),
-        "seconds a row-verdict": (time.monotonic() - started) / max(1, len(found) - before),
+        "verdicts on rows": len(found),
+        "of these by the current version of the judge": sum(row["judge"] == judge_digest() for row in found),
+        "judgements of a row (verdicts of one judgement share a baseline)": len(
+            {(row["id"], row["judged"]) for row in found}
+        ),
+        "number called faster or slower": len(wrong),
+        "share called faster or slower": _share(found, "faster", "slower"),
+        "rows called faster or slower": dict(Counter(row["id"] for row in wrong)),
+        "share called same": _share(found, "same"),
+        "share called inconclusive": _share(found, "inconclusive"),
+        "seconds per verdict on a row": (time.monotonic() - started) / max(1, len(found) - before),
     }
     for metric in ("stream", "device", "wall"):
         results = [row["metrics"][metric] for row in found if "outcome" in row["metrics"].get(metric, {})]
         if results:
-            figures[f"{metric}: called faster or slower"] = sum(r["outcome"] in ("faster", "slower") for r in results)
+            figures[f"{metric}: number called faster or slower"] = sum(
+                r["outcome"] in ("faster", "slower") for r in results
+            )
             figures[f"{metric}: median noise band"] = statistics.median(r["noise_band"] for r in results)
     _note(folder, "A/A", figures)
 
@@ -175,17 +179,20 @@ def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> Non
         folder,
         "injected differences",
         {
-            "rows of 20 us and more, 3 % slower": len(share),
-            "of these called slower": _share(share, "slower"),
-            "outcomes": dict(Counter(row["verdict"] for row in share)),
-            "rows under 10 us, 0.5 us slower": len(tail),
-            "called slower": _share(tail, "slower"),
+            "rows of 20 us or more, with a candidate that is 3 % slower": len(share),
+            "share of these called slower": _share(share, "slower"),
+            "outcomes of these": dict(Counter(row["verdict"] for row in share)),
+            "rows under 10 us, with a candidate that is 0.5 us slower": len(tail),
+            "share of these under 10 us called slower": _share(tail, "slower"),
             "outcomes under 10 us": dict(Counter(row["verdict"] for row in tail)),
-            "rows with a nap 1.5 times as long on the baseline's side": len(sped),
-            "called faster": _share(sped, "faster"),
-            "reported over true speedup, least": min(r / true for r, true in ratios),
-            "reported over true speedup, most": max(r / true for r, true in ratios),
-            "within 2 %": sum(abs(r / true - 1) <= 0.02 for r, true in ratios) / len(ratios),
+            "rows with a baseline that waits 1.5 times as long": len(sped),
+            "share of these called faster": _share(sped, "faster"),
+            "reported speedup divided by true speedup, minimum": min(r / true for r, true in ratios),
+            "reported speedup divided by true speedup, maximum": max(r / true for r, true in ratios),
+            "share with a reported speedup within 2 % of the true one": sum(
+                abs(r / true - 1) <= 0.02 for r, true in ratios
+            )
+            / len(ratios),
         },
     )
 
@@ -282,8 +289,8 @@ def row(
     before, and once with a Triton candidate, which compiles anew for neighbouring sizes while it is checked."""
     triton = Path(__file__).resolve().parents[1] / "examples" / "candidates" / "fused_triton"
     sides: dict[str, dict[str, Any]] = {
-        "built beforehand": {"candidate": None, "contender": "kernwright"},
-        "compiling neighbouring sizes": {"candidate": triton},
+        "kernel built beforehand": {"candidate": None, "contender": "kernwright"},
+        "kernel compiled for each neighbouring size": {"candidate": triton},
     }
     figures: dict[str, Any] = {"row": pattern}
     for name, side in sides.items():
@@ -298,9 +305,9 @@ def row(
             seconds.append(watch.seconds[pattern])
         (judged,) = [row for row in verdict.rows if row.id == pattern]
         figures |= {
-            f"{name}: seconds, median": statistics.median(seconds),
-            f"{name}: seconds, each": [round(value, 2) for value in seconds],
-            f"{name}: its kernel, us": judged.metrics["device"].model_dump().get("candidate_us"),
+            f"{name}: seconds for the row, median": statistics.median(seconds),
+            f"{name}: seconds for the row, each repeat": [round(value, 2) for value in seconds],
+            f"{name}: time of the kernel, us": judged.metrics["device"].model_dump().get("candidate_us"),
             f"{name}: verdict": judged.verdict,
         }
     _note(folder, "row", figures)
@@ -329,8 +336,8 @@ def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) ->
         after = [body["rows"][0] for body in _verdicts(ledger, task, honest.name)]
         figures |= {
             name: dict(Counter(row["verdict"] for row in found)),
-            f"honest after {name}": dict(Counter(row["verdict"] for row in after)),
-            f"said of {name}": dict(Counter(row["reasons"][0][:90] for row in found).most_common(2)),
+            f"honest candidate after {name}": dict(Counter(row["verdict"] for row in after)),
+            f"reasons given for {name}": dict(Counter(row["reasons"][0][:90] for row in found).most_common(2)),
         }
     _note(folder, "faults", figures)
 

@@ -50,14 +50,14 @@ def clock_against_events(
     for session in sessions.values():
         session.close()
     return {
-        "judge's clock over events, median": statistics.median(shares),
-        "least": min(shares),
-        "most": max(shares),
-        "an empty block, us": overhead.empty_ns / 1e3,
-        "more around calls, us": overhead.more_ns / 1e3,
-        "what lies around the events spreads by, us": spread(around) / 1e3,
-        "of it until the worker stands still, us": spread(until_still) / 1e3,
-        "of it while its outputs are secured, us": spread(securing) / 1e3,
+        "judge's clock divided by CUDA events, median": statistics.median(shares),
+        "judge's clock divided by CUDA events, minimum": min(shares),
+        "judge's clock divided by CUDA events, maximum": max(shares),
+        "time of an empty block, us": overhead.empty_ns / 1e3,
+        "additional overhead of a block with calls, us": overhead.more_ns / 1e3,
+        "spread of the time outside the events, us": spread(around) / 1e3,
+        "spread of the time until the worker is stopped, us": spread(until_still) / 1e3,
+        "spread of the time to copy the outputs, us": spread(securing) / 1e3,
     }
 
 
@@ -148,7 +148,7 @@ def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:
     samples = recorded_samples(book, book.records(book.runs()[-1]), verdict)
     short = {f"nap_{ns}ns" for ns in NAPS_NS if ns < LAUNCH_NS}
     for metric in METRICS:
-        for kind, is_short in (("rows that launches bound", True), ("rows that kernels bound", False)):
+        for kind, is_short in (("rows limited by launches", True), ("rows limited by kernels", False)):
             away = []
             for name, quads in samples.items():
                 if (name in short) is is_short:

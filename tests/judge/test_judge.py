@@ -292,11 +292,11 @@ def test_in_place_and_exact_rows_are_judged(run: Callable[..., Verdict]) -> None
     assert all(row.verdict not in BAD for row in verdict.rows), verdict.reasons
 
 
-def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict]) -> None:
+def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict], honest: Verdict) -> None:
     verdict = run("quick", HONEST, quick=True)
     assert verdict.quick and not verdict.evidence
     assert verdict.verdict not in BAD
-    assert verdict.rows[0].cases < 10
+    assert verdict.rows[0].cases == honest.rows[0].cases, "it saves time on timing only"
 
 
 UNDECIDABLE = """

@@ -96,6 +96,22 @@ def test_a_wide_token_without_torchs_order_loses_nothing_to_its_length(width: in
     torch.testing.assert_close(y.double(), exact, atol=0, rtol=2.5e-7)  # a few roundings of float32
 
 
+@pytest.mark.parametrize("width", [64, 129])
+def test_an_infinity_makes_one_element_nan_and_a_nan_its_whole_token(width: int, emulated: Any) -> None:
+    """By the chain's formula. Torch's general CUDA kernel makes the token of an infinity NaN as a whole."""
+    x = torch.ones(1, 3, width, dtype=BF16)
+    x[0, 0, 5], x[0, 1, 6] = torch.inf, torch.nan
+    given = (x, torch.zeros(1, 1, 2 * width), torch.zeros(2, width))
+    y = runner("rms_modulate_from_table", emulated)(*given)
+    assert torch.equal(
+        y.isnan(),
+        shipped_ops()["rms_modulate_from_table"]
+        .call(dict(zip(("x", "temb_scale_shift", "scale_shift_table"), given, strict=True)), {"eps": 1e-6})[0]
+        .isnan(),
+    )
+    assert y.isnan().sum(-1).tolist() == [[1, width, 0]]
+
+
 def test_each_kernel_has_its_case(emulated: Any) -> None:
     seen: dict[str, set[str]] = {}
     for case in CUDA_CASES.values():

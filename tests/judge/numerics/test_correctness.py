@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from kernwright.judge.numerics.cases import Case
 from kernwright.judge.numerics.content_pool import ContentPool
-from kernwright.judge.numerics.contracts import ErrorFigures, OutputFinding
-from kernwright.judge.numerics.correctness import CorrectnessReport, _may_be_chance, check_row
+from kernwright.judge.numerics.contracts import ErrorFigures, Expected, OutputFinding, compare
+from kernwright.judge.numerics.correctness import CorrectnessReport, _may_be_chance, _with_values_of, check_row
 from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.numerics.secret_rng import cpu_generator
-from kernwright.tasks.task import load_task
+from kernwright.tasks.task import Tolerance, load_task
 
 MIX = Path(__file__).parents[2] / "exploits" / "mix_task"
 Mix = Callable[[Tensor, Tensor], Tensor]
@@ -89,3 +89,56 @@ def test_a_shortcut_for_all_rows_by_a_look_at_some_is_seen() -> None:
     found = [problem for seed in range(6) for problem in report("mix", peeking, seed).problems]
     assert len(found) >= 3  # now and then the look finds the row
     assert all("rare_offset" in problem for problem in found)
+
+
+class Inaccurate:
+    """Runs the eager chain, with one element off by a few times the chain's largest error: in the numbered calls on
+    normal inputs of the row's own size, or in all of them."""
+
+    def __init__(self, row_id: str = "mix", calls: Container[int] = range(10**6)) -> None:
+        self.task = load_task(MIX)
+        (self.row,) = self.task.select(row_id)
+        self.op = self.task.op_of(self.row)
+        self.wrong, self.calls = calls, 0
+
+    def __call__(self, case: Case, inputs: Inputs) -> dict[str, Tensor]:
+        (oracle,), (eager,) = self.op.oracle(inputs, self.row.scalars), self.op.call(inputs, self.row.scalars)
+        y = eager.clone()
+        if case.row is self.row and case.distribution == "normal":
+            if self.calls in self.wrong:
+                at = oracle.abs().flatten().sub(0.5).abs().argmin()
+                y.view(-1)[at] = (oracle.flatten()[at] + 5 * (eager - oracle).abs().max()).to(y.dtype)
+            self.calls += 1
+        return {"y": y}
+
+    def report(self) -> CorrectnessReport:
+        return check_row(self.task, self.row, self, ContentPool.for_row(self.row, cpu_generator(3)))
+
+
+def test_a_near_miss_is_a_fault_only_if_it_repeats_on_fresh_inputs() -> None:
+    by_chance = Inaccurate(calls=(0, 1, 2)).report()  # the first inputs, twice, and the first fresh ones
+    assert (by_chance.problems, by_chance.repeated) == ([], 1)
+    by_design = Inaccurate().report()
+    assert (len(by_design.problems), by_design.repeated) == (1, 1)
+
+
+def test_a_near_miss_that_the_same_inputs_do_not_repeat_is_a_fault() -> None:
+    """A side that is wrong in some of its calls is not excused by the others."""
+    assert len(Inaccurate(calls=(0,)).report().problems) == 1
+
+
+@pytest.mark.parametrize(("hides", "accused"), [(False, False), (True, True)])
+def test_nans_that_only_a_gpus_kernel_adds_are_not_asked_for(hides: bool, accused: bool) -> None:
+    """Torch's general CUDA kernel makes a whole row NaN that holds an infinity; by the formula one element is."""
+    x = torch.ones(2, 129)
+    x[0, 5] = torch.inf
+    formula = x * x.square().mean(-1, keepdim=True).rsqrt()
+    welford = formula.clone()
+    welford[0] = torch.nan
+    y = formula.nan_to_num(0.0) if hides else formula
+    tolerance = Tolerance(atol=1e-5, rtol=1e-5)
+    of_gpu, of_cpu = (Expected.of(values.double(), values) for values in (welford, formula))
+    assert compare(y, of_gpu, "close", tolerance).fault == "nonfinite"
+    assert (compare(y, _with_values_of(of_gpu, of_cpu), "close", tolerance).problem is not None) is accused
+    wrong = torch.where(torch.arange(258).view(2, 129) == 7, 3.0, formula)  # in the row that is NaN on the GPU
+    assert compare(wrong, _with_values_of(of_gpu, of_cpu), "close", tolerance).fault == "tolerance"

@@ -19,6 +19,9 @@ from kernwright.tasks.task import Tolerance
 # round differently, so it only has to stay within the task's fixed tolerance.
 Standard = Contract | Literal["tolerance"]
 
+# The kind of a problem. `accuracy`: the error exceeds the eager chain's, but not the task's fixed tolerance.
+Fault = Literal["bits", "nonfinite", "accuracy", "tolerance"]
+
 EAGER_FACTOR = 1.5  # the error of an implementation may be this multiple of the eager chain's error
 ULP_FACTOR = 2.0  # a maximum error of this many units in the last place of the output is always allowed
 # An RMS error of this many units in the last place is always allowed. Rounding alone has 0.29, an even distribution
@@ -77,11 +80,13 @@ class ErrorFigures:
 
 @dataclass(frozen=True)
 class OutputFinding:
-    """The comparison of one output: its error figures, and the problem if there is one."""
+    """The comparison of one output: its error figures, and the problem and its kind if there is one."""
 
     figures: ErrorFigures
     problem: str | None
     outliers: int = 0  # elements whose error exceeds the allowed multiple of the eager chain's largest error
+    fault: Fault | None = None
+    rms_ulps: float = math.inf  # the RMS error relative to the RMS of the outputs' units in the last place
 
 
 def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: Tolerance) -> OutputFinding:
@@ -93,8 +98,10 @@ def compare(value: Tensor, expected: Expected, standard: Standard, tolerance: To
     error = _error(value, expected.oracle, expected.finite)
     worst = largest(error)  # NaN if the output holds a NaN
     figures = ErrorFigures(worst, _rms(error), expected.eager_max, expected.eager_rms)
-    problem = _problem(value, expected, standard, tolerance, error, figures)
-    return OutputFinding(figures, problem, int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0)
+    fault, problem = _problem(value, expected, standard, tolerance, error, figures) or (None, None)
+    outliers = int((error > EAGER_FACTOR * expected.eager_max).sum()) if problem else 0
+    rms_ulps = figures.rms_error / expected.ulp_rms if expected.ulp_rms else math.inf
+    return OutputFinding(figures=figures, problem=problem, outliers=outliers, fault=fault, rms_ulps=rms_ulps)
 
 
 def _error(value: Tensor, oracle: Tensor, finite: Tensor | None) -> Tensor:
@@ -109,16 +116,33 @@ def _problem(
     tolerance: Tolerance,
     error: Tensor,
     figures: ErrorFigures,
-) -> str | None:
+) -> tuple[Fault, str] | None:
     if standard == "exact":
-        return None if same_bits(value, expected.eager) else "differs in its bits from the eager chain"
+        return None if same_bits(value, expected.eager) else ("bits", "differs in its bits from the eager chain")
     if not math.isfinite(figures.max_error) and (count := _count_nonfinite(value, expected.finite)):
-        return f"{count} elements are NaN or Inf where the reference is finite"
+        return "nonfinite", f"{count} elements are NaN or Inf where the reference is finite"
     if expected.finite is not None and (problem := _nonfinite_problem(value, expected)):
-        return problem
+        return "nonfinite", problem
     allowed = EAGER_FACTOR * expected.eager_max
     within = figures.max_error <= allowed  # if so, the comparisons element by element are not needed
-    if standard == "close" and not within:
+    outside = 0
+    if not within:
+        # Where the eager chain itself exceeds the fixed tolerance, its error is allowed instead.
+        beyond = (error > tolerance.atol + tolerance.rtol * expected.oracle.abs()) & (error > allowed)
+        outside = int(beyond.sum())
+    if standard == "close" and (problem := _accuracy_problem(expected, error, figures)):
+        return "tolerance" if outside else "accuracy", problem
+    return (
+        ("tolerance", f"{outside} elements are outside atol {tolerance.atol}, rtol {tolerance.rtol}")
+        if outside
+        else None
+    )
+
+
+def _accuracy_problem(expected: Expected, error: Tensor, figures: ErrorFigures) -> str | None:
+    """Return a problem if the maximum or the RMS error is too large relative to the eager chain's."""
+    allowed = EAGER_FACTOR * expected.eager_max
+    if not figures.max_error <= allowed:
         bad = (error > allowed) & (error > ULP_FACTOR * ulp_of(expected.oracle, expected.eager.dtype))
         if count := int(bad.sum()):
             return (
@@ -126,17 +150,12 @@ def _problem(
                 f"{expected.eager_max:.3g} ({count} of {bad.numel()} elements)"
             )
     rms_allowed = max(EAGER_FACTOR * expected.eager_rms, RMS_ULP_FACTOR * expected.ulp_rms)
-    if standard == "close" and figures.rms_error > rms_allowed:
+    if figures.rms_error > rms_allowed:
         return (
             f"RMS error {figures.rms_error:.3g} is over {EAGER_FACTOR} x the eager chain's {expected.eager_rms:.3g} "
             f"and over half a unit in the last place, {RMS_ULP_FACTOR * expected.ulp_rms:.3g}"
         )
-    if within:
-        return None
-    # Where the eager chain itself exceeds the fixed tolerance, its error is allowed instead.
-    outside = (error > tolerance.atol + tolerance.rtol * expected.oracle.abs()) & (error > allowed)
-    count = int(outside.sum())
-    return f"{count} elements are outside atol {tolerance.atol}, rtol {tolerance.rtol}" if count else None
+    return None
 
 
 def _count_nonfinite(value: Tensor, finite: Tensor | None) -> int:

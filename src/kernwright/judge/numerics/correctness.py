@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +12,15 @@ from torch import Tensor
 from kernwright.core.op import Op
 from kernwright.judge.numerics.cases import Case, cases_for
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.numerics.contracts import EAGER_FACTOR, ErrorFigures, Expected, OutputFinding, Standard, compare
+from kernwright.judge.numerics.contracts import (
+    EAGER_FACTOR,
+    ErrorFigures,
+    Expected,
+    OutputFinding,
+    Standard,
+    compare,
+    same_bits,
+)
 from kernwright.judge.numerics.expectations import MAX_SLACK, RMS_SLACK
 from kernwright.judge.numerics.inputs import HARSH, RARE_ROWS, Inputs
 from kernwright.tasks.task import Task
@@ -32,6 +41,11 @@ FEW_ELEMENTS = 4096
 # Chance may also explain up to this many outliers that exceed the allowed error by at most this factor, in any case.
 MAX_NARROW_MISSES, NARROW_MISS_FACTOR = 8, 2.0
 
+# An honest implementation may exceed the eager chain's error by chance: the eager error of the draw is small. Such a
+# near miss is a fault only if it repeats with this many further draws of inputs.
+REPEATS = 3
+FEW_ULPS = 4.0  # an RMS error of a few roundings may be chance, even where the eager chain has almost none
+
 # Runs the call of one case on the given inputs and returns its outputs. Every use is an independent call.
 Runner = Callable[[Case, Inputs], dict[str, Tensor]]
 
@@ -44,6 +58,16 @@ class CorrectnessReport:
     errors: dict[str, ErrorFigures] = field(default_factory=dict)
     deterministic: bool = True
     cases: int = 0
+    repeated: int = 0  # cases that were run again with fresh inputs, because their error may have been chance
+
+
+@dataclass(frozen=True)
+class CaseFinding:
+    """The comparison of one case: error figures by output, problems, and whether all of these may be chance."""
+
+    figures: dict[str, ErrorFigures]
+    problems: list[str]
+    may_be_chance: bool
 
 
 def check_row(
@@ -63,17 +87,51 @@ def check_row(
         inputs = pool.draw(op, case.row, case.distribution)
         outputs = run(case, inputs)
         report.cases += 1
-        figures = _judge_case(task, case, inputs, outputs, report, standard, pool, frozen.get(case.distribution))
-        frozen.setdefault(case.distribution, figures)
+        judged = partial(_judge_case, task, case, standard=standard, pool=pool, frozen=frozen.get(case.distribution))
+        found = judged(inputs, outputs)
+        report.problems += _confirmed(op, case, found, inputs, outputs, run, pool, judged, report)
+        frozen.setdefault(case.distribution, found.figures)
         if case.row is row and case.distribution == "normal":
-            report.errors = figures
+            report.errors = found.figures
             again = run(case, inputs)
             report.deterministic = all(torch.equal(outputs[name], again[name]) for name in outputs)
             if not report.deterministic:
-                _judge_case(task, case, inputs, again, report, standard, pool)
+                report.problems += judged(inputs, again).problems
         if report.problems:
             break
     return report
+
+
+def _confirmed(
+    op: Op,
+    case: Case,
+    found: CaseFinding,
+    inputs: Inputs,
+    outputs: dict[str, Tensor],
+    run: Runner,
+    pool: Pool,
+    judged: Callable[[Inputs, dict[str, Tensor]], CaseFinding],
+    report: CorrectnessReport,
+) -> list[str]:
+    """Return the problems of a case, without those that are chance.
+
+    Chance lies in the inputs. So the call must give the same bits on the same inputs again, which a side that is wrong
+    in some calls only does not, and it must be accurate on one of several fresh draws.
+    """
+    if not found.may_be_chance:
+        return found.problems
+    report.repeated += 1
+    again = run(case, inputs)
+    if not all(same_bits(again[name], outputs[name]) for name in outputs):
+        return found.problems
+    for _ in range(REPEATS):
+        fresh = pool.draw(op, case.row, case.distribution)
+        repeated = judged(fresh, run(case, fresh))
+        if not repeated.problems:
+            return []
+        if not repeated.may_be_chance:
+            return repeated.problems
+    return [f"{problem}, and again on {REPEATS} of {REPEATS} fresh inputs" for problem in found.problems]
 
 
 def expected_outputs(op: Op, row: Workload, inputs: Inputs) -> dict[str, Expected]:
@@ -100,12 +158,36 @@ def case_problems(
     for name, expected in expected_outputs(op, case.row, inputs).items():
         tolerance = task.tolerance_for(specs[name].dtype)
         finding = compare(outputs[name], _with_slack(expected), standard, tolerance)
+        if finding.fault == "nonfinite" and standard != "exact":
+            expected = _without_added_nans(op, case.row, name, inputs, expected)
+            finding = compare(outputs[name], _with_slack(expected), standard, tolerance)
         if finding.problem and standard == "close" and _may_be_chance(case, finding):
             several = _over_several_draws(op, case, name, expected, pool)
             finding = compare(outputs[name], _with_slack(several), standard, tolerance)
         if finding.problem:
             problems.append(f"{name} {finding.problem} [{case.label}]")
     return problems
+
+
+def _without_added_nans(op: Op, row: Workload, name: str, inputs: Inputs, expected: Expected) -> Expected:
+    """Return the expectation without NaNs that a GPU's kernels add to the chain.
+
+    Torch's CUDA kernel for RMS norms of float64, and of widths that are not a multiple of 4, computes a mean and a
+    variance about it. An infinity in a row makes both NaN, and with them the whole row. By the chain's formula, which
+    torch computes on a CPU and in its other CUDA kernel, only the infinite element becomes NaN. Where the chain is
+    finite on a CPU, its values there are expected.
+    """
+    if expected.oracle.device.type == "cpu" or expected.finite is None:
+        return expected
+    return _with_values_of(expected, expected_outputs(op, row, {key: own.cpu() for key, own in inputs.items()})[name])
+
+
+def _with_values_of(expected: Expected, formula: Expected) -> Expected:
+    """Return the expectation with the formula's values where they are finite and those of the chain are NaN."""
+    finite = formula.finite if formula.finite is not None else torch.ones_like(formula.oracle, dtype=torch.bool)
+    added = finite.to(expected.oracle.device) & torch.isnan(expected.oracle) & torch.isnan(expected.eager)
+    oracle = torch.where(added, formula.oracle.to(expected.oracle.device), expected.oracle)
+    return Expected.of(oracle, torch.where(added, formula.eager.to(expected.eager.device), expected.eager))
 
 
 def _with_slack(expected: Expected) -> Expected:
@@ -139,12 +221,12 @@ def _judge_case(
     case: Case,
     inputs: Inputs,
     outputs: dict[str, Tensor],
-    report: CorrectnessReport,
+    *,
     standard: Standard,
     pool: Pool,
-    frozen: dict[str, ErrorFigures] | None = None,
-) -> dict[str, ErrorFigures]:
-    """Compare one case, append its problems to the report and return its error figures by output.
+    frozen: dict[str, ErrorFigures] | None,
+) -> CaseFinding:
+    """Compare one case.
 
     `frozen` holds the errors at the row's own size with inputs of the same distribution. The largest error of a few
     hundred elements is a poor estimate of the eager chain's accuracy. A case of one token is therefore allowed the
@@ -153,23 +235,43 @@ def _judge_case(
     draws vary most, so these distributions get slack; the faults that they reveal are far larger.
     """
     figures: dict[str, ErrorFigures] = {}
+    problems: list[str] = []
+    may_be_chance = True
     op = task.op_of(case.row)
     specs = case.row.results(op.inplace)
     for name, expected in expected_outputs(op, case.row, inputs).items():
-        if frozen is not None:
-            expected = expected.widened_to(frozen[name])
-        if case.distribution in HARSH:
-            expected = _with_slack(expected)
         tolerance = task.tolerance_for(specs[name].dtype)
-        finding = compare(outputs[name], expected, standard, tolerance)
+        allowing = partial(_allowed_in, case, None if frozen is None else frozen[name])
+        finding = compare(outputs[name], allowing(expected), standard, tolerance)
+        if finding.fault == "nonfinite":
+            expected = _without_added_nans(op, case.row, name, inputs, expected)
+            finding = compare(outputs[name], allowing(expected), standard, tolerance)
         figures[name] = finding.figures
         few_errors = case.distribution in ONE_ERROR_PER_ROW or specs[name].elements <= FEW_ELEMENTS
-        may_be_chance = (few_errors and _may_be_chance(case, finding)) or _is_narrow_miss(finding)
-        if finding.problem and standard == "close" and may_be_chance:
-            several = _over_several_draws(op, case, name, expected, pool)
+        one_draw_misleads = (few_errors and _may_be_chance(case, finding)) or _is_narrow_miss(finding)
+        if finding.problem and standard == "close" and one_draw_misleads:
+            several = _over_several_draws(op, case, name, allowing(expected), pool)
             # One row or a few elements dominate the error of these distributions, so even several draws vary.
             several = _with_slack(several) if case.distribution in (*ONE_ERROR_PER_ROW, *HARSH) else several
             finding = compare(outputs[name], several, standard, tolerance)
         if finding.problem:
-            report.problems.append(f"{name} {finding.problem} [{case.label}]")
-    return figures
+            problems.append(f"{name} {finding.problem} [{case.label}]")
+            may_be_chance &= _must_repeat(case, finding, standard)
+    return CaseFinding(figures, problems, bool(problems) and may_be_chance)
+
+
+def _must_repeat(case: Case, finding: OutputFinding, standard: Standard) -> bool:
+    """Return whether a problem is a fault only if it repeats on fresh inputs.
+
+    It is a near miss of the eager chain's accuracy, within the task's fixed tolerance. For strong modulation and
+    outliers there is no fixed tolerance: the eager chain itself exceeds it.
+    """
+    accepted = finding.fault == "accuracy" or (finding.fault == "tolerance" and case.distribution in HARSH)
+    is_near = _may_be_chance(case, finding) or finding.rms_ulps <= FEW_ULPS
+    return standard == "close" and accepted and is_near
+
+
+def _allowed_in(case: Case, frozen: ErrorFigures | None, expected: Expected) -> Expected:
+    if frozen is not None:
+        expected = expected.widened_to(frozen)
+    return _with_slack(expected) if case.distribution in HARSH else expected

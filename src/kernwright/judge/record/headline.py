@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Protocol
 
 from kernwright.judge.record.decision import WORST_FIRST, noise_band, outcome_of
@@ -85,9 +86,11 @@ def _metric_headline(
         reasons = {state.timed.unavailable.get(metric, "no row was timed") for _, state in pairs}
         return Unavailable(unavailable="; ".join(sorted(reasons)))
     mean = geometric_mean([part.shown for part in timed])
+    # A quick run has too few quads to rule a gain out, and is no evidence: its mean is that of the ratios it shows.
+    estimate = fmean(math.log(part.ratio) for part in timed) if quick else mean.estimate
     worst, row_id = min((part.ratio, part.id) for part in timed)
     return Headline(
-        geomean=math.exp(mean.estimate),
+        geomean=math.exp(estimate),
         interval=None if quick else (math.exp(mean.low), math.exp(mean.high)),
         noise_band=None if quick else math.expm1(_band(timed, policy)),
         worst_row=row_id,
@@ -187,9 +190,17 @@ def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def reasons_of(
-    rows: Sequence[RowVerdict], verdict: Outcome, deciding: Headline | Unavailable | None = None
+    rows: Sequence[RowVerdict],
+    verdict: Outcome,
+    deciding: Headline | Unavailable | None = None,
+    metric: Metric = "stream",
 ) -> list[str]:
-    """Return the main reasons of the verdict, one line each. `deciding` is the headline of the deciding metric."""
+    """Return the main reasons of the verdict, one line each.
+
+    Args:
+        deciding: the headline of the deciding metric.
+        metric: the deciding metric.
+    """
     lines: list[str] = []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
@@ -207,7 +218,14 @@ def reasons_of(
     undecided = [row.id for row in rows if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons)]
     if undecided:
         lines.append(f"{UNDECIDED} {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
-    if isinstance(deciding, Headline) and deciding.in_doubt and deciding.outcome == "inconclusive":
-        some = ", ".join(deciding.in_doubt[:4])
-        lines.append(f"gains not confirmed by single calls on {len(deciding.in_doubt)} of {len(rows)} rows: {some}")
+    if isinstance(deciding, Headline) and deciding.outcome == "inconclusive":
+        gains = [row.id for row in rows if row.id in deciding.in_doubt and _shows_gain(row.metrics.get(metric))]
+        if gains:
+            some = ", ".join(gains[:4])
+            lines.append(f"gains not confirmed by single calls on {len(gains)} of {len(rows)} rows: {some}")
     return lines[:MAX_REASONS]
+
+
+def _shows_gain(result: MetricResult | Unavailable | None) -> bool:
+    """Return whether the estimate of a speedup is above the noise band. A row in doubt may also be a loss or noise."""
+    return isinstance(result, MetricResult) and result.ratio > 1 + result.noise_band

@@ -112,6 +112,9 @@ class RowVerdict(BaseModel):
         description="by output, maximum and RMS error of the candidate and of the eager chain, with normal inputs",
     )
     cases: int = Field(default=0, description="correctness cases that ran")
+    repeated_cases: int = Field(
+        default=0, description="cases that ran again with fresh inputs, because their error may have been chance"
+    )
     deterministic: bool | None = None
     kernels: dict[str, list[Kernel]] = Field(
         default_factory=dict,

@@ -31,7 +31,6 @@ MOST_OVER_EMPTY = 1.0  # times an empty block: events that miss part of the twin
 LEAST_SHOWN = 3  # blocks needed to believe in a drift
 MOST_DRIFT = 0.5  # largest drift in either direction, as a share of the measured overhead
 LEAST_IDLE_BLOCKS = 8  # blocks of a side, and of the trusted sides, before anyone is accused of an early answer
-MOST_OVER_IDLE = 1.5  # largest idle time to expect, as a multiple of an empty block's: a trusted side may sleep
 LEAST_IDLE = 0.7  # share of the expected idle time below which a worker did not wait after its answer
 
 
@@ -123,11 +122,12 @@ class IdleTimes:
         """Return whether in half of its blocks a side's worker was idle for a much shorter time than any trusted one.
 
         A short idle time is no accident: it takes some time to wake a process and to stop it, even on a busy machine.
+        An empty block shows the least: the longer a block, the longer it takes to wake the judge.
         """
         own = self.untrusted.get(side, [])
         if overhead.idle_ns is None or min(len(own), len(self.trusted)) < LEAST_IDLE_BLOCKS:
             return False
-        expected = min(*self.trusted, MOST_OVER_IDLE * overhead.idle_ns)
+        expected = min(*self.trusted, overhead.idle_ns)
         return statistics.median(own) < LEAST_IDLE * expected
 
 

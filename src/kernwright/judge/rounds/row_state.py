@@ -169,6 +169,7 @@ class RowState:
             metrics=metrics,
             errors={name: figures.as_record() for name, figures in self.report.errors.items()},
             cases=self.report.cases,
+            repeated_cases=self.report.repeated,
             deterministic=self.report.deterministic if self.report.cases else None,
             kernels=self.kernels,
             ran=self.ran,

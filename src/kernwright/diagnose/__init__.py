@@ -1,0 +1,1 @@
+"""Diagnosis: from a slow model to the one kernel worth fixing."""

@@ -1,0 +1,182 @@
+"""Chains: sequences of operator calls in a trace that one fused kernel could replace."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from kernwright.diagnose.category import Category
+from kernwright.diagnose.trace.host_stack import HostRange
+from kernwright.diagnose.trace.trace import GpuEvent, Trace
+
+# Operators that do the same work share a word.
+_WORDS = {
+    "type_as": "to",
+    "_to_copy": "to",
+    "float": "to",
+    "contiguous": "copy",
+    "clone": "copy",
+    "stack": "cat",
+    "concat": "cat",
+    "native_layer_norm": "layer_norm",
+    "_fused_rms_norm": "rms_norm",
+    "native_group_norm": "group_norm",
+    "linear": "gemm",
+    "addmm": "gemm",
+    "mm": "gemm",
+    "bmm": "gemm",
+    "matmul": "gemm",
+    "scaled_dot_product_attention": "attention",
+}
+_BINARY = frozenset({"add", "sub", "mul", "div"})
+_OPERANDS = 2
+TAKEN = "-"  # the word of a call that is part of a chain already
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """One operator call of the program, with the GPU's events that it launched.
+
+    `word` is the operator's name, reduced to what chains are written in. Of add, sub, mul and div it ends with the kind
+    of the operands: `S` for a number, `B` if one tensor is broadcast, `E` for equal shapes, `C` for complex numbers,
+    `U` if the trace has no shapes.
+    """
+
+    word: str
+    events: tuple[GpuEvent, ...]
+    op: HostRange | None = None
+
+    @property
+    def duration_us(self) -> float:
+        return sum(event.duration_us for event in self.events)
+
+
+def word_of(name: str, inputs: Sequence[object]) -> str:
+    """Return the word of an operator call, given the inputs that the profiler recorded."""
+    bare = name.rpartition("::")[2].partition(".")[0]
+    bare = bare.rstrip("_") if not bare.endswith("__") else bare
+    word = _WORDS.get(bare, bare)
+    return word + _operands(inputs) if word in _BINARY else word
+
+
+def _operands(inputs: Sequence[object]) -> str:
+    dims, types = (inputs[number] if len(inputs) > number else None for number in (0, 1))
+    if not isinstance(dims, list) or len(dims) < _OPERANDS:
+        return "U"
+    if isinstance(types, list) and any("complex" in str(kind).lower() for kind in types[:_OPERANDS]):
+        return "C"
+    first, second = dims[:_OPERANDS]
+    if not first or not second:
+        return "S"
+    return "E" if first == second else "B"
+
+
+def calls_of(trace: Trace) -> list[list[OpCall]]:
+    """Return the operator calls of each host thread that launched work, in the order of their launches."""
+    by_thread: dict[tuple[str, str], list[GpuEvent]] = {}
+    for event in trace.gpu:
+        if event.launch is not None:
+            by_thread.setdefault(event.launch.thread, []).append(event)
+    return [list(_calls(events)) for events in by_thread.values()]
+
+
+def _calls(events: list[GpuEvent]) -> Iterator[OpCall]:
+    current: list[GpuEvent] = []
+    op: HostRange | None = None
+    for event in sorted(events, key=lambda event: event.launch.start_us if event.launch else 0.0):
+        if event.kind == "memset":  # of a GEMM's workspace; it is no step of a chain
+            continue
+        found = event.launch.stack.outermost_op if event.launch else None
+        if current and (found is None or found != op):
+            yield _call(op, current)
+            current = []
+        current.append(event)
+        op = found
+    if current:
+        yield _call(op, current)
+
+
+def _call(op: HostRange | None, events: list[GpuEvent]) -> OpCall:
+    if op is None:
+        return OpCall("kernel", tuple(events))
+    return OpCall(word_of(op.name, op.inputs), tuple(events), op)
+
+
+@dataclass(frozen=True)
+class ChainPattern:
+    """A chain to look for: a regular expression over words, each followed by one space."""
+
+    name: str
+    category: Category
+    pattern: re.Pattern[str]
+    gaps: frozenset[str] = frozenset()  # words that may lie within the chain without being part of it
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain that was found in a trace."""
+
+    pattern: ChainPattern
+    calls: tuple[OpCall, ...]
+    first: int = field(compare=False)  # position of the first call on its thread
+
+    @property
+    def duration_us(self) -> float:
+        return sum(call.duration_us for call in self.calls)
+
+
+@cache
+def chain_patterns() -> tuple[ChainPattern, ...]:
+    """Return the chains of chains.toml, longest first as written there."""
+    data = tomllib.loads(files("kernwright.diagnose").joinpath("chains.toml").read_text(encoding="utf-8"))
+    return tuple(
+        ChainPattern(
+            name=entry["name"],
+            category=entry["category"],
+            pattern=_compiled(spelling),
+            gaps=frozenset(re.findall(r"\[(\w+)\]", spelling)),
+            about=entry["about"],
+        )
+        for entry in data["chain"]
+        for spelling in entry["spellings"]
+    )
+
+
+def _compiled(spelling: str) -> re.Pattern[str]:
+    """Compile `layer_norm addS? mulB`. A word may be optional; without shapes (`U`) any kind but complex fits."""
+    parts = []
+    for part in spelling.split():
+        word, optional = part.rstrip("?").strip("[]"), part.endswith("?")
+        binary = re.fullmatch(r"(add|sub|mul|div)([SBEC]+)", word)
+        unknown = "" if binary and binary[2] == "C" else "U"
+        text = f"{binary[1]}[{binary[2]}{unknown}]" if binary else word
+        parts.append(f"(?:{text} ){'?' if optional else ''}")
+    return re.compile(r"(?<![^ ])" + "".join(parts))
+
+
+def find_chains(calls: Sequence[OpCall], patterns: Iterable[ChainPattern] | None = None) -> list[Chain]:
+    """Return the chains among a thread's calls. A call is part of one chain at most; earlier patterns go first."""
+    words = [call.word for call in calls]
+    found: list[Chain] = []
+    for pattern in chain_patterns() if patterns is None else patterns:
+        text = "".join(f"{word} " for word in words)
+        starts = {}
+        position = 0
+        for number, word in enumerate(words):
+            starts[position] = number
+            position += len(word) + 1
+        starts[position] = len(words)
+        for match in pattern.pattern.finditer(text):
+            first, end = starts[match.start()], starts[match.end()]
+            if first == end:
+                continue
+            members = [number for number in range(first, end) if words[number] not in pattern.gaps]
+            found.append(Chain(pattern, tuple(calls[number] for number in members), first))
+            for number in members:
+                words[number] = TAKEN
+    return sorted(found, key=lambda chain: chain.first)

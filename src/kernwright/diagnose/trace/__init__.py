@@ -1,0 +1,1 @@
+"""Traces of torch.profiler: reading them, and which host code launched which kernel."""
