@@ -61,9 +61,9 @@ class MilestoneBar:
     def verdict(self) -> str:
         if self.judged == self.rows and not self.absent:
             return "–" if self.met is None else "met" if self.met else "missed"
-        told = f"not all judged: {self.judged} of {self.rows}"
-        told += f", and {len(self.absent)} tasks are not here" if self.absent else ""
-        return f"{told}; missed already" if self.met is False else told
+        told = f"judged so far: {self.judged} of {self.rows}"
+        told += f", and {len(self.absent)} tasks are missing" if self.absent else ""
+        return f"{told}; already missed" if self.met is False else told
 
 
 def bars_of(results: Results, tasks: Sequence[str] = ASKED_OF) -> list[MilestoneBar]:
@@ -79,7 +79,7 @@ def bars_of(results: Results, tasks: Sequence[str] = ASKED_OF) -> list[Milestone
     bars = [
         _no_faults(current, rows),
         _mean(current, f"wall, {FEW_TOKENS} tokens or fewer, against {PEER}", "wall", others, 2.5),
-        _mean(current, "the same, where that is one tvm-ffi call", "wall", direct, 1.5),
+        _mean(current, "the same, only rows on which that baseline is one tvm-ffi call", "wall", direct, 1.5),
         _mean(current, f"device, ops with a reduction, against {PEER}", "device", reducing, 1.12),
         *_against_best(current, elementwise),
         _mean(current, f"wall, all rows, against {PEER}", "wall", rows, 1.5),
@@ -184,8 +184,8 @@ def _against_best(results: Results, rows: Sequence[Row]) -> list[MilestoneBar]:
 def _clear_losses(results: Results, rows: Sequence[Row]) -> MilestoneBar:
     """Count clear losses against each baseline, because the one with the lowest ratio may have a wide interval."""
     figure = (
-        f"rows whose whole interval lies under {LEAST_OF_BEST}x of a baseline "
-        f"(under {SHORT_US:g} us: slower by more than {MOST_LOST_US} us)"
+        f"rows whose whole interval against a baseline lies under {LEAST_OF_BEST}x "
+        f"(times under {SHORT_US:g} us: also slower by more than {MOST_LOST_US} us)"
     )
     found = []
     timed = 0
@@ -248,7 +248,7 @@ def _no_faults(results: Results, rows: Sequence[Row]) -> MilestoneBar:
     told = f"{len(faults)} of {len(rows)} rows{': ' if faults else ''}{_few(faults)}"
     so_far = not faults if judged or faults else None
     return MilestoneBar(
-        figure="rows incorrect or failed on our side",
+        figure="rows on which our op is incorrect or failed",
         asked="0",
         measured=told,
         so_far=so_far,
@@ -272,9 +272,9 @@ def _exact(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
     unequal = sorted({row.id for row in seen if row.verdict == "incorrect"})
     wanted = sum((task.name, row.op) in exact for task in tasks for row in task.rows if row.set == "production")
     in_grids = sum(own.size for task in tasks for own in task.grids if (task.name, own.op) in exact)
-    told = f"{len(timed)} of {wanted} rows, {len(grid)} of {in_grids} of grids, "
+    told = f"{len(timed)} of {wanted} rows, {len(grid)} of {in_grids} grid rows, "
     told += f"{sum(row.cases for row in seen)} cases; not equal: {_few(unequal) or 'none'}"
-    figure = "exact ops: the eager chain's bits on every row and grid"
+    figure = "exact ops: same bits as the eager chain on every row and grid"
     judged, so_far = len(timed) + len(grid), not unequal if seen else None
     return MilestoneBar(
         figure=figure,

@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("graph_replays.json")
 # cache when it is used again. Inputs of smaller rows may be; the judge always starts with a cold cache.
 COLD_BYTES = 10e6
 MOST_APART = 0.05
-HEAD = ("| row | MB | contender | by hand, us | judged, us | |", "|---|---|---|---|---|---|")
+HEAD = ("| row | MB | contender | by hand, us | judged, us | ratio |", "|---|---|---|---|---|---|")
 
 
 class JudgedTime(NamedTuple):
@@ -60,9 +60,10 @@ class GraphReplays(BaseModel):
         cold = [(replay, own) for replay, own in found if own.bytes_min > COLD_BYTES]
         apart = [(replay, own) for replay, own in cold if abs(_ratio(replay, own) - 1) > MOST_APART]
         lines = [
-            f"{self.origin[0].upper()}{self.origin[1:]}. Rows that move more than {COLD_BYTES / 1e6:.0f} MB find the "
-            f"cache cold in either: of {len(cold)} such times {len(cold) - len(apart)} lie within {MOST_APART:.0%} of "
-            "each other. Smaller ones are partly in the cache there, and never here. Times farther apart are in bold.",
+            f"{self.origin[0].upper()}{self.origin[1:]}. For rows that move more than {COLD_BYTES / 1e6:.0f} MB, the "
+            f"cache is cold in both measurements: {len(cold) - len(apart)} of {len(cold)} such times agree within "
+            f"{MOST_APART:.0%}. Larger differences are bold. The inputs of smaller rows are partly in the cache when "
+            "they are timed by hand, and never when they are judged.",
             "",
             *HEAD,
         ]
@@ -72,7 +73,7 @@ class GraphReplays(BaseModel):
             cells = [replay.row, f"{own.bytes_min / 1e6:.1f}", replay.contender, *times]
             lines.append(f"| {' | '.join([*cells, f'**{ratio}**' if (replay, own) in apart else ratio])} |")
         if apart:
-            lines += ["", f"More than {MOST_APART:.0%} apart:", ""]
+            lines += ["", f"Differences of more than {MOST_APART:.0%}:", ""]
         for replay, own in apart:
             lines.append(f"- {replay.row}, {replay.contender}: {_ratio(replay, own) - 1:+.1%}; {_why(replay, own)}")
         return lines
@@ -81,8 +82,10 @@ class GraphReplays(BaseModel):
 def _why(replay: Replay, own: JudgedTime) -> str:
     if own.runs_apart < abs(_ratio(replay, own) - 1):
         return "not explained"
-    chooses = ", as it chooses what to run by time, in every process" if replay.contender == "compile" else ""
-    return f"two runs of its own on one row of this family were {own.runs_apart:.1%} apart{chooses}"
+    chooses = (
+        ", because it chooses its kernels by measurement in every process" if replay.contender == "compile" else ""
+    )
+    return f"two judgements of one row of this family differed by {own.runs_apart:.1%}{chooses}"
 
 
 def _ratio(replay: Replay, own: JudgedTime) -> float:

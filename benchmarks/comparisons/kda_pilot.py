@@ -65,8 +65,10 @@ def kda_pilot() -> KdaPilot:
 
 def introduction() -> list[str]:
     pilot = kda_pilot()
-    clocks = "; ".join(f"`{name}` beside our `{clock.ours}`: {clock.means}" for name, clock in pilot.clocks.items())
-    return [f"{pilot.origin} Its ratios are against {pilot.against}. {clocks}."]
+    clocks = "; ".join(
+        f"`{name}` is compared with our `{clock.ours}` ({clock.means})" for name, clock in pilot.clocks.items()
+    )
+    return [f"{pilot.origin} Its ratios are against {pilot.against}. Its clocks: {clocks}."]
 
 
 def row_table(results: Results, task: Task) -> list[str]:
@@ -75,7 +77,9 @@ def row_table(results: Results, task: Task) -> list[str]:
     if not rows:
         return []
     lines = [
-        "| row | its GPU and clock | its us | its ratio | ours | our us | against the same | against " + PRESENT + " |",
+        "| row | its GPU and clock | its us | its ratio | our time | our us | ratio to the same baseline | ratio to "
+        + PRESENT
+        + " |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for own in rows:
@@ -85,14 +89,14 @@ def row_table(results: Results, task: Task) -> list[str]:
         cells = [
             own.row, f"{own.gpu}, {own.clock}", time_text(own.us) if own.us else "–", f"{own.ratio:.2f}x", metric,
             time_text(ours.candidate_us) if ours else "–",
-            f"{ratio_text(same)} of {own.against}" if same else "–", ratio_text(now) if now else "–",
+            f"{ratio_text(same)} against {own.against}" if same else "–", ratio_text(now) if now else "–",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def family_table(results: Results) -> list[str]:
-    head = "| family | its GPU and clock | rows of both | its geomean | ours | our geomean |"
+    head = "| family | its GPU and clock | rows with both | its geomean | our time and baseline | our geomean |"
     lines = [head, "|---|---|---|---|---|---|"]
     for task in results.families:
         groups: dict[tuple[str, str], list[tuple[PilotRow, MetricResult]]] = {}

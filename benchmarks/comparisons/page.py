@@ -10,11 +10,12 @@ from kernwright.report.machines import machines_of, model_of
 from kernwright.report.results.results import Results
 
 BARS = f"""\
-A bar covers every production row of the families that were captured from models: {", ".join(ASKED_OF)}.
-Only records of today's sources and baselines count. Until all rows are judged, a bar says how many are, and is not met.
+A target covers every production row of the families that were captured from models: {", ".join(ASKED_OF)}.
+Only records of the current sources and baselines count. A target is not met until all rows are judged; the last column
+says how many are.
 
-The judge does not measure two more figures that have a bar: the host time of a call, and the time of the first call
-with its imports. `python benchmarks/bench_ops.py` measures both on a GPU."""
+Two more figures have a target, but the judge does not measure them: the host time of a call, and the time of the first
+call with its imports. `python benchmarks/bench_ops.py` measures both on a GPU."""
 
 
 def page_of(results: Results, field: Field, command: str) -> str:
@@ -27,8 +28,14 @@ def page_of(results: Results, field: Field, command: str) -> str:
     """
     lines = ["# Comparisons", "", f"Generated from a ledger by `{command}`; no number is typed by hand.", ""]
     lines += [f"- {machine}" for machine in machines_of([*results.runs(), *field.runs()])]
-    lines += ["", "[What the figures mean](results.md).", "", "## Bars of the modulations and norms", ""]
-    lines += ["| figure | bar | measured | |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "[results.md](results.md#how-to-read-the-tables) explains the figures.",
+        "",
+        "## Performance targets of the modulations and norms",
+        "",
+    ]
+    lines += ["| figure | target | measured | state |", "|---|---|---|---|"]
     lines += [f"| {bar.figure} | {bar.asked} | {bar.measured} | {bar.verdict} |" for bar in bars_of(results)]
     lines += ["", BARS, "", "## KDA-Pilot", "", *kda_pilot.introduction(), "", *kda_pilot.family_table(results)]
     for task in results.families:

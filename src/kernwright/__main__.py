@@ -14,7 +14,7 @@ def main() -> None:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         sys.stderr.write(
             f"kernwright: the command line needs packages that are not installed: {', '.join(missing)}\n"
-            '  remedy: pip install "kernwright[judge]"\n'
+            "  remedy: pip install 'kernwright[judge]', or in a checkout: pip install '.[judge]'\n"
         )
         sys.exit(2)
     from kernwright.cli.main import main as run

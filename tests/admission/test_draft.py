@@ -117,7 +117,21 @@ def test_frames_fix_their_tokens() -> None:
     (row,) = (r for r in made.rows if r.set == "production" and "S" not in r.axes)
     assert row.inputs["x"].shape == (1, 60, "D")
     assert find(made, "norm_scale_shift_s50_d8_bf16").axes == {"S": 50, "D": 8}
-    assert any("axis S has no name in 1 row(s)" in note for note in made.notes)
+    assert any("axis S has no name in 1 of 2 row(s)" in note for note in made.notes)
+
+
+def test_rows_without_a_name_for_an_axis_are_counted_over_all_layouts() -> None:
+    """An op that halves its input runs at even sizes only, which the note says."""
+
+    @define(outputs=["y"], activations=["x"])
+    def halved(x: Tensor, bias: Tensor | None = None) -> Tensor:
+        a, b = x.chunk(2, -1)
+        return a * b if bias is None else a * b + bias
+
+    calls = [called(meta(n, 4), x=meta(n, 8), **bias) for n in (5, 6) for bias in ({}, {"bias": meta(4)})]
+    made = draft(*calls, op=halved)
+    (note,) = (note for note in made.notes if "axis D" in note)
+    assert "4 of 4 row(s)" in note and "odd sizes" in note
 
 
 def test_strides_are_kept_where_they_say_something() -> None:

@@ -134,6 +134,20 @@ def test_a_crash_and_a_kill_leave_what_was_recorded_and_end_the_same(capture: Ca
         run.file.unlink()
 
 
+def test_a_closed_pipe_leaves_the_capture_and_nothing_else(
+    program: Path, environment: dict[str, str], capture_command: Callable[..., list[str]]
+) -> None:
+    """As `2>&1 | head -1` does. Nothing is found either, which the exit status says."""
+    (program / "script.py").write_text("import library\n")
+    command = capture_command(program / "capture.jsonl", ["library:scal"], [sys.executable, "script.py"])
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, cwd=program, env=environment, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 1
+    assert (program / "capture.jsonl").is_file() and not list(program.glob("*.parts-*"))
+
+
 WAITS = """
 import signal, sys, time
 from library import scale

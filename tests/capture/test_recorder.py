@@ -255,7 +255,7 @@ def test_a_function_under_two_names_is_recorded_under_both(capture: Capturing) -
 def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
     run = capture(
         "import library, asyncio\nlibrary.Layer()\nprint(asyncio.run(library.later(1)))\n",
-        *(f"library:{name}" for name in ("Layer", "constant", "nothing", "later", "Layer.rate", "scale")),
+        *(f"library:{name}" for name in ("Layer", "constant", "nothing", "scal", "later", "Layer.rate", "scale")),
         "elsewhere.module:function",
     )
     assert run.done.stdout == "1\n"
@@ -264,6 +264,7 @@ def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
         "library:Layer: is a type, not a function",
         "library:constant: is a int, not a function",
         "library:nothing: library has no nothing when its import ends",
+        "did you mean scale?",
         "library:later: is asynchronous",
         "library:Layer.rate: is a int, not a function",
         "library:scale: was found, but never called",

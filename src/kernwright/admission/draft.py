@@ -97,15 +97,15 @@ def _usable(call: CapturedCall, notes: dict[str, None]) -> bool:
     return True
 
 
-def runs_at(op: Op, row: Workload) -> bool:
-    """Return whether the op, called at the sizes of a row, returns the outputs of the row."""
+def runs_at(op: Op, row: Workload, same_outputs: bool = True) -> bool:
+    """Return whether the op runs at the sizes of a row and, with `same_outputs`, returns the outputs of the row."""
     try:
         given = give(op, row.concrete_inputs(), row.scalars)
     except NotImplementedError:
         return True
     except Exception:  # any error of the reference means that it does not run at this size
         return False
-    return all(given[name].shape == tensor.shape for name, tensor in row.concrete_outputs().items())
+    return not same_outputs or all(given[n].shape == tensor.shape for n, tensor in row.concrete_outputs().items())
 
 
 # Production rows
@@ -119,7 +119,12 @@ def _production(rows: list[CapturedRow], request: DraftRequest, notes: dict[str,
         shape = row.inputs[_main(row.inputs, request.op)].shape
         activations.setdefault(len(shape), []).append(shape)
     tokens = {count: token_place(shapes) for count, shapes in activations.items()}
-    workloads = [row for group in groups.values() for row in _named(group, request, tokens, notes)]
+    unnamed: dict[str, list[bool]] = {}
+    workloads = [row for group in groups.values() for row in _named(group, request, tokens, unnamed)]
+    for axis, needs_even in unnamed.items():
+        sizes = "odd sizes" if any(needs_even) else "neighbouring sizes"
+        count = f"{len(needs_even)} of {len(rows)} row(s)"
+        notes[f"axis {axis} has no name in {count}: {request.op.name} does not run at {sizes} of it"] = None
     workloads = _with_ids(workloads, request.op)
     return sorted(workloads, key=lambda row: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", row.id)])
 
@@ -130,11 +135,12 @@ def _main(inputs: Mapping[str, object], op: Op) -> str:
 
 
 def _named(
-    group: list[CapturedRow], request: DraftRequest, tokens: Mapping[int, int], notes: dict[str, None]
+    group: list[CapturedRow], request: DraftRequest, tokens: Mapping[int, int], unnamed: dict[str, list[bool]]
 ) -> list[Workload]:
     """Return the rows of a group with named axes.
 
-    An axis keeps its name only if the op runs at neighbouring sizes of it in every row of the group.
+    An axis keeps its name only if the op runs at neighbouring sizes of it in every row of the group. Otherwise
+    `unnamed` gets an entry for each row under the name of the axis: whether the op runs at even sizes.
     """
     op = request.op
     main = _main(group[0].inputs, op)
@@ -147,9 +153,14 @@ def _named(
             for row in rows
             for sizes in neighbour_sizes({axis: row.axes[axis]}, row.has_strided_tensors)
         ):
-            notes[
-                f"axis {axis} has no name in {len(group)} row(s): {op.name} does not run at its neighbouring sizes"
-            ] = None
+            # A row has no sizes that depend on other sizes, such as half the width after chunk(2).
+            even = all(
+                row.axes[axis] > 2
+                and runs_at(op, row.resized({axis: row.axes[axis] - 2}), same_outputs=False)
+                and not runs_at(op, row.resized({axis: row.axes[axis] - 1}), same_outputs=False)
+                for row in rows
+            )
+            unnamed.setdefault(axis, []).extend([even] * len(group))
             names = {place: name for place, name in names.items() if name != axis}
     return [_workload(row, names, request) for row in group]
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,8 +76,9 @@ def environment(folder: Path) -> dict[str, str]:
 
 def end_like(ending: int) -> NoReturn:
     """End this process like the program ended, with the same status or signal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
     if ending < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # only the program should leave a core dump
         if -ending != signal.SIGKILL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import threading
@@ -85,11 +86,11 @@ def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     for name in target.path[:-1]:
         owner = inspect.getattr_static(owner, name, None)
         if owner is None:
-            return _missing(name, target, recorder)
+            return _missing(holder, name, target, recorder)
     name = target.path[-1]
     value = inspect.getattr_static(owner, name, None)
     if value is None:
-        return _missing(".".join(target.path), target, recorder)
+        return _missing(owner, ".".join(target.path), target, recorder)
     marks = getattr(value, MARK, None)
     if isinstance(marks, tuple) and target.name in marks:  # an object that is no function may have any attribute
         return None
@@ -103,9 +104,18 @@ def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     return None
 
 
-def _missing(name: str, target: CaptureTarget, recorder: Recorder) -> None:
+def _missing(owner: Any, name: str, target: CaptureTarget, recorder: Recorder) -> None:
+    """Record that a module has no function of this name when its import ends.
+
+    Args:
+        owner: the module or class that lacks it, whose names are compared with it.
+    """
     if not target.is_own_op:
-        recorder.problem(target, f"{target.module} has no {name} when its import ends: name the defining module")
+        known = [own for own in dir(owner) if not own.startswith("__")]
+        close = difflib.get_close_matches(name.rpartition(".")[2], known, 3)
+        asked = f"did you mean {' or '.join(close)}? Otherwise" if close else "check the spelling, or"
+        said = f"{target.module} has no {name} when its import ends: {asked} name the module that defines it"
+        recorder.problem(target, said)
 
 
 def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:

@@ -20,10 +20,12 @@ def checked_seconds(seconds: float) -> float:
     return seconds
 
 
-Wait = Annotated[float, typer.Option(help="seconds to wait for another judge on the device", callback=checked_seconds)]
+Wait = Annotated[
+    float, typer.Option(help="maximum seconds to wait until another judge on the device ends", callback=checked_seconds)
+]
 Minutes = Annotated[
     float,
     typer.Option(
-        help="time limit in minutes; nothing starts that would end later; 0: no limit", callback=checked_minutes
+        help="time limit in minutes; nothing is started that would end later; 0: no limit", callback=checked_minutes
     ),
 ]

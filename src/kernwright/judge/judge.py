@@ -242,6 +242,8 @@ class Judgement:
 
     def _time_all(self, group: WorkerGroup, pairs: Sequence[PairState], number: int) -> None:
         waiting = [row for row in self.rows if any(pair.waits_for(row) for pair in pairs)]
+        if not waiting:  # every row has failed or needs no times
+            return
         suspects = contenders_of(pair.pair for pair in pairs)
         self.progress.phase(f"timing, round {number + 1}", len(waiting))
         for row in waiting:

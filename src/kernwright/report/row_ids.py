@@ -31,7 +31,7 @@ def _word(pattern: str) -> str:
 
 
 PARTS = (
-    IdPart(_word("derived"), "derived", "sizes derived from the published model instead of captured from calls"),
+    IdPart(_word("derived"), "derived", "sizes were derived from the published model, not captured from calls"),
     IdPart(rf"(?!{STAGE}){_word('s[0-9]+')}", "s4096", "4096 tokens"),
     IdPart(_word("(?:qwen|qwenedit|zimage|joyai|hunyuan)_t[0-9]+"), "qwen_t4096", "the model, then 4096 tokens"),
     IdPart(rf"{_word('t[0-9]+')}(?=_[0-9]+x)", "t4", "4 frames"),
@@ -40,7 +40,7 @@ PARTS = (
     IdPart(_word("h[0-9]+"), "h24", "24 heads"),
     IdPart(_word("h[0-9]+to[0-9]+"), "h24to12", "the first 12 of 24 heads, a view that is not contiguous"),
     IdPart(_word("b[0-9]+"), "b2", "batch of 2"),
-    IdPart(_word("p[0-9]+"), "p3", "3 parts per token"),
+    IdPart(_word("p[0-9]+"), "p3", "3 rows of channels per token"),
     IdPart(_word("k[12]"), "k1, k2", "1 or 2 cached frames"),
     IdPart(_word("half[0-9]+"), "half64", "64 angles per head: half of its channels"),
     IdPart(_word("[0-9]+x[0-9]+"), "4096x128, 240x416", "rows and channels of a matrix, or height and width"),
@@ -48,7 +48,7 @@ PARTS = (
     IdPart(_word("(?:concat|slicecat|a2v|v2a)_[0-9_]+"), "concat_512_4096", "token counts of the two inputs"),
     IdPart(_word("(?:copy|vself|aself)_[0-9]+"), "copy_4608, vself_1536", "token count"),
     IdPart(_word("c|cl"), "c, cl", "memory layout: contiguous, or channels last"),
-    IdPart(_word("plain|res"), "plain, res", "without a residual, or behind a residual sum"),
+    IdPart(_word("plain|res"), "plain, res", "without a residual, or after a residual sum"),
     IdPart(_word("row-[a-z0-9]+"), "row-bf16", "scale and shift are one bf16 row for all tokens"),
     IdPart(_word("tok-[a-z0-9]+"), "tok-fp32", "scale and shift have an fp32 value for each token and channel"),
     IdPart(_word("scl-[a-z0-9]+"), "scl-bf16", "scale and shift are one bf16 number"),
@@ -58,25 +58,27 @@ PARTS = (
     IdPart(_word("wb"), "wb", "the norm has a weight and a bias"),
     IdPart(_word("gate_[a-z0-9]+"), "gate_qwen", "scale is one row, shift has a value for each token and channel"),
     IdPart(_word("rowmod_[a-z0-9]+"), "rowmod_qwen", "scale and shift are one row for all tokens"),
-    IdPart(_word("full"), "full", "scale, shift or gate have a value for each token and channel"),
+    IdPart(_word("full"), "full", "scale and shift, or the gate, have a value for each token and channel"),
     IdPart(_word("bcast"), "bcast", "the gate is one row for all tokens"),
     IdPart(_word("add4d"), "add4d", "a broadcast sum of two activations with four axes"),
     IdPart(_word("nc"), "nc", "scale is not contiguous"),
     IdPart(
-        _word("(?:res)?ln01"), "ln01, resln01", "LayerNorm with a choice of two modulations, res: behind a residual"
+        _word("(?:res)?ln01"),
+        "ln01, resln01",
+        "LayerNorm with one of two modulations per token; with res, after a residual",
     ),
     IdPart(_word("ln|rms"), "ln, rms", "LayerNorm or RMSNorm"),
     IdPart(_word("single|dual"), "single, dual", "one norm, or two norms in a row"),
     IdPart(_word("expl|temb"), "expl, temb", "modulation from tensors, or from a table and a timestep embedding"),
     IdPart(_word("token"), "token", "one embedding for each token instead of one for all"),
     IdPart(STAGE, "s1, s2, hq1, hq2", "stage 1 or 2 of LTX-2, in normal or high quality"),
-    IdPart(_word("video|audio"), "video, audio", "the stream of LTX-2"),
+    IdPart(_word("video|audio"), "video, audio", "the video or the audio stream of LTX-2"),
     IdPart(
         _word("vself|aself|a2v|v2a"),
         "vself, aself, a2v, v2a",
         "video or audio self-attention, audio to video, video to audio",
     ),
-    IdPart(_word("std|ltx2"), "std, ltx2", "adjacent pairs, or the split halves of LTX-2"),
+    IdPart(_word("std|ltx2"), "std, ltx2", "rotation of adjacent pairs, or of the split halves of LTX-2"),
     IdPart(
         _word("concat|slicecat|copy"),
         "concat, slicecat, copy",

@@ -43,4 +43,14 @@ def find_task(name_or_folder: str) -> Task:
     if name_or_folder in tasks:
         return load_task(tasks[name_or_folder])
     known = f"give a folder that holds {TASK_FILE}, or one of: {', '.join(tasks) or '(no tasks found)'}"
-    raise KernwrightError(f"no task named {name_or_folder!r}", did_you_mean(name_or_folder, tasks, known))
+    raise KernwrightError(
+        f"no task named {name_or_folder!r} in {_searched()}", did_you_mean(name_or_folder, tasks, known)
+    )
+
+
+def _searched() -> str:
+    """Return the folders in which tasks are searched, for an error."""
+    own = Path.cwd() / "tasks"
+    roots = [f"{root} (tasks of the current folder)" if root == own else str(root) for root in task_roots()]
+    missing = [] if own.is_dir() else [f"{own} (does not exist)"]
+    return ", ".join([*missing, *roots])

@@ -134,6 +134,19 @@ def test_one_row_in_doubt_leaves_the_other_thirty_decided() -> None:
     assert any("doubted" in reason for reason in reasons_of(rows, verdict, found))
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_only_a_speedup_above_the_noise_band_is_called_a_gain_in_doubt(quick: bool) -> None:
+    """Single calls confirm none of the rows. One is a gain, one a loss and one noise."""
+    states = [timed("gain", 3.0, 0.9), timed("loss", 0.68, 0.4, spread=0.6), timed("noise", 1.05, 0.6, spread=0.2)]
+    device: Any = NoLimit()
+    rows = [state.verdict(POLICY, device, quick) for state in states]
+    found = headline_of(states, rows, POLICY, quick)[0]["stream"]
+    assert isinstance(found, Headline) and set(found.in_doubt) == {"gain", "loss", "noise"}
+    (said,) = (r for r in reasons_of(rows, "inconclusive", found) if "gains" in r)
+    assert said.endswith(": gain"), "the others are undecided for a reason of their own"
+    assert all(any("within the noise" in reason for reason in row.reasons) for row in rows[1:])
+
+
 def test_a_gain_that_single_calls_refute_adds_nothing_to_the_mean() -> None:
     _, headlines, verdict = concluded([*(timed(f"r{n}", 1.1, 1.1) for n in range(9)), timed("shared", 1e4, 1.0)])
     assert verdict == "faster" and headlines["stream"].geomean < 1.1

@@ -16,7 +16,7 @@ from kernwright.cli.output import refuse_unwritable, say, write_whole
 def judge(
     task: TaskName,
     candidate: Annotated[
-        str | None, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")
+        str | None, typer.Option(help="folder of the candidate, or kernwright for the shipped ops")
     ] = None,
     baseline: Annotated[
         str,
@@ -37,9 +37,11 @@ def judge(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    seed: Annotated[int | None, typer.Option(help="repeat the inputs and the order of a run; not evidence")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="seed of the inputs and the order, to repeat a run; not evidence")
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="check correctness and take a coarse time; not evidence")
+        bool, typer.Option("--quick", help="check correctness and measure rough times; not evidence")
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="file to write the verdict to")] = None,
     aa: Annotated[bool, typer.Option("--aa", help="judge the baseline against itself")] = False,

@@ -13,7 +13,7 @@ from kernwright.cli.duration import Wait
 
 def sanitize(
     task: TaskName,
-    candidate: Annotated[str, typer.Option(help="folder of the candidate, or kernwright for the ops that ship")],
+    candidate: Annotated[str, typer.Option(help="folder of the candidate, or kernwright for the shipped ops")],
     tool: Annotated[
         list[str] | None,
         typer.Option(help="memcheck, racecheck, initcheck or synccheck; repeatable; default: the first two"),
@@ -28,7 +28,7 @@ def sanitize(
     wait: Wait = 0.0,
     deadline: Annotated[float, typer.Option(help="time limit of one tool in seconds")] = 600.0,
 ) -> None:
-    """Run a candidate's rows and their neighbours of odd sizes under compute-sanitizer.
+    """Run a candidate under compute-sanitizer, on the rows of a task and at odd sizes next to them.
 
     Exit status 0: no errors; 1: a tool found errors or could not finish; 2: the tools could not run.
     """

@@ -29,7 +29,7 @@ def sweep(
     contender: Annotated[
         list[str] | None,
         typer.Option(
-            help="baseline to judge, or kernwright for the ops that ship; repeatable; default: compile",
+            help="baseline to judge, or kernwright for the shipped ops; repeatable; default: compile",
             autocompletion=complete_contenders,
         ),
     ] = None,
@@ -51,7 +51,7 @@ def sweep(
     ] = None,
     wait: Wait = 0.0,
 ) -> None:
-    """Judge all pairs and rows that have no verdict yet.
+    """Judge contenders against baselines, on all rows that have no verdict yet.
 
     Exit status 0: all rows have a verdict; 1: rows are left, run it again to continue.
     """

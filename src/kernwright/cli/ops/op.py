@@ -21,7 +21,7 @@ def new(
     family: Annotated[str, typer.Option(help="name of the new family that the op belongs to")],
     root: Annotated[Path, typer.Option(help="root of the checkout")] = Path(),
 ) -> None:
-    """Write a family of one op: a definition, a Triton and a CUDA kernel, and tests. It works as written."""
+    """Write a working family with one op: a definition, a Triton kernel, a CUDA kernel and tests."""
     from kernwright.cli.console import out
     from kernwright.scaffold.checkout import INDEX, Checkout
     from kernwright.scaffold.family import Family

@@ -25,12 +25,17 @@ def tune(
     ] = None,
     device: Annotated[str, typer.Option(help="cuda or cuda:N")] = "cuda",
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets; default: production, in Triton's interpreter smoke")
+        str | None,
+        typer.Option(help="globs over row ids, or sets of rows; default: production, or smoke in Triton's interpreter"),
     ] = None,
-    widths: Annotated[str, typer.Option(help="widths to tune in place of those of the rows, separated by commas")] = "",
+    widths: Annotated[
+        str, typer.Option(help="widths to tune instead of the widths of the rows, separated by commas")
+    ] = "",
     minutes: Minutes = 0.0,
-    again: Annotated[bool, typer.Option("--again", help="measure situations again that the table has")] = False,
-    out: Annotated[Path | None, typer.Option(help="file for a copy of the table that can ship")] = None,
+    again: Annotated[bool, typer.Option("--again", help="also measure cases that the table already has")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="file for a copy of the table, to be shipped with Kernwright")
+    ] = None,
     wait: Wait = 0.0,
 ) -> None:
     """Find the fastest launch configuration for each width of the rows, for this user and this GPU model.
@@ -38,7 +43,9 @@ def tune(
     A configuration replaces the default only if its results are correct and it is at least 2 % faster. Finished
     measurements survive an interruption and are not repeated.
 
-    Exit status 0: all situations are measured; 1: some are left, run it again to continue.
+    A case is an op with a width, an element size and few or many elements.
+
+    Exit status 0: all cases are measured; 1: some are left, run it again to continue.
     """
     from kernwright.campaign.tuner import Tuner, find_device, works_of
     from kernwright.cli.console import ProgressBar, err
@@ -69,7 +76,7 @@ def tune(
         )
     tuner = Tuner(works, place, minutes, again, told)
     if len(tuner.works) < len(works):
-        told(f"{len(works) - len(tuner.works)} of {len(works)} situations are in {tuner.path}: --again repeats them")
+        told(f"{len(works) - len(tuner.works)} of {len(works)} cases are in {tuner.path}: --again measures them again")
     done: list[Outcome] = []
     stopped = False
     try:
@@ -87,7 +94,7 @@ def tune(
     if out is not None:
         tuner.table.write(out)
     left = len(tuner.works) - len(done)
-    told(f"{len(tuner.table.entries)} situations in {tuner.path}")
+    told(f"{len(tuner.table.entries)} cases in {tuner.path}")
     if left:
         told(f"{left} left: run it again to continue")
     if stopped:
@@ -107,7 +114,7 @@ def _numbers(text: str) -> list[int]:
 def _printed(done: list[Outcome]) -> Printed:
     from rich.table import Table
 
-    table = Table("situation", "default", "best", title="Triton configurations: tokens x channels a program")
+    table = Table("case", "default", "best", title="Triton configurations: tokens x channels per program")
     for name in ("default us", "best us", "gain", "of a copy"):
         table.add_column(name, justify="right")
     for outcome in done:

@@ -98,7 +98,7 @@ def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="baselines, or kernwright for the ops that ship; default: all of the lock file",
+            help="baselines, or kernwright for the shipped ops; default: all baselines of the lock file",
             autocompletion=complete_published,
         ),
     ] = None,

@@ -27,7 +27,7 @@ def bundle(
         typer.Option(help="wheel platform of that machine; repeatable; default: manylinux_2_28_x86_64"),
     ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="further package; repeatable")
+        list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="additional package; repeatable")
     ] = None,
     with_tests: Annotated[bool, typer.Option("--with-tests", help="include pytest and hypothesis")] = False,
     with_baselines: Annotated[

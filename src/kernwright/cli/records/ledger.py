@@ -171,7 +171,7 @@ def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
 
 @app.command()
 def verify(ledger: LedgerFolder = None) -> None:
-    """Check every record, head and blob.
+    """Check that no record, head or blob was changed.
 
     Exit status 0: nothing was changed; 1: something was, with one line per problem.
     """

@@ -27,22 +27,23 @@ GENERATED = re.compile(r"^Generated from a ledger by `([^`]*)`", re.MULTILINE)  
 def results(
     ledger: LedgerFolder = None,
     page: Annotated[
-        Path, typer.Option(help="page of the field; pages of families and plots go to the folder of the same name")
+        Path,
+        typer.Option(help="page that compares the baselines; family pages and plots go to the folder of the same name"),
     ] = Path("docs/field.md"),
     ours: Annotated[
         Path,
         typer.Option(
-            help="page of the ops that ship; pages of families and plots go to the folder of the same name, and the "
-            "table of the README two folders up is updated if it has one"
+            help="page of the shipped ops; family pages and plots go to the folder of the same name; the table in the "
+            "README of the checkout is updated, too"
         ),
     ] = Path("docs/results.md"),
-    baseline: Annotated[str, typer.Option(help="baseline that the field was compared with")] = "eager",
+    baseline: Annotated[str, typer.Option(help="baseline of the page that compares the baselines")] = "eager",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cuda",
     model: Annotated[
         str | None, typer.Option(help="device model to use; needed if the ledger has records of several models")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="globs over row ids, or sets; default: smoke on a CPU, else production")
+        str | None, typer.Option(help="globs over row ids, or sets of rows; default: smoke on a CPU, else production")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="compare the pages with the ledger; write nothing")] = False,
     prune: Annotated[
@@ -56,10 +57,10 @@ def results(
         ),
     ] = None,
 ) -> None:
-    """Write the pages of the field and of the ops that ship from a ledger's records.
+    """Write the result pages: the comparison of the baselines, and that of the shipped ops.
 
-    With --check, the exit status is 1 if a page disagrees with the ledger or has no record in it, if a record is of
-    another task digest or baseline, or if the ledger is damaged.
+    With --check, the exit status is 1 if a page differs from the ledger or has no record in it, if the task or the
+    baseline of a record has changed, or if the ledger is damaged.
     """
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.field.field import Field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kernwright.capture.capture import Capture
 
 NEVER_MET = "was never imported or defined; check the spelling, and `What cannot be seen` in docs/capture.md"
+NOT_FOUND = 1  # exit status if nothing was recorded because a function was not found
 SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
 
 
@@ -38,8 +40,10 @@ def capture(
 ) -> None:
     """Run a program and record the signatures of its calls: shapes, dtypes, strides, scalars, counts; never values.
 
-    Without --call and --op, calls of all of Kernwright's ops are recorded. The program keeps its streams, signals and
-    exit status.
+    Without --call and --op, calls of all of Kernwright's ops are recorded. The program keeps its streams and signals.
+
+    Exit status: that of the program; 1 if the program succeeded, nothing was recorded, and a named function was not
+    found.
     """
     from kernwright.capture.folder import make_folder, merge, remove_folder
     from kernwright.capture.program import end_like, program_name, run
@@ -49,7 +53,8 @@ def capture(
     if recover is not None:
         if command or call or op:
             raise KernwrightError("--recover takes no program", "leave the program, --call and --op out")
-        _finish(merge(recover), out)
+        for line in _finish(merge(recover), out):
+            say(f"kernwright: {line}", err=True)
         return
     if not command:
         raise KernwrightError("no program was named", "write it after --: kernwright capture -- python x.py")
@@ -61,11 +66,15 @@ def capture(
         remove_folder(folder)
         raise
     try:
-        _finish(merge(folder, ending), out)
+        merged = merge(folder, ending)
+        lines = _finish(merged, out)
     except KernwrightError as error:
         raise KernwrightError(error.cause, f"kernwright capture --recover {folder} --out FILE") from error
     remove_folder(folder)
-    end_like(ending)
+    with suppress(BrokenPipeError):  # the reader of standard error may have ended, as in `2>&1 | head -1`
+        for line in lines:
+            say(f"kernwright: {line}", err=True)
+    end_like(ending or (NOT_FOUND if _found_nothing(merged) else 0))
 
 
 def _targets(calls: list[str], ops: list[str]) -> list[str]:
@@ -108,7 +117,15 @@ def _places(targets: list[str]) -> dict[str, tuple[str, ...]]:
     return {target: places_of(op) for target in targets if (op := op_of(target))}
 
 
-def _finish(capture: Capture, out: Path) -> None:
+def _found_nothing(capture: Capture) -> bool:
+    """Return whether no call was recorded and a function that the user named was not found."""
+    header = capture.header
+    named = [] if list(header.targets) == _every_op() else header.targets
+    return not any(capture.counts.values()) and not set(named) <= set(header.wrapped)
+
+
+def _finish(capture: Capture, out: Path) -> list[str]:
+    """Write the capture. Return the lines to print."""
     from kernwright.capture.capture import write_capture
 
     write_capture(capture, out)
@@ -134,8 +151,7 @@ def _finish(capture: Capture, out: Path) -> None:
             lines.append(f"{target}: was found, but never called from Python")
         elif not any(problem.startswith(f"{target}: ") for problem in header.problems):  # a problem names the reason
             lines.append(f"{target}: {NEVER_MET}")
-    for line in [*lines, *header.problems]:
-        say(f"kernwright: {line}", err=True)
+    return [*lines, *header.problems]
 
 
 def _not_kept(calls: int) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="name of the task: small letters, digits, _")],
+    name: Annotated[str, typer.Argument(help="name of the task: lower-case letters, digits, _")],
     source: Annotated[Path, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")],
     op: Annotated[
         str | None,
@@ -29,7 +29,7 @@ def new(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="define a new op by this captured function of your project; SCRIPT.py:FUNCTION works, too",
+            help="captured function of your project that defines a new op; SCRIPT.py:FUNCTION works, too",
         ),
     ] = None,
     call: Annotated[
@@ -38,14 +38,16 @@ def new(
     mapping: Annotated[
         list[str] | None,
         typer.Option(
-            "--map", metavar="NAME=ARGUMENT", help="place of the op's tensor or scalar in the call; repeatable"
+            "--map",
+            metavar="NAME=ARGUMENT",
+            help="argument or result of the call that is the tensor, scalar or output NAME of the op; repeatable",
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(metavar="ARGUMENT", help="a tensor or string of the call that no result depends on; repeatable"),
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="the model it was captured from; repeatable")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="model that the calls were captured from; repeatable")] = None,
     title: Annotated[str, typer.Option(help="title of the task, one line")] = "",
     definitions: Annotated[
         Path | None, typer.Option(help="a Python file that defines the op, if Kernwright does not ship it")

@@ -119,9 +119,9 @@ def check(
         typer.Option(help="globs over row ids, or sets of rows; default: smoke", autocompletion=complete_rows),
     ] = None,
 ) -> None:
-    """Admit a task if its rows and tolerances reject every mutant of its ops.
+    """Check that the rows and tolerances of a task reject every mutant (wrong kernel) of its ops.
 
-    The result is kept in the task's folder, and verdicts name a task that is not admitted.
+    The result is kept in the task's folder. A verdict on a task that is not admitted contains a warning.
 
     Exit status 0: admitted; 1: refused.
     """

@@ -190,9 +190,17 @@ def _commonest(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def reasons_of(
-    rows: Sequence[RowVerdict], verdict: Outcome, deciding: Headline | Unavailable | None = None
+    rows: Sequence[RowVerdict],
+    verdict: Outcome,
+    deciding: Headline | Unavailable | None = None,
+    metric: Metric = "stream",
 ) -> list[str]:
-    """Return the main reasons of the verdict, one line each. `deciding` is the headline of the deciding metric."""
+    """Return the main reasons of the verdict, one line each.
+
+    Args:
+        deciding: the headline of the deciding metric.
+        metric: the deciding metric.
+    """
     lines: list[str] = []
     for reason, ids in _faults(rows, verdict).items():
         lines.append(f"{ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {reason}")
@@ -210,7 +218,14 @@ def reasons_of(
     undecided = [row.id for row in rows if row.verdict == "inconclusive" and NOT_TIMED.isdisjoint(row.reasons)]
     if undecided:
         lines.append(f"{UNDECIDED} {len(undecided)} of {len(rows)} rows: {', '.join(undecided[:4])}")
-    if isinstance(deciding, Headline) and deciding.in_doubt and deciding.outcome == "inconclusive":
-        some = ", ".join(deciding.in_doubt[:4])
-        lines.append(f"gains not confirmed by single calls on {len(deciding.in_doubt)} of {len(rows)} rows: {some}")
+    if isinstance(deciding, Headline) and deciding.outcome == "inconclusive":
+        gains = [row.id for row in rows if row.id in deciding.in_doubt and _shows_gain(row.metrics.get(metric))]
+        if gains:
+            some = ", ".join(gains[:4])
+            lines.append(f"gains not confirmed by single calls on {len(gains)} of {len(rows)} rows: {some}")
     return lines[:MAX_REASONS]
+
+
+def _shows_gain(result: MetricResult | Unavailable | None) -> bool:
+    """Return whether the estimate of a speedup is above the noise band. A row in doubt may also be a loss or noise."""
+    return isinstance(result, MetricResult) and result.ratio > 1 + result.noise_band

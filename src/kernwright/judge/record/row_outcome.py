@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import mean, median
 
@@ -15,6 +16,7 @@ GAIN_SHARE = 0.5  # share of a gain that freeing outputs may cost
 BASELINE_SHARE = 0.05  # share of the baseline's time that freeing outputs may cost in any case
 RELEASE_US = 3.0  # microseconds per call that freeing outputs may cost in any case
 CALLS: dict[Metric, str] = {"stream": "back-to-back calls", "device": "a loop without Python"}
+UNCLEAR = "the interval neither clears the noise band nor lies inside the margin"
 MIN_RELEASES = 3  # quads with release times that are needed to reject a gain
 
 
@@ -42,7 +44,8 @@ def metric_outcome(
     if busy := sum(sample.busy for sample in counting):
         reasons.append(f"{busy} of {result.quads} quads were taken on a busy machine")
     if result.outcome == "inconclusive":
-        reasons.append("the interval neither clears the noise band nor lies inside the margin")
+        inside = abs(math.log(result.ratio)) <= math.log1p(result.noise_band)
+        reasons.append(f"{'within the noise: ' if inside else ''}{UNCLEAR}")
     if is_too_close(result, policy):
         limit = policy.least_difference_us
         return "inconclusive", [*reasons, f"the times differ by less than {limit} us, the variation of the clock"]

@@ -162,7 +162,7 @@ class PairState:
             style="returns",
             metric=self.policy.decides,
             verdict=found,
-            reasons=(*told, *reasons_of(rows, found, headline[self.policy.decides])),
+            reasons=(*told, *reasons_of(rows, found, headline[self.policy.decides], self.policy.decides)),
             headline=headline,
             rows=rows,
             quick=self.quick,

@@ -20,12 +20,12 @@ from kernwright.tasks.workload import Workload
 
 SECTIONS = ("Families", "How to read the tables", "Row ids", "How well the times repeat")
 BEST = """\
-- The **best** implementation of a row is the one with the shortest `device` time, or the shortest `stream` time where
-  there is no `device` time. The baseline itself counts. In the summary, `device`, `stream` and `wall` are geometric
-  means over the rows, for the best implementation of each row and of each of the three times."""
+- The **best** implementation of a row is the one with the shortest `device` time, or the shortest `stream` time if
+  there is no `device` time. It may be the baseline. In the summary, `device`, `stream` and `wall` are geometric means
+  over the rows. The best implementation of a row is chosen for each of the three times."""
 CELLS = """\
-A contender's cell has its `device`, `stream` and `wall` time, the ratio with its interval (of `device`, else of
-`stream`), and its share of a copy."""
+A contender's cell has its `device`, `stream` and `wall` time, the ratio with its interval (in `device`, or in `stream`
+if there is no `device` time), and its share of a copy."""
 KINDS = {"speedup": "speedup of each contender", "copy": "share of a copy"}
 
 
@@ -85,7 +85,8 @@ def _summary_page(
 def _about(field: Field) -> str:
     return (
         f"This page compares the kernels that people run today with `{field.baseline}`, on frozen calls of real\n"
-        "models. The judge checked the outputs of each contender, then timed both in turn in the same run."
+        "models. The judge checked the outputs of each contender. Then it timed contender and "
+        "baseline in turn, in one run."
     )
 
 
@@ -102,7 +103,9 @@ def _reading(field: Field, with_ours: bool) -> str:
     if with_ours:
         lines.append(f"- **{SHIPPED}** is `kernwright.ops` of this package against `{field.baseline}`, by `device`.")
     if field.device != "cpu":
-        lines.append("- Rows over 16 MiB: the worker is idle before a call, so that `wall` includes a colder start.")
+        lines.append(
+            "- With more than 16 MiB of inputs, the worker is idle before a call, so `wall` includes a slower start."
+        )
     if given := {run.provenance.get("rounds") or run.provenance["policy"]["max_rounds"] for run in field.runs()}:
         lines.append(f"- A row was timed in at most {' or '.join(map(str, sorted(given)))} rounds.")
     return "\n".join(lines)

@@ -31,17 +31,17 @@ KINDS = {"speedup": "speedup over each baseline", "wall": "speedup of a single c
 OLDER = "†"  # marks a record that is older than its sources or its baseline
 DECLINED = "declined"
 MEANS: dict[Metric, str] = {
-    "device": "The kernels alone: a replayed CUDA graph, caches cold.",
-    "stream": "Calls back to back, Python and dispatch included.",
-    "wall": "One call and a wait for its end, Python and dispatch included.",
+    "device": "The kernels alone: a replayed CUDA graph with cold caches.",
+    "stream": "Calls back to back, including Python and dispatch.",
+    "wall": "One call and the wait until it has finished, including Python and dispatch.",
 }
 READING = reading.short_reading("the baseline's time", "our op's", "our op", "the baseline")
 KERNEL_READING = """\
-- *Contract*: `exact` requires the bits of the eager chain, `close` requires no less accuracy than the eager chain.
-- *Ran*: the backend of the implementation that ran, with the contract that it keeps.
+- *Contract*: `exact` requires the bits of the eager chain, `close` requires at least its accuracy.
+- *Ran*: the backend of the implementation that ran, with its contract.
 - *Kernels*: the kernels of one call.
 - *Verdict*: the judge's verdict on the row against each baseline.
-- *Tokens*: rows of channels. In a norm over heads every head counts."""
+- *Tokens*: rows of channels. In a norm over heads, each head of a token counts."""
 
 
 def family_page_of(task: Task, summary: Path) -> Path:
@@ -57,7 +57,7 @@ def opening(results: Results, command: str, task: Task | None = None) -> list[st
     older = sum(not results.is_current(standing) for standing in standings)
     if older:
         of = f"{older} of {len(standings)} records"
-        lines += ["", f"{OLDER} {of} are older than the last change of their sources or of their baseline."]
+        lines += ["", f"{OLDER} {of} were made before the last change of the op or of the baseline."]
     return lines
 
 
@@ -81,7 +81,7 @@ def family_page(results: Results, task: Task, summary: Path, command: str, plots
     lines += ["", "## Rows", "", *rows_table(results.judged(task))]
     lines += ["", "## Kernels", "", KERNEL_READING, "", *_kernels(results, task)]
     for metric in metrics:
-        told = "Each cell: the baseline's time, our time in the same run, the ratio and its interval."
+        told = "Each cell has the baseline's time, our time in the same run, the ratio and its interval."
         lines += ["", f"## {metric}", "", f"{MEANS[metric]} {told}", "", *_times(results, task, metric)]
     return [*lines, "", "## Rows without a time", "", *_untimed(results, task)]
 

@@ -31,13 +31,13 @@ SANITIZER_SECTION = "compute-sanitizer"
 ABOUT = """\
 This page shows how fast the ops of `kernwright.ops` are, compared with published kernels, `torch.compile` and eager
 PyTorch. The judge ran each op through its public function, as it runs any candidate: on every production row it first
-checked the outputs, then timed op and baseline in turn in the same run."""
+checked the outputs, then timed op and baseline in turn, in the same run."""
 BEST_PEER = """\
-- The **best peer** of a row is the baseline with the lowest ratio there. In the summary, `device`, `stream` and `wall`
-  are geometric means of the ratios against the best peer of each row, chosen for each of the three times. The column
-  *best peer* counts the rows on which each baseline is the best peer by `device`."""
+- The **best peer** of a row is the baseline with the lowest ratio on that row. In the summary, `device`, `stream` and
+  `wall` are geometric means of the ratios against the best peer of each row, which is chosen for each of the three
+  times. The column *best peer* counts the rows on which each baseline is the best peer in `device`."""
 FURTHER = """\
-- **Rows that lose** are rows whose whole interval lies below 1; the summary counts them by `device`.
+- **Rows that lose** are rows whose whole interval lies below 1. The summary counts those in `device`.
 - An op's contract is **exact** (the bits of the eager chain) or **close** (no less accurate than the eager chain)."""
 READING = "\n".join(
     [
@@ -51,13 +51,13 @@ READING = "\n".join(
     ]
 )
 BAR = f"""\
-*Beyond the bar*: the whole interval lies below {LEAST_OF_BEST:g}. A time under {SHORT_US:g} us must also be slower by
+*Clear loss*: the whole interval lies below {LEAST_OF_BEST:g}. A time under {SHORT_US:g} us must also be slower by
 more than {MOST_LOST_US:g} us, because a smaller difference may come from the clock."""
-NO_FAULTS = "Our op is incorrect, tampered or failed on no row."
+NO_FAULTS = "There is no row on which our op is incorrect, tampered or failed."
 WATCHED = """\
 Every smoke row and the odd sizes next to it run under NVIDIA's compute-sanitizer, with each tensor in its own
-allocation: `kernwright sanitize TASK --candidate kernwright`. Runs before the last change of an op's sources
-count as not run."""
+allocation: `kernwright sanitize TASK --candidate kernwright`. Runs from before the last change of an op's
+sources count as not run."""
 
 
 def files_of(results: Results, summary: Path, command: str) -> dict[Path, str]:
@@ -154,5 +154,5 @@ def losses(results: Results, tasks: Sequence[Task]) -> list[str]:
     wrong = ["Rows on which our op is incorrect, tampered or failed:", "", *faults] if faults else [NO_FAULTS]
     if not found:
         return ["None: no interval lies below 1.", "", *wrong]
-    head = ["family", "row", "time", "baseline", "beyond the bar", "baseline us", "ours us", "ratio (interval)"]
+    head = ["family", "row", "time", "baseline", "clear loss", "baseline us", "ours us", "ratio (interval)"]
     return [*table(head, [cells for _, cells in sorted(found)], numbers=3), "", BAR, "", *wrong]

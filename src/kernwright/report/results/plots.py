@@ -16,7 +16,7 @@ SUMMARY_PLOT = "summary.svg"
 MEANING: dict[Metric, str] = {
     "device": "kernels alone",
     "stream": "calls back to back",
-    "wall": "one call and a wait for its end",
+    "wall": "one call and the wait until it has finished",
 }
 
 
