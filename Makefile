@@ -25,7 +25,7 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
-	  echo "Kernwright needs Python 3.11, 3.12 or 3.13; $(PYTHON) is another. Remedy: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	  echo "Kernwright needs Python 3.11 to 3.13; $(PYTHON) is another version. Remedy: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) torch==2.13.0 hatchling editables

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # In a process of its own: a driver that hangs must not take the archive with it.
 PROBE = """
 import importlib.util, json
-needed = ("torch", "numpy", "scipy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
+needed = ("torch", "numpy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
 missing = [name for name in needed if importlib.util.find_spec(name) is None]
 device, libraries, kernels = None, {}, None
 if not missing:
@@ -104,7 +104,7 @@ def look_around(environment: dict[str, str], seconds: float, allow_cpu: bool) ->
     if found["missing"]:
         raise CannotRun(
             f"{sys.executable} lacks {', '.join(found['missing'])}\n"
-            "  remedy: torch, numpy and scipy must be this machine's (make PYTHON=... gpu chooses another Python);\n"
+            "  remedy: torch and numpy must be this machine's (make PYTHON=... gpu chooses another Python);\n"
             "  the rest comes from `kernwright bundle bundle --python 3.12 --with-tests`, where there is a network"
         )
     if found["device"] is None and not allow_cpu:

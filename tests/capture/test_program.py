@@ -71,6 +71,13 @@ def test_functions_that_the_script_defines(capture: Capturing, module: str) -> N
     assert run.counts() == {"Layer.forward(<__main__.Layer>, 1)": 1, "gate(1, 2.0)": 1}
 
 
+def test_a_function_that_the_script_defines_twice(capture: Capturing) -> None:
+    again = OWN.replace("if __name__", "def gate(x, factor=3.0):\n    return x\n\nif __name__")
+    run = capture(again, "script.py:gate")
+    assert (run.done.returncode, run.done.stdout) == (0, "gate None\n")
+    assert run.counts() == {"gate(1, 3.0)": 1}
+
+
 def test_a_function_named_by_its_file_is_found_when_the_file_is_imported(capture: Capturing) -> None:
     run = capture("from library import scale\nscale(1)\n", "library.py:scale", "script.py:missing")
     assert run.counts() == {"scale(1, 2.0, None)": 1}

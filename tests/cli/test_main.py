@@ -91,6 +91,8 @@ def test_row_ids_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [row.id for row in find_task("norm_scale_shift").matching("production,smoke")]
     lines = call("task", "show", "norm_scale_shift").output.splitlines()
     assert [line.split()[0] for line in lines if " production " in line or " smoke " in line] == ids
+    gated = {row.id for row in find_task("norm_scale_shift").matching("production,smoke") if "gate" in row.inputs}
+    assert {line.split()[0] for line in lines if "+gate" in line} == gated
     monkeypatch.setattr("kernwright.cli.columns.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setenv("COLUMNS", "40")
     words = call("task", "show", "norm_scale_shift").output.split()

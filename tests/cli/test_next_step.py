@@ -61,6 +61,17 @@ def test_after_a_fault_comes_a_failing_row_with_its_output(outcome: str) -> None
     assert [words[words.index("--seed") + 1] for words in others] == (["8812"] if outcome == "incorrect" else [])
 
 
+def test_the_row_that_is_repeated_is_that_of_the_first_reason_shown() -> None:
+    """The worst outcome decides the verdict, but reasons are listed in the order of the rows."""
+    row = {"op": "o", "bytes_min": 1}
+    rows = [
+        row | {"id": "raises", "verdict": "failed", "reasons": ["raises"]},
+        row | {"id": "wrong_shape", "verdict": "incorrect", "reasons": ["wrong shape"]},
+    ]
+    first, *_ = commands_after("incorrect", rows=rows)
+    assert first[first.index("--rows") + 1] == "raises"
+
+
 def test_after_an_inconclusive_verdict_come_more_rounds_or_the_undecided_rows() -> None:
     assert commands_after("inconclusive", {"rounds": 2})[0] == [*ALL, "--device", "cuda"]
     assert commands_after("inconclusive")[0] == [*ALL, "--rows", "row_a,row_b", "--device", "cuda"]

@@ -81,3 +81,8 @@ def test_runs_that_have_no_verdict_or_an_unreadable_one_are_not_hidden(ledger: L
         pass
     text = shown(ledger, [{"task": "norm", "verdict": {"outcome": "faster"}}])
     assert "1 run(s) without a verdict" in text and ledger.runs()[1] in text
+
+
+def test_foreign_names_make_no_line_of_their_own(ledger: Ledger) -> None:
+    text = shown(ledger, [body("fake\nbest: mine", 2.0, task="norm\nbest: mine")])
+    assert "best: mine" in text and not any(line.startswith("best: mine") for line in text.splitlines())

@@ -164,7 +164,9 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     sandbox = where["isolation"]["workers"]
     assert sandbox["dies_with_judge"] is True and sandbox["no_new_privileges"] is True
     assert isinstance(sandbox["missing"], list) and all(": " in wall for wall in sandbox["missing"])
-    assert sandbox["user"].endswith("nobody else's") != any("a user of its own" in wall for wall in sandbox["missing"])
+    assert sandbox["user"].endswith("used by no other process") != any(
+        "a user of its own" in wall for wall in sandbox["missing"]
+    )
     assert {"kernel.py", "candidate.toml", "op axpy"} <= set(where["sources"])
     assert where["libraries"]["torch"]
     assert where["hardware"]["kind"] == "cpu"
@@ -533,3 +535,11 @@ def test_what_cannot_be_judged_is_refused_in_one_message(
         assert isinstance(refused, KernwrightError), (words, done.output, refused)
         assert said in str(refused) and refused.remedy, (words, refused)
         assert done.stdout == "", words
+
+
+def test_a_refused_request_ends_the_process_with_status_2_and_one_message(tmp_path: Path) -> None:
+    process = kernwright("judge", "no_such_task", "--candidate", tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, ""), err
+    assert err.count("kernwright: ") == 1 and "no_such_task" in err
+    assert err.count("\n  remedy: ") == 1 and "Traceback" not in err

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.core.op import define
 from kernwright.runtime import dispatch as dispatch_module
 from kernwright.runtime import preference
-from kernwright.runtime.call import BadArgument, Call
+from kernwright.runtime.call import BadArgument, Call, _is_boolean
 from kernwright.runtime.choice.fallback import CannotRun, Fallback
 from kernwright.runtime.dispatch import Dispatcher
 from kernwright.runtime.implementation import Implementation
@@ -434,3 +435,11 @@ def test_an_explanation_raises_what_the_call_would(given: Any, named: Any) -> No
             how(*given, **named)
         said.append(str(error.value))
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_boolean"),
+    [(True, True), (numpy.bool_(False), True), (1, False), (numpy.ones(2), False), (torch.ones(()), False)],
+)
+def test_booleans_are_those_of_python_torch_and_numpy(value: object, is_boolean: bool) -> None:
+    assert _is_boolean(value) is is_boolean

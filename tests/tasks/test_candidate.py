@@ -135,6 +135,9 @@ def test_all_problems_of_a_candidate_file_are_reported(folder: Path) -> None:
 
 def test_no_folder_and_no_file(tmp_path: Path) -> None:
     assert "is not a folder" in refused(tmp_path / "none")
+    (tmp_path / "my_kernel").mkdir()
+    (tmp_path / "my_kernel" / "candidate.toml").touch()
+    assert f"did you mean {tmp_path / 'my_kernel'}?" in refused(tmp_path / "my_kernle")
     (tmp_path / "empty").mkdir()
     assert "candidate.toml: does not exist" in refused(tmp_path / "empty")
 

@@ -86,7 +86,8 @@ def test_the_task_is_judged_from_end_to_end(
 ) -> None:
     """Judge the eager chain against itself on one row of each kind: whatever the noise, nobody is accused.
 
-    Rows of a kind differ in sizes alone; `test_the_task_is_admitted` checks the contents and results of all of them.
+    Rows of a kind differ in sizes alone; `test_the_task_is_admitted` checks the contents and results of all of them, at
+    all sizes that the judge tries. A quick judgement has every input distribution and the same steps.
     """
     # Further rounds would only decide between `same` and `inconclusive`, which nothing here hangs on.
     one_round = {"block_ms": 1.0, "first_look": 1, "max_rounds": 1}
@@ -97,7 +98,9 @@ def test_the_task_is_judged_from_end_to_end(
     for row in sorted(TASKS[name].select("smoke"), key=lambda row: row.bytes_min):
         smallest.setdefault(kind_of(row), row)
     rows = ",".join(row.id for row in smallest.values())
-    request = JudgeRequest(task=name, candidate=None, against_itself=True, rows=rows, ledger=tmp_path, wait_s=60.0)
+    request = JudgeRequest(
+        task=name, candidate=None, against_itself=True, rows=rows, ledger=tmp_path, quick=True, wait_s=60.0
+    )
     verdict = judge(request, quiet)
     assert len(verdict.rows) == len(smallest)
     assert [(row.id, row.reasons) for row in verdict.rows if row.verdict in ("incorrect", "tampered", "failed")] == []

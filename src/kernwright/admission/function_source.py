@@ -1,6 +1,7 @@
 """FunctionSource: the text of a function of the user's program, with the helpers and imports that it needs.
 
-Sources are read and never executed, because the module of a function may be a script that runs a model.
+The module of a function is read and not imported, because it may be a script that runs a model. Only the draft that is
+made of the function, with copies of its helpers, is executed, by `op_draft`.
 """
 
 from __future__ import annotations

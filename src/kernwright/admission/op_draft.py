@@ -247,7 +247,7 @@ class _Writer:
             (f"outputs={_listed(results.outputs)},", "the results, in the order in which they are returned"),
             (
                 f"activations={_listed(self.parameters.activations(dict(results.indices).values()))},",
-                "inputs of any magnitude; other inputs modulate them",
+                "inputs that carry data; they are also tested with extreme values",
             ),
         ]
         if results.inplace:

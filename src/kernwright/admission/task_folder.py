@@ -8,14 +8,14 @@ import tempfile
 from pathlib import Path
 
 from kernwright.admission.draft import Draft
-from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import EnvironmentProblem, ExistsAlready
 from kernwright.tasks.task import ROWS_FILE, TASK_FILE, TaskFile, load_task
 
 
 def write_task(draft: Draft, folder: Path, definitions: Path | None, force: bool) -> None:
     """Write a task into a temporary folder, load it like any task, and only then move it to its place."""
     if folder.exists() and not force:
-        raise KernwrightError(f"{folder} exists already", "choose another name or --out, or write over it with --force")
+        raise ExistsAlready(f"{folder} exists already", "choose another name or --out, or write over it with --force")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))

@@ -82,7 +82,7 @@ class PublishedBaseline:
         return list(dict.fromkeys(wanted))
 
     def trees(self, ops: Iterable[str], machine: Machine) -> list[Tree]:
-        """What must lie in the store, its own tree first."""
+        """Return the trees that the store must hold, the package's own tree first."""
         found = [self.tree]
         for name in self.companions(ops):
             tree = self.lock.tree_for(name, machine)
@@ -96,7 +96,7 @@ class PublishedBaseline:
         return found
 
     def orders(self, ops: Sequence[str], store: Store) -> tuple[dict[str, Any], list[Path]]:
-        """For the worker: where the package lies, what to import from; and the folders that it must be able to read."""
+        """Return the worker's orders (adapters, tree, import paths) and the folders that it must be able to read."""
         trees = self.trees(ops, Machine.this())
         places = [store.need(tree) for tree in trees]
         paths = [

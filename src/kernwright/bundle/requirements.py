@@ -13,7 +13,7 @@ CORE = (
 )  # fmt: skip
 TEST_TOOLS = ("hypothesis", "iniconfig", "packaging", "pluggy", "pytest", "sortedcontainers")
 # Large packages built for one CUDA version. A GPU machine is expected to have them; `--with` bundles one anyway.
-EXPECTED = ("torch", "triton", "numpy", "scipy")
+EXPECTED = ("torch", "triton", "numpy")
 
 
 def known_pins() -> dict[str, Pin]:

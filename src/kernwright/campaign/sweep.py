@@ -47,13 +47,16 @@ class Leg:
 
     @property
     def sides(self) -> set[tuple[str, str]]:
-        """What runs for it, in its place: legs that are judged together share what they have in common."""
+        """Return the role and the digest of each contestant. Legs that are judged together share equal contestants."""
         baseline = self.baseline.digest
         return {("baseline", baseline), ("again", baseline), ("candidate", self.contender.digest)}
 
     def may_join(self, other: Leg) -> bool:
-        """Whether both may be judged at once. The ops that ship are trusted no more than any candidate, and so are no
-        company for other contenders; against several baselines at once they may stand."""
+        """Return whether both legs may be judged at once.
+
+        The shipped ops are as untrusted as a candidate: they are never judged together with another contender, but may
+        be judged against several baselines at once.
+        """
         if self.task.digest != other.task.digest:
             return False
         trusted = isinstance(self.contender, Baseline) and isinstance(other.contender, Baseline)

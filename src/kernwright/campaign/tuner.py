@@ -71,7 +71,7 @@ def _distinct(shapes: Iterable[tuple[int, int, int]]) -> list[Configuration]:
 
 
 def works_of(tasks: Iterable[Task], pattern: str, ops: Collection[str] = (), widths: Sequence[int] = ()) -> list[Work]:
-    """One row for each situation that they bring: of all that bring it, the one in the middle by what it moves."""
+    """Return one row per situation: the one with the median number of bytes."""
     found: dict[Situation, list[Work]] = {}
     for task in tasks:
         shipped = Shipped.of(task).ops
@@ -93,7 +93,7 @@ def _middle(works: list[Work]) -> Work:
 
 
 def _widened(row: Workload, first: str, widths: Sequence[int]) -> Iterator[Workload]:
-    """The row at other widths. Strides stay as they were captured, so such a row can be narrower only."""
+    """Yield the row at other widths. A row with captured strides keeps them, so it can only become narrower."""
     axis = row.inputs[first].shape[-1]
     for width in widths:
         if isinstance(axis, str) and axis in row.axes and (width <= row.axes[axis] or not row.has_strided_tensors):
@@ -115,13 +115,13 @@ def place_of(device: torch.device) -> Place:
 
 
 def find_device(name: str) -> torch.device:
-    """Where Triton runs; refuses what it does not run on."""
+    """Return the device that Triton runs on. Raise if Triton does not support it."""
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise KernwrightError(f"--device {name}: is no device", "name cuda or cuda:N") from None
+        raise KernwrightError(f"--device must be cuda or cuda:N, got {name!r}", "use --device cuda") from None
     if importlib.util.find_spec("triton") is None:
-        raise EnvironmentProblem("triton is not installed", "install kernwright[gpu]")
+        raise EnvironmentProblem("triton is not installed", "pip install triton")
     if device.type == "cuda" and torch.cuda.is_available() and not is_interpreted():
         return torch.device("cuda", device.index or 0)
     if device.type == "cpu" and is_interpreted():
@@ -136,7 +136,7 @@ def find_device(name: str) -> torch.device:
 
 
 class Tuner:
-    """`told` hears what a user should know of: that earlier measurements do not count here, say."""
+    """Measures the configurations of all works. `told` receives messages for the user, such as a discarded file."""
 
     def __init__(
         self, works: Sequence[Work], device: torch.device, minutes: float = 0.0, again: bool = False,
@@ -155,15 +155,15 @@ class Tuner:
         except FileNotFoundError:
             return new
         except (OSError, ValueError):
-            told(f"{self.path} is no table of this release: it is written anew")
+            told(f"{self.path} is not a tuning table of this release: it is replaced")
             return new
         if before.place != new.place:
-            told(f"{self.path} was measured with another driver, torch or Triton: it is written anew")
+            told(f"{self.path} was measured with another driver, torch or Triton: it is replaced")
             return new
         return before.model_copy(update={"date": new.date, "kernwright": new.kernwright})
 
     def run(self, progress: Progress) -> Iterator[Outcome]:
-        """What there is time for. Whatever is yielded with an entry is in the user's file by then."""
+        """Yield the outcome of each work until the time is over. Entries are written before they are yielded."""
         ready = self._compiled(progress) if self.device.type == "cuda" else self.works
         progress.phase("measuring", len(ready))
         longest = 0.0
@@ -181,21 +181,21 @@ class Tuner:
             yield outcome
 
     def _left(self, share: float) -> float:
-        """Seconds until a share of the minutes is over."""
+        """Return the seconds until a share of the minutes is over."""
         return self._start + self._minutes * 60 * share - time.monotonic() if self._minutes else float("inf")
 
     def _outcome(self, work: Work) -> Outcome:
         try:
             own = candidates(work.situation)
             return TuningTrial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
-        except Exception as error:  # too little memory, say: the other situations are not to suffer for it
+        except Exception as error:  # such as too little memory; the other situations are still measured
             return Outcome(work, problem=f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
     def _compiled(self, progress: Progress) -> list[Work]:
-        """Works whose configurations were compiled in time; all of them, where that cannot be done ahead."""
+        """Return the works whose configurations were compiled in time; all works if a compiler crashed."""
         count = max(1, min(len(os.sched_getaffinity(0)), 16))
         jobs: dict[Future[None], Work] = {}
         pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _leave_interrupts)
@@ -216,19 +216,19 @@ class Tuner:
                     if open_jobs[jobs[job].situation] == 0:
                         progress.step(str(jobs[job].situation))
         except BrokenProcessPool:
-            return self.works  # a configuration that its compiler does not survive shows again, and is named
+            return self.works  # the trial runs the configuration again and names it
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         return [work for work in self.works if open_jobs[work.situation] == 0]
 
 
 def _leave_interrupts() -> None:
-    """To the tuner, which ends its compilers."""
+    """Ignore Ctrl-C in a compiler process: the tuner handles it and ends the compilers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _compile(row: Workload, configuration: Configuration, device: str) -> None:
-    """In a process of its own. What fails here fails in the trial, where it is told."""
+    """Compile one configuration, in a separate process. A failure is reported by the trial, which compiles it again."""
     own = triton_of(dispatcher(row.op).op)
     assert own is not None
     try:

@@ -1,14 +1,15 @@
 """ScriptWatch: wrap functions that the script itself defines, as soon as they are defined.
 
 A script is executed and not imported, so no import hook sees it. A trace function follows the lines of the script's top
-level until all targets are defined, and then removes itself.
+level until all targets are defined for the last time, and then removes itself.
 """
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from . import wrapper
@@ -26,6 +27,7 @@ class ScriptWatch:
         self._targets = targets
         self._recorder = recorder
         self._missing: list[CaptureTarget] = []
+        self._bound: dict[str, Any] = {}  # by name of a target, the object that the script's name had after wrapping
         self._script: FrameType | None = None
 
     def start(self) -> None:
@@ -61,14 +63,30 @@ class ScriptWatch:
             self._stop()
             return None
         for target in [t for t in self._missing if t.path[0] in frame.f_globals]:
-            self._missing.remove(target)
-            wrapper.put_wrapper(module, target, self._recorder)
+            name = target.path[0]
+            if self._bound.get(target.name) is not frame.f_globals[name]:  # defined for the first time, or again
+                wrapper.put_wrapper(module, target, self._recorder)
+                self._bound[target.name] = frame.f_globals.get(name)
+            if frame.f_lineno > _last_binding(frame.f_code, name):
+                self._missing.remove(target)
         if event == "return":
             for target in self._missing:
-                if target.module != SCRIPT:  # the scripts of child processes need not define it
+                # The scripts of child processes need not define it.
+                if target.module != SCRIPT and target.path[0] not in frame.f_globals:
                     self._recorder.problem(target, f"the script ended without defining {target.path[0]}")
             self._missing = []
         if not self._missing:
             self._stop()
             return None
         return self._line
+
+
+def _last_binding(code: CodeType, name: str) -> int:
+    """Return the last line of a script's top level that binds a name; 0 if none does, as with `import *`."""
+    lines = dict(dis.findlinestarts(code))
+    line = last = 0
+    for instruction in dis.get_instructions(code):
+        line = lines.get(instruction.offset) or line
+        if instruction.opname in ("STORE_NAME", "STORE_GLOBAL") and instruction.argval == name:
+            last = max(last, line)
+    return last

@@ -66,6 +66,10 @@ class FileProblems:
             raise BadFiles(self.found)
 
 
+class ExistsAlready(KernwrightError):
+    """A file or folder that would have to be overwritten."""
+
+
 class LedgerError(KernwrightError):
     """The ledger cannot be read, written or trusted."""
 

@@ -53,7 +53,7 @@ def resolve_pins(wanted: Iterable[str], known: dict[str, Pin]) -> list[Pin]:
     for text in wanted:
         match = _PIN.fullmatch(text.strip())
         if match is None:
-            raise KernwrightError(f"{text!r} names no package", "write NAME==VERSION, as in scipy==1.17.1")
+            raise KernwrightError(f"{text!r} names no package", "write NAME==VERSION, as in numpy==2.4.4")
         name = canonical(match["name"])
         pinned = known.get(name)
         version = match["version"] or (pinned.version if pinned else _installed(name))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import MetricResult
 
 ABSENT = "–"
+_MARKUP = re.compile(r"[\\`<>\[\]]")
+
+
+def escaped(text: object) -> str:
+    """Return foreign text, such as a reason or a title, for one line of a page: without links, HTML and code."""
+    return _MARKUP.sub(r"\\\g<0>", plain(text)).replace("|", "/")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> list[str]:
@@ -24,7 +32,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) 
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return f"| {' | '.join(plain(cell).replace('|', '/') for cell in cells)} |"
 
 
 def speedup(ratio: float | None) -> str:

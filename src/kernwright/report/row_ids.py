@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from kernwright.report.markdown import table
+from kernwright.report.markdown import escaped, table
 from kernwright.tasks.workload import Workload
 
 STAGE = r"(?<![a-z0-9])(?:s[12]|hq[12])(?=_(?:video|audio|vself|aself|a2v|v2a))"
@@ -124,7 +124,7 @@ def _letters(text: str) -> str:
 def rows_table(rows: Iterable[Workload]) -> list[str]:
     """Return the table that says for each row what its call has: op, inputs, bytes and models."""
     cells = [
-        [f"`{row.id}`", f"`{row.op}`", _inputs(row), ", ".join(row.models), f"{row.bytes_min / 1e6:.1f}"]
+        [f"`{row.id}`", f"`{row.op}`", _inputs(row), escaped(", ".join(row.models)), f"{row.bytes_min / 1e6:.1f}"]
         for row in rows
     ]
     return table(["row", "op", "inputs: shape and dtype", "models", "MB"], cells, numbers=1)

@@ -17,7 +17,11 @@ from kernwright.report.verdict_table import COLOURS
 
 
 def admission_table(admission: Admission, unchecked: Sequence[str] = ()) -> RenderableType:
-    """`unchecked`: the task's rows or ops that were left out, so that nothing is said of the task."""
+    """Return the table of an admission, and the result below it.
+
+    Args:
+        unchecked: rows or ops of the task that were left out; then the task as a whole is not called admitted.
+    """
     table = Table(title=f"admission of {admission.task}", caption=f"digest {admission.digest}")
     for column in ("op", "mutant", "rows", "verdict", "why"):
         table.add_column(column, overflow="fold")
@@ -65,7 +69,7 @@ def findings_table(findings: Sequence[RowFinding], counted: bool) -> RenderableT
 
 
 def sweep_table(sweep: Sweep) -> RenderableType:
-    """How far each leg is, and what was found on it; below, the rows that could not be judged at all."""
+    """Return a table with the progress and the verdicts of each leg, and the rows that could not be judged below."""
     table = Table(title=f"{sweep.rows} rows on {sweep.device}")
     for column in ("task", "contender", "against"):
         table.add_column(column, no_wrap=True)
@@ -93,7 +97,7 @@ def _and_more(places: Sequence[str]) -> str:
 
 
 def corpus_table(trials: Sequence[ExploitTrial]) -> RenderableType:
-    """One line a trial: who was fooled, and why the judge was not."""
+    """Return a table with a line per trial: the answers of the naive harness and of the judge, and the reason."""
     table = Table(title="the exploit corpus")
     for column in ("candidate", "what it attacks", "class", "naive harness", "judge", "because"):
         table.add_column(column, overflow="fold", no_wrap=column in ("candidate", "class", "judge"))

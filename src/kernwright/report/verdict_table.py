@@ -167,7 +167,7 @@ def note_lines(verdict: Verdict) -> list[str]:
     decided = [row for row in verdict.rows if row.verdict not in (*FAULTS, "inconclusive")]
     notes = _grouped_notes(verdict, decided)
     if calls := max((row.process_calls for row in verdict.rows), default=0):
-        notes.append(f"one process of the candidate made {calls:,} calls, the most of all")
+        notes.append(f"a process of the candidate made up to {calls:,} calls")
     left_out = [f"{len(notes) - MOST_NOTES} further notes are in the ledger"] if len(notes) > MOST_NOTES else []
     return [plain(f"{INDENT}note: {note}") for note in (*notes[:MOST_NOTES], *left_out)]
 

@@ -119,7 +119,11 @@ def _plain_number(own: Any) -> Any:
 
 
 def _is_boolean(value: Any) -> bool:
-    return isinstance(value, torch.SymBool) or (not isinstance(value, Tensor) and value in (True, False))
+    """Return whether a value is a boolean of Python, torch or numpy. numpy is not imported: it may be absent."""
+    kind = type(value)
+    return isinstance(value, bool | torch.SymBool) or (
+        kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")
+    )
 
 
 def refuse_strange(name: str, tensor: Tensor, called: str = "") -> None:

@@ -133,7 +133,7 @@ class Index:
         try:
             return ast.parse(self.text)
         except SyntaxError as error:
-            raise BadFile(self.path, "", f"is no Python: {error}", "mend it") from None
+            raise BadFile(self.path, "", f"is not valid Python: {error}", "correct the file") from None
 
     @cached_property
     def _dictionary(self) -> ast.Dict:

@@ -99,7 +99,9 @@ class Candidate(BaseModel):
 
 def load_candidate(folder: Path) -> Candidate:
     if not folder.is_dir():
-        raise BadFile(folder, "", "is not a folder", f"a candidate is a folder that holds {CANDIDATE_FILE}")
+        known = [str(file.parent) for file in sorted(folder.parent.glob(f"*/{CANDIDATE_FILE}"))]
+        remedy = did_you_mean(str(folder), known, f"a candidate is a folder that holds {CANDIDATE_FILE}")
+        raise BadFile(folder, "", "is not a folder", remedy)
     _refuse_misleading_name(folder)
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)

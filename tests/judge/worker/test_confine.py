@@ -262,7 +262,7 @@ def test_what_is_claimed_is_in_force(attempt: Callable[..., dict[str, Any]], off
     assert said["dumpable"] == 1, "the judge reads outputs from its memory"
     assert status["Seccomp"] == ("0" if "seccomp" in missing(said) else "2")
     users = set(status["Uid"].split())
-    if "nobody else's" in isolation["user"]:
+    if "used by no other process" in isolation["user"]:
         assert users.isdisjoint({str(os.getuid())}) and status["Groups"].strip() == ""
         assert users == set(status["Gid"].split())
     else:

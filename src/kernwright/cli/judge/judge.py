@@ -94,7 +94,7 @@ def judge(
     for shown in verdict_lines(verdict):
         out.print(shown, soft_wrap=True)
     if json_file is not None:
-        write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict stands in the ledger")
+        write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict is in the ledger")
     say(f"  run     {verdict.run} in {ledger or default_ledger_root()}")
     for step in next_steps(verdict, request):
         say(f"  next    {step.purpose}:\n            {step.command}")

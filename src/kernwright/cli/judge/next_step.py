@@ -47,9 +47,8 @@ def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     quick = replace(request, quick=True, rounds=None, seed=None)
     if len(faults) == 1 and len(faults[0].rows) == len(verdict.rows):
         return [NextStep("after a change", judge_command(quick, show_output=True))]
-    row = next(fault.rows[0] for fault in faults if fault.outcome == verdict.verdict)
-    alone = judge_command(replace(quick, rows=row), show_output=True)
-    steps = [NextStep("one of these rows alone, with the candidate's output", alone)]
+    alone = judge_command(replace(quick, rows=faults[0].rows[0]), show_output=True)
+    steps = [NextStep("the first of these rows alone, with the candidate's output", alone)]
     if verdict.verdict == "incorrect" and isinstance(seed := verdict.provenance.get("seed"), int):
         steps.append(NextStep("the same inputs again", judge_command(replace(request, seed=seed))))
     return steps
@@ -86,6 +85,10 @@ def judge_command(request: JudgeRequest, show_output: bool = False) -> str:
         value = getattr(request, option)
         if value != getattr(default, option):
             words += [f"--{option}", str(value)]
+    for option in ("wait", "deadline"):
+        seconds = getattr(request, f"{option}_s")
+        if seconds != getattr(default, f"{option}_s"):
+            words += [f"--{option}", f"{seconds:g}"]
     words += ["--aa"] * request.against_itself + ["--quick"] * request.quick + ["--show-output"] * show_output
     return shlex.join(words)
 

@@ -92,12 +92,12 @@ def sweep(
             for verdict in work.run(bar):
                 tell(verdict)
     except KeyboardInterrupt:
-        err.print("interrupted: every row that was finished stands; run it again to go on")
+        err.print("interrupted: finished rows are kept; run the same command to continue")
         raise
     out.print(sweep_table(work))
     if left := {(leg.label, row.id) for leg in work.legs for row in work.outstanding(leg)}:
         why = "some could not be judged" if left <= work.troubles.keys() else "the time is over"
-        err.print(f"not all rows have a verdict: {why}; run it again to go on")
+        err.print(f"not all rows have a verdict: {why}; run the same command to continue")
         raise typer.Exit(1)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.output import say
+
 
 def build(
     arch: Annotated[
@@ -25,8 +27,6 @@ def build(
     apache-tvm-ffi: they then build nothing. Building for another architecture needs a cross compiler, such as Debian's
     g++-x86-64-linux-gnu or g++-aarch64-linux-gnu.
     """
-    from kernwright.cli.console import err
-    from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError
     from kernwright.core.runtime_interface import BUILDS_VARIABLE
     from kernwright.ops.builds import build_ahead
@@ -35,14 +35,12 @@ def build(
     targets = [Target.named(name, machine) for name in arch]
 
     def told(path: Path) -> None:
-        console.print(path.name, highlight=False)
+        say(path.name)
 
     def nothing_for(target: Target) -> None:
-        err.print(f"--only {only}: matches no library for {target.name}", highlight=False, markup=False, soft_wrap=True)
+        say(f"--only {only}: matches no library for {target.name}", err=True)
 
     done = build_ahead(targets, out.absolute(), only, told, nothing_for)
     if not done:
         raise KernwrightError(f"--only {only}: matches no library", "omit it to build all libraries")
-    console.print(
-        f"{len(done)} built; use them with {BUILDS_VARIABLE}={out.absolute()}", highlight=False, soft_wrap=True
-    )
+    say(f"{len(done)} built; use them with {BUILDS_VARIABLE}={out.absolute()}")

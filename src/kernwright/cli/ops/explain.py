@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernwright.cli.arguments import complete_ops
+from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +52,6 @@ def explain(
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernwright.capture.own_ops import settings_of
-    from kernwright.cli.console import out
     from kernwright.ops.catalog import dispatcher
     from kernwright.runtime.preference import known
 
@@ -63,9 +63,9 @@ def explain(
         arguments: dict[str, Any] = _tensors(dispatch.op, shape or [], place)
         arguments |= _scalars(dispatch.op, scalar or [], settings_of(dispatch.op))
         explanation = dispatch.explain(**arguments, backend=wanted, contract="exact" if exact else None)
-    out.print(str(explanation), highlight=False, markup=False, soft_wrap=True)
+    say(explanation)
     if "sees no CUDA device" in str(explanation):
-        out.print("Further requirements of the kernels are checked on a machine with a GPU.", highlight=False)
+        say("Further requirements of the kernels are checked on a machine with a GPU.")
 
 
 def _device(name: str) -> torch.device:

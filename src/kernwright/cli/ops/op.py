@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.output import say
+
 app = typer.Typer(no_args_is_help=True, help="Add a new op to a checkout of Kernwright.")
 
 
@@ -22,19 +24,18 @@ def new(
     root: Annotated[Path, typer.Option(help="root of the checkout")] = Path(),
 ) -> None:
     """Write a working family with one op: a definition, a Triton kernel, a CUDA kernel and tests."""
-    from kernwright.cli.console import out
     from kernwright.scaffold.checkout import INDEX, Checkout
     from kernwright.scaffold.family import Family
 
     own = Family.named(name, family)
     for place in Checkout.at(root).add(own):
-        out.print(f"wrote   {root / place}", highlight=False, markup=False, soft_wrap=True)
-    out.print(f"changed {root / INDEX}", highlight=False, markup=False, soft_wrap=True)
-    out.print("Next, in the root of the checkout:", highlight=False)
+        say(f"wrote   {root / place}")
+    say(f"changed {root / INDEX}")
+    say("Next, in the root of the checkout:")
     for step in (
         "1. python -m kernwright.ops.stubs  (write the op's signature into ops/__init__.pyi)",
         f"2. python -m pytest {own.test}  (all pass as they are; on a GPU both kernels run there too)",
         f"3. write your op into {own.folder / 'definition.py'} and its cases into {own.test}",
         "4. then the Triton and the CUDA kernel, until the tests pass again: CONTRIBUTING.md, Add an implementation",
     ):
-        out.print(f"  {step}", highlight=False, markup=False, soft_wrap=True)
+        say(f"  {step}")

@@ -10,7 +10,7 @@ import typer
 
 from kernwright.cli.arguments import complete_ops
 from kernwright.cli.duration import Minutes, Wait
-from kernwright.cli.output import refuse_unwritable
+from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
     from rich.table import Table as Printed
@@ -48,7 +48,7 @@ def tune(
     Exit status 0: all cases are measured; 1: some are left, run it again to continue.
     """
     from kernwright.campaign.tuner import Tuner, find_device, works_of
-    from kernwright.cli.console import ProgressBar, err
+    from kernwright.cli.console import ProgressBar
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.judge.device.lock import device_lock
@@ -57,7 +57,7 @@ def tune(
     from kernwright.tasks.task import tasks_with_rows
 
     def told(text: str) -> None:
-        err.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(text, err=True)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if strangers := sorted({*(ops or ())} - {*FAMILIES}):

@@ -47,7 +47,7 @@ def bundle(
 ) -> None:
     """Make a folder for PYTHONPATH with everything that a machine without a network needs.
 
-    That machine must have torch, triton, numpy and scipy already.
+    That machine must have torch, triton and numpy already.
     """
     from kernwright.baselines.lock import read_lock
     from kernwright.bundle.bundle import BundleRequest, make_bundle

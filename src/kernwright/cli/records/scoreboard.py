@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernwright.core.errors import LedgerError
+from kernwright.core.plain_text import plain
 from kernwright.judge.record.recorded import RecordedBody, recorded_bodies
 from kernwright.judge.record.verdict import Headline, Verdict
 
@@ -125,20 +126,21 @@ def _table(scores: Sequence[Score], best: set[Score]) -> Table:
 
     first = scores[0]
     table = Table(
-        title=f"{first.task} against {first.baseline} on {first.device} ({first.metric} decides)", title_justify="left"
+        title=plain(f"{first.task} against {first.baseline} on {first.device} ({first.metric} decides)"),
+        title_justify="left",
     )
     for column in ("candidate", "verdict", "speedup", "interval", "rows", "best so far", "run"):
         numbers = column in ("speedup", "interval", "rows")
         table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=column == "run")
     for score in sorted(scores, key=lambda score: -(score.speedup or 0.0)):
         table.add_row(
-            score.candidate,
+            plain(score.candidate),
             score.verdict if score.evidence else f"{score.verdict} (not evidence)",
             f"{score.speedup:.3f}x" if score.speedup is not None else "–",
             "{:.3f} – {:.3f}".format(*score.interval) if score.interval else "–",
             str(len(score.rows)),
             "best" if score in best else "",
-            score.run,
+            plain(score.run),
         )
     return table
 

@@ -92,7 +92,7 @@ def _drafted(capture: Capture, source: Path, call: str, op: str | None, name: st
     If the task cannot be made from the draft, the file is kept for the user to correct.
     """
     from kernwright.admission.op_draft import DEFINITIONS, draft_op
-    from kernwright.core.errors import KernwrightError
+    from kernwright.core.errors import ExistsAlready, KernwrightError
 
     draft = draft_op(capture, call, op, source)
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +102,7 @@ def _drafted(capture: Capture, source: Path, call: str, op: str | None, name: st
             yield draft, path
         except KernwrightError as error:
             kept = Path(f"{name}_{DEFINITIONS}")
-            if kept.exists() or "exists already" in error.cause:
+            if kept.exists() or isinstance(error, ExistsAlready):
                 raise
             kept.write_text(draft.text, encoding="utf-8")
             maps = "".join(f" --map {own}={argument}" for own, argument in draft.mapping.items())

@@ -93,8 +93,9 @@ def show(
     rows_shown = []
     for row in chosen:
         sizes = " ".join(f"{axis}={size}" for axis, size in row.axes.items())
+        optional = [each.name for each in loaded.schemas[row.op].tensor_parameters if each.optional]
         about = [
-            sizes,
+            " ".join([sizes, *(f"+{name}" for name in optional if name in row.inputs)]).strip(),
             f"op: {row.op}" if len(ops) > 1 else "",
             f"models: {', '.join(row.models)}" if row.models else "",
         ]

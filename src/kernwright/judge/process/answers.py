@@ -8,9 +8,8 @@ from typing import Any
 
 from kernwright.judge.process.faults import WorkerCheated, WorkerFailed
 from kernwright.judge.protocol.channel import ChannelGarbled, as_object
-from kernwright.judge.protocol.messages import AnswerT, Failure, decode_answer, printable
+from kernwright.judge.protocol.messages import MOST_FRAMES, AnswerT, Failure, decode_answer, printable
 
-MOST_FRAMES = 4
 MOST_FRAME = 240  # characters
 
 

@@ -15,6 +15,7 @@ from kernwright.judge.protocol.isolation import Isolation
 from kernwright.judge.protocol.orders import JudgeMessage, RowSignature, SideOrders, TensorPlacement, WorkerOrders
 
 MOST_TEXT = 4000
+MOST_FRAMES = 4  # of an error's traceback
 
 
 def printable(text: object) -> str:

@@ -20,7 +20,7 @@ from kernwright.tasks.candidate import Candidate
 from kernwright.tasks.task import Task
 
 JUDGE = Path(__file__).parents[1]
-LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "scipy", "pydantic")
+LIBRARIES = ("torch", "triton", "apache-tvm-ffi", "numpy", "pydantic")
 
 
 class Provenance(BaseModel):

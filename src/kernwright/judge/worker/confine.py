@@ -114,7 +114,7 @@ def _change_user(sandbox: Sandbox, isolation: Isolation) -> None:
     os.setgroups([])
     os.setresgid(sandbox.user, sandbox.user, sandbox.user)
     os.setresuid(sandbox.user, sandbox.user, sandbox.user)
-    isolation.user = f"uid {sandbox.user}, nobody else's"
+    isolation.user = f"uid {sandbox.user}, used by no other process"
 
 
 def _limit_processes(sandbox: Sandbox, isolation: Isolation, namespace: str) -> None:

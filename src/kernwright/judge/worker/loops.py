@@ -28,7 +28,7 @@ def loop_without_python(side: SideOrders, call: RowCall, slots: list[list[Any]])
         return _native_loop(side.loop, call, slots)
     if side.kind == "eager":
         return _scripted_loop(call, slots)
-    raise NoLoop(f"{side.kind} code in Python has no loop without it")
+    raise NoLoop("it is Python code; on a CPU, only native code and the eager chain have a device time")
 
 
 def _native_loop(library: str, call: RowCall, slots: list[list[Any]]) -> Loop:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from kernwright.judge.protocol.messages import MOST_FRAMES
 from kernwright.judge.protocol.orders import SideOrders
 
-MOST_FRAMES = 4
 MOST_SOURCE = 120  # characters of a source line
 MOST_NAME = 80  # characters of the name of a function
 

@@ -10,7 +10,17 @@ from kernwright.report.field.field import DECLINED, DECLINES, Field, Side, Stand
 from kernwright.report.field.plots import SUMMARY_PLOT, plots_of
 from kernwright.report.field.summary import FieldSummary, OwnStanding
 from kernwright.report.machines import machines_of
-from kernwright.report.markdown import ABSENT, contents, image, path_from, ratio_text, share_text, speedup, table
+from kernwright.report.markdown import (
+    ABSENT,
+    contents,
+    escaped,
+    image,
+    path_from,
+    ratio_text,
+    share_text,
+    speedup,
+    table,
+)
 from kernwright.report.row_ids import id_legend, rows_table
 from kernwright.report.variants import variants_of
 from kernwright.tasks.candidate import SHIPPED
@@ -55,7 +65,7 @@ def family_page_of(task: Task, summary: Path) -> Path:
 
 
 def _opening(field: Field, command: str) -> list[str]:
-    machines = [f"- {machine}" for machine in machines_of(field.runs())]
+    machines = [f"- {escaped(machine)}" for machine in machines_of(field.runs())]
     return [f"Generated from a ledger by `{command}`; no number is typed by hand.", "", *machines]
 
 
@@ -74,7 +84,7 @@ def _summary_page(
     lines += ["", f"## {SECTIONS[0]}", ""]
     for own in summaries:
         link = f"[{own.task.name}]({path_from(page, family_page_of(own.task, page))})"
-        lines.append(f"- {link}: {own.task.file.title}. {own.judged} of {own.wanted} rows judged.")
+        lines.append(f"- {link}: {escaped(own.task.file.title)}. {own.judged} of {own.wanted} rows judged.")
     rows = [row for task in field.families for row in field.wanted(task)]
     lines += ["", f"## {SECTIONS[1]}", "", _reading(field, bool(ours))]
     lines += ["", f"## {SECTIONS[2]}", "", "Each family's page lists the shapes and dtypes of its rows.", ""]
@@ -157,7 +167,13 @@ def _repeats(field: Field) -> list[str]:
 def _family_page(field: Field, task: Task, summary: Path, command: str, plots: Mapping[Path, str]) -> str:
     page = family_page_of(task, summary)
     sections = ["Rows", "Times", "Rows without a time"]
-    lines = [f"# {task.name}: the state of the field", "", f"{task.file.title}.", "", *_opening(field, command)]
+    lines = [
+        f"# {task.name}: the state of the field",
+        "",
+        f"{escaped(task.file.title)}.",
+        "",
+        *_opening(field, command),
+    ]
     lines += ["", _family_reading(field), "", f"[All families]({path_from(page, summary)}). On this page:", ""]
     lines += [*contents(sections), "", reading.VARIANTS, "", *_means(field, task)]
     for kind, words in KINDS.items():
@@ -176,7 +192,7 @@ def _means(field: Field, task: Task) -> list[str]:
     for variant, own in variants_of(field.wanted(task)).items():
         for contender in field.contenders:
             if cells := _mean_cells(field, task, own, contender):
-                rows.append([variant or task.name, contender, *cells])
+                rows.append([variant or task.name, escaped(contender), *cells])
     head = ["rows of", "contender", "rows", *reversed(METRICS), DECLINED, "failed"]
     return table(head, rows, numbers=6)
 
@@ -200,12 +216,12 @@ def _mean_cells(field: Field, task: Task, rows: Sequence[Workload], contender: s
 def _times_table(field: Field, task: Task) -> list[str]:
     """Return the table with the three times of every implementation on each row."""
     names = [name for name in field.contenders if any(field.standing(task, row, name) for row in field.wanted(task))]
-    head = ["row", f"{field.baseline}: device / stream / wall", *names, "best"]
+    head = ["row", f"{field.baseline}: device / stream / wall", *map(escaped, names), "best"]
     rows = []
     for row in field.wanted(task):
         standings = {name: field.standing(task, row, name) for name in names}
         best, timed = field.best(task, row), any(s and s.result("stream") for s in standings.values())
-        shown = f"{best.run.candidate} {speedup(best.gain)}" if best else field.baseline if timed else ABSENT
+        shown = f"{escaped(best.run.candidate)} {speedup(best.gain)}" if best else field.baseline if timed else ABSENT
         cells = [_timed(field.home(task, row), "baseline_us"), *(cell(s) for s in standings.values()), shown]
         rows.append([f"`{row.id}`", *cells])
     return [CELLS, "", *table(head, rows)]
@@ -219,7 +235,7 @@ def _untimed(field: Field, task: Task) -> list[str]:
             if s and s.result("stream") is None:
                 why = s.row.reasons[0].partition("\n")[0] if s.row.reasons else "no reason was recorded"
                 causes.setdefault((name, cell(s), why.removeprefix(DECLINES)), []).append(row.id)
-    rows = [[name, state, why, _ids(own)] for (name, state, why), own in causes.items()]
+    rows = [[escaped(name), state, escaped(why), _ids(own)] for (name, state, why), own in causes.items()]
     return table(["contender", "state", "reason", "rows"], rows) if rows else ["None."]
 
 

@@ -12,6 +12,7 @@ from kernwright.report.field.field import TIMED, Standing
 from kernwright.report.markdown import (
     ABSENT,
     contents,
+    escaped,
     image,
     path_from,
     ratio_text,
@@ -52,7 +53,7 @@ def family_page_of(task: Task, summary: Path) -> Path:
 def opening(results: Results, command: str, task: Task | None = None) -> list[str]:
     """Return the lines that every page of the results begins with, with the marked records of one family or of all."""
     lines = [f"Generated from a ledger by `{command}`; no number is typed by hand.", ""]
-    lines += [f"- {machine}" for machine in results.machines]
+    lines += [f"- {escaped(machine)}" for machine in results.machines]
     standings = [own for (name, *_), own in results.standings.items() if task is None or name == task.name]
     older = sum(not results.is_current(standing) for standing in standings)
     if older:
@@ -69,7 +70,7 @@ def family_page(results: Results, task: Task, summary: Path, command: str, plots
     lines = [
         f"# {task.name}: results of kernwright.ops",
         "",
-        f"{task.file.title}.",
+        f"{escaped(task.file.title)}.",
         "",
         *opening(results, command, task),
     ]
@@ -91,7 +92,7 @@ def _means(results: Results, task: Task) -> list[str]:
     for variant, own in variants_of(results.wanted(task)).items():
         for baseline in results.baselines_of(task):
             if cells := _mean_cells(results, task, own, baseline):
-                rows.append([variant or task.name, baseline, *cells])
+                rows.append([variant or task.name, escaped(baseline), *cells])
     return table(["rows of", "against", "rows", *reversed(METRICS), DECLINED], rows, numbers=5)
 
 
@@ -123,7 +124,7 @@ def _kernels(results: Results, task: Task) -> list[str]:
             ]
         )
         if ran and ran.fallback_note:
-            notes.append(f"- {row.id}: {ran.fallback_note}")
+            notes.append(f"- {row.id}: {escaped(ran.fallback_note)}")
     lines = table(["row", "contract", "ran", "kernels", "verdict", "tokens", "copy"], rows, numbers=2)
     return [*lines, *([""] if notes else []), *notes]
 
@@ -133,7 +134,7 @@ def _verdicts(results: Results, standings: Mapping[str, Standing]) -> str:
     found: dict[str, list[str]] = {}
     for name, standing in standings.items():
         found.setdefault(f"{verdict_word(standing)}{_age(results, standing)}", []).append(name)
-    return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in found.items())
+    return "; ".join(f"{verdict}: {escaped(', '.join(names))}" for verdict, names in found.items())
 
 
 def _times(results: Results, task: Task, metric: Metric) -> list[str]:
@@ -142,7 +143,7 @@ def _times(results: Results, task: Task, metric: Metric) -> list[str]:
         [f"`{row.id}`", *(_cell(results, results.standing(task, row, name), metric) for name in names)]
         for row in results.judged(task)
     ]
-    return table(["row", *names], rows)
+    return table(["row", *map(escaped, names)], rows)
 
 
 def _cell(results: Results, standing: Standing | None, metric: Metric) -> str:
@@ -171,7 +172,7 @@ def _untimed(results: Results, task: Task) -> list[str]:
             if standing.result("stream") is None:
                 why = standing.row.reasons[0] if standing.row.reasons else "no reason was recorded"
                 causes.setdefault((name, verdict_word(standing), _bare(why)), []).append(row.id)
-    rows = [[name, state, why, _ids(rows)] for (name, state, why), rows in causes.items()]
+    rows = [[escaped(name), state, escaped(why), _ids(rows)] for (name, state, why), rows in causes.items()]
     return table(["baseline", "state", "reason", "rows"], rows) if rows else ["None."]
 
 
@@ -192,4 +193,4 @@ def _census(kernels: Sequence[Kernel]) -> str:
 def _short(name: str) -> str:
     """Return the name of a kernel without the arguments of its template and its own."""
     bare = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return bare.partition("<")[0].partition("(")[0][:60]
+    return escaped(bare.partition("<")[0].partition("(")[0][:60])

@@ -10,6 +10,7 @@ from kernwright.report import reading
 from kernwright.report.markdown import (
     ABSENT,
     contents,
+    escaped,
     image,
     path_from,
     ratio_text,
@@ -128,7 +129,7 @@ def _families(results: Results, page: Path) -> list[str]:
         told = ", ".join(f"{count} of {op}" for op, count in missing.items())
         link = f"[{task.name}]({path_from(page, family_page_of(task, page))})"
         counted = f"{len(judged)} of {len(wanted)} rows judged{f'; not judged: {told}' if told else ''}"
-        lines.append(f"- {link}: {task.file.title}. {counted}.")
+        lines.append(f"- {link}: {escaped(task.file.title)}. {counted}.")
     return lines
 
 
@@ -143,10 +144,10 @@ def losses(results: Results, tasks: Sequence[Task]) -> list[str]:
                     if result and result.interval[1] < 1:
                         clear = "yes" if loses_clearly(result) else "no"
                         times = [time_text(result.baseline_us), time_text(result.candidate_us)]
-                        cells = [task.name, f"`{row.id}`", metric, name, clear, *times, ratio_text(result)]
+                        cells = [task.name, f"`{row.id}`", metric, escaped(name), clear, *times, ratio_text(result)]
                         found.append((result.ratio, cells))
     faults = [
-        f"- {task.name}, `{row.id}`: {why}"
+        f"- {task.name}, `{row.id}`: {escaped(why)}"
         for task in tasks
         for row in results.judged(task)
         if (why := results.fault(task, row))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernwright.baselines.shipped import Shipped
+from kernwright.report.markdown import escaped
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
@@ -72,6 +73,6 @@ class Sanitized:
         seen = [own for row in rows if (own := self.rows.get((task.name, row.id, tool)))]
         clean = [own for own in seen if own.outcome == "clean"]
         told = f"clean: {len(clean)}, {sum(own.calls for own in clean)} calls" if clean else ""
-        wrong = sorted({f"**{own.outcome}**: {own.reason}" for own in seen if own.outcome != "clean"})
+        wrong = sorted({f"**{own.outcome}**: {escaped(own.reason)}" for own in seen if own.outcome != "clean"})
         missing = [f"not run: {len(rows) - len(seen)}"] if len(seen) < len(rows) else []
-        return "; ".join(filter(None, [told, *wrong, *missing])).replace("|", "/")
+        return "; ".join(filter(None, [told, *wrong, *missing]))
