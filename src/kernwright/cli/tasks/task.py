@@ -128,6 +128,7 @@ def check(
     """
     from kernwright.admission.admission import admit
     from kernwright.cli.console import ProgressBar, out
+    from kernwright.core.errors import EnvironmentProblem
     from kernwright.report.table import admission_table
     from kernwright.tasks.admission_file import write_admission
     from kernwright.tasks.catalog import find_task
@@ -138,9 +139,12 @@ def check(
         admission = admit(loaded, chosen, bar)
     left_out = sorted(set(loaded.ops) - {row.op for row in chosen}) or (["other rows"] if rows else [])
     out.print(admission_table(admission, left_out))
-    if not left_out:
-        write_admission(loaded, admission.admitted)
-        if admission.admitted:
-            say(f"  next    write a candidate of {' or '.join(loaded.ops)} (docs/candidates.md), then")
-            say(f"            kernwright judge {task} --candidate FOLDER --quick")
+    if not left_out or not admission.admitted:
+        try:
+            write_admission(loaded, admission.admitted)
+        except EnvironmentProblem as problem:  # the exit status tells the result of the check
+            say(f"warning: {problem}", err=True)
+    if not left_out and admission.admitted:
+        say(f"  next    write a candidate of {' or '.join(loaded.ops)} (docs/candidates.md), then")
+        say(f"            kernwright judge {task} --candidate FOLDER --quick")
     raise typer.Exit(0 if admission.admitted else 1)
