@@ -22,6 +22,7 @@ from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 OTHERS = (
+    "bench_start_up.py",
     "bench_checkouts.py",
     "bench_beside.py",
     "bench_judge.py",

@@ -29,7 +29,7 @@ def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
         "small": JudgedTime(3.0, 9 * 10**6),
     }
     lines = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda own: judged.get(own.row))
-    assert "more than 10 MB" in lines[0] and "of 3 such times 1 lie within 5%" in lines[0]
+    assert "more than 10 MB" in lines[0] and "1 of 3 such times" in lines[0]
     shown = {line.split(" | ")[0].removeprefix("| "): line for line in lines[4:] if line.startswith("| ")}
     assert list(shown) == ["near", "apart", "wrong", "small"], "what has not been judged has nothing beside it"
     assert shown["near"].endswith("| 1.04x |") and shown["apart"].endswith("| **0.94x** |")
@@ -47,12 +47,12 @@ def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
     ("contender", "apart", "why"),
     [
         ("eager", 0.08, "not explained"),
-        ("eager", 0.12, "two runs of its own on one row of this family were 12.0% apart"),
-        ("compile", 0.12, "12.0% apart, as it chooses what to run by time, in every process"),
+        ("eager", 0.12, "differed by 12.0%"),
+        ("compile", 0.12, "because it chooses its kernels by measurement"),
     ],
 )
 def test_that_runs_of_its_own_differ_as_much_explains_it(contender: str, apart: float, why: str) -> None:
     rows = (Replay(task="t", row="r", contender=contender, device_us=10.0),)
     judged = JudgedTime(11.0, 10**9, apart)
     told = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: judged)[-1]
-    assert told.startswith(f"- r, {contender}: +10.0%; ") and told.endswith(why)
+    assert told.startswith(f"- r, {contender}: +10.0%; ") and why in told

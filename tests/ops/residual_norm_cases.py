@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from host_rounding import on_host
 from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES, made_equal
 from torch import Tensor
 
@@ -238,6 +239,7 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
                 1000 if case.offset > 100 else 1
             )  # the tolerance of a norm of such numbers
             expected, tolerance = Expected.of(oracles[name], eager), Tolerance(atol=limit, rtol=limit)
+            expected = on_host(expected) if value.device.type == "cpu" else expected
             finding = compare(value.cpu(), expected, "close", tolerance)
             if finding.problem and is_perhaps_luck(finding, value.numel()):
                 finding = compare(value.cpu(), by_several_draws(case, name, expected), "close", tolerance)
