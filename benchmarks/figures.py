@@ -39,7 +39,7 @@ PARTS = {
     "alone": "The parts of the time of a single call, and their noise.",
     "row": "The time that one row adds to a judgement.",
     "faults": "Candidates that crash the device, hang or use up its memory, and honest candidates after them.",
-}  # what each part measures
+}  # one sentence for each part of the page
 
 
 def page(folder: Path, target: Path, title: str, script: str, commands: dict[str, str]) -> None:

@@ -17,8 +17,8 @@ import torch
 
 SIZE = 2**28
 BUNCH = 4  # copies that are timed together, half a millisecond
-SLOW = 0.96  # of the rate in the end
-FAST_RUN = 5  # bunches that are not, after which it is over
+SLOW = 0.96  # share of the final copy rate below which a bunch counts as slow
+FAST_RUN = 5  # bunches in a row that are not slow, after which the measurement ends
 HOLDER = """
 import sys, torch
 held = torch.zeros(int(sys.argv[1]) << 30, dtype=torch.uint8, device="cuda")

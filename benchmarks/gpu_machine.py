@@ -50,7 +50,7 @@ print(json.dumps({"missing": missing, "device": device, "libraries": libraries, 
 
 
 class CannotRun(Exception):
-    """What is missing here, and the remedy."""
+    """Return the requirements that this machine lacks, each with its remedy."""
 
 
 def search_path(bundle: Path) -> list[Path]:

@@ -52,7 +52,7 @@ class MilestoneBar:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None until all rows were judged, unless a judged row already misses it."""
+        """Return whether the bar is met. None: rows are still to be judged, and no judged row misses it."""
         if self.judged == self.rows and not self.absent:
             return self.so_far
         return False if self.one_is_enough and self.so_far is False else None

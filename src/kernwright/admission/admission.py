@@ -33,7 +33,7 @@ class MutantTrial:
 
     @property
     def rejected(self) -> bool:
-        """Whether every row on which the mutant differs from the op rejects it."""
+        """Return True if the mutant is rejected on every row on which it differs from the op."""
         return not self.survived and self.rows > 0
 
 

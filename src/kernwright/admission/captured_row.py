@@ -20,7 +20,7 @@ DTYPES: dict[str, DType] = {torch_name: name for name, torch_name in TORCH_NAMES
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """What the author of a task states in addition to the capture."""
+    """Facts about a task that its author states in addition to the capture."""
 
     name: str
     source: Path

@@ -21,7 +21,7 @@ from kernwright.capture.capture import Capture, CapturedCall, CapturedTensor
 from kernwright.core.errors import BadFile, KernwrightError
 
 DEFINITIONS = "ops.py"
-MOST_TRIAL_BYTES = 2**28  # of the inputs of a trial call
+MOST_TRIAL_BYTES = 2**28  # largest total size of the inputs of a trial call
 RESERVED = {"out", "self", "return"}
 LINE = 110  # longer signatures are written with one parameter per line
 
@@ -59,7 +59,7 @@ class _Results:
 
     @property
     def as_returned(self) -> bool:
-        """Whether the function returns exactly the op's outputs, as one tensor or as a flat tuple."""
+        """Return True if the function returns exactly the outputs of the op, as one tensor or as a flat tuple."""
         places = list(self.outputs.values())
         flat = places == ["return"] or places == [f"return[{number}]" for number in range(len(places))]
         return len(places) == self.returned and (flat or not places)

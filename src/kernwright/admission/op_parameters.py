@@ -35,7 +35,7 @@ class OpTensor:
     source: str  # its place in the call: hidden, mods[0], self.weight
     optional: bool
     is_floating: bool
-    is_attribute: bool  # of `self`
+    is_attribute: bool  # whether it is an attribute of `self`
     shapes: tuple[tuple[int, ...] | None, ...]  # by call
 
 

@@ -61,7 +61,7 @@ class PublishedBaseline:
         return adapter.declines(Signature.of(row, op.scalar_defaults, capability))
 
     def ran_else(self, op: str, names: Sequence[str] | None) -> str | None:
-        """What is wrong with the kernels that a census names; None where the package's own is among them."""
+        """Return the problem with the kernels of a census; None if a kernel of the package is among them."""
         adapter = self.table.adapters[op]
         if names is None:
             return "left no census of what it ran"
