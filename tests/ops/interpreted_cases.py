@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kernwright.core.registry import ops_of_family
-
 
 def round_to_bfloat16() -> None:
     """As a GPU does, to nearest and ties to even: the interpreter cuts off, and loses what is subnormal."""
@@ -104,15 +102,10 @@ def public_outcomes(family: str) -> dict[str, str | None]:
     return {name: outcome(cases, name, call) for name, call in calls.items()}
 
 
-def is_exact(family: str) -> bool:
-    return any(op.contract == "exact" for op in ops_of_family(family).values())
-
-
 def main(first: str, *others: str) -> None:
     patch_once()
+    round_to_bfloat16()
     family, _, module = first.partition(":")
-    if first == "--families" or is_exact(family):  # held to a GPU's rounding
-        round_to_bfloat16()
     if first == "--families":
         print(json.dumps({family: public_outcomes(family) for family in others}))
     else:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from host_rounding import on_host
 from token_cases import BF16, EQUAL_VALUES, EQUAL_WIDTHS, FP16, FP32, TOLERANCES, made_equal
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
 from kernwright.judge.numerics.contracts import ErrorFigures, Expected, OutputFinding, compare
-from kernwright.judge.numerics.correctness import FEW_ELEMENTS, MAX_REDRAWS, NEAR_MISS_FACTOR
+from kernwright.judge.numerics.correctness import FEW_ELEMENTS, FEW_ROWS, MAX_REDRAWS, NEAR_MISS_FACTOR
 from kernwright.tasks.task import Tolerance
 
 Dtype = torch.dtype
@@ -194,10 +193,13 @@ GENERAL_CASES = {name: case for name, case in CASES.items() if not case.is_sum_o
 EQUAL_CASES = {case.name: case for case in equal_cases()}
 
 
-def is_perhaps_luck(finding: OutputFinding, elements: int) -> bool:
-    """As the judge has it: of few elements the chain's largest error in one draw says little, and it is another one on
-    every kind of processor."""
-    return elements <= FEW_ELEMENTS and finding.figures.max_error <= NEAR_MISS_FACTOR * finding.figures.eager_max
+def is_perhaps_luck(finding: OutputFinding, value: Tensor) -> bool:
+    """Return whether the eager chain's error of one draw may be small by chance, by the judge's rule.
+
+    That is so for few elements and for few rows. The chain's error also differs between kinds of processors.
+    """
+    few = value.numel() <= FEW_ELEMENTS or value.numel() <= FEW_ROWS * value.shape[-1]
+    return few and finding.figures.max_error <= NEAR_MISS_FACTOR * finding.figures.eager_max
 
 
 def by_several_draws(case: Case, name: str, expected: Expected) -> Expected:
@@ -239,9 +241,8 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
                 1000 if case.offset > 100 else 1
             )  # the tolerance of a norm of such numbers
             expected, tolerance = Expected.of(oracles[name], eager), Tolerance(atol=limit, rtol=limit)
-            expected = on_host(expected) if value.device.type == "cpu" else expected
             finding = compare(value.cpu(), expected, "close", tolerance)
-            if finding.problem and is_perhaps_luck(finding, value.numel()):
+            if finding.problem and is_perhaps_luck(finding, value):
                 finding = compare(value.cpu(), by_several_draws(case, name, expected), "close", tolerance)
             assert finding.problem is None, f"{case.name}: {name}: {finding.problem}"
     for name, whole in wholes.items():
