@@ -13,6 +13,7 @@ from kernwright.cli.judge.exploits import exploits
 from kernwright.cli.judge.judge import judge
 from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
+from kernwright.cli.models.compare import compare
 from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
@@ -34,6 +35,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it
 
+MODELS = "Models"
 JUDGE = "Judge"
 TASKS = "Tasks"
 EVIDENCE = "Evidence"
@@ -61,6 +63,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
+app.command("compare", rich_help_panel=MODELS)(compare)
 app.command("judge", rich_help_panel=JUDGE)(judge)
 app.command("sweep", rich_help_panel=JUDGE)(sweep)
 app.command("sanitize", rich_help_panel=JUDGE)(sanitize)
