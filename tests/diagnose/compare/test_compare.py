@@ -15,12 +15,12 @@ from diagnose.compare.dumps import dump_of, write, write_label
 
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.compare.comparison import Comparison, compare_names, percent
-from kernwright.diagnose.compare.difference import Difference, _of_groups, student_quantile
+from kernwright.diagnose.compare.difference import RunDifference, _of_groups, student_quantile
 
-Row = Callable[[Comparison, str], Difference]
+Row = Callable[[Comparison, str], RunDifference]
 
 
-def found(comparison: Comparison, name: str, place: int = 0) -> Difference:
+def found(comparison: Comparison, name: str, place: int = 0) -> RunDifference:
     (row,) = (row for row in comparison.rows if row.measure.name == name)
     held = row.differences[place]
     assert held is not None

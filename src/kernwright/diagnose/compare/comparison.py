@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.diagnose.compare.conditions import conflicts, notes_on, refuse_conflicts
-from kernwright.diagnose.compare.difference import LEVEL, Difference, difference, noise_of
+from kernwright.diagnose.compare.difference import LEVEL, RunDifference, difference, noise_of
 from kernwright.diagnose.compare.label_runs import LabelRuns, load_sides
 from kernwright.diagnose.compare.measure import GATED, Measure, measures_of
 
@@ -28,9 +28,9 @@ class ComparedMeasure:
     measure: Measure
     values: tuple[tuple[float, ...], ...]  # by side, base first
     noise: float | None
-    differences: tuple[Difference | None, ...]
+    differences: tuple[RunDifference | None, ...]
 
-    def words(self, found: Difference | None) -> str:
+    def words(self, found: RunDifference | None) -> str:
         """Return the outcome in words."""
         if found is None or found.method is None:
             return "" if found is None else "no interval"
@@ -86,7 +86,7 @@ class Comparison:
         }
 
 
-def is_regression(found: Difference, threshold: float | None = None) -> bool:
+def is_regression(found: RunDifference, threshold: float | None = None) -> bool:
     """Return whether a difference is a regression, as `Comparison.regressions` describes."""
     if found.method is None:
         return found.change > (WITHOUT_INTERVAL if threshold is None else threshold)

@@ -1,4 +1,4 @@
-"""Difference: how much larger a figure is on one side than on the other, with its confidence interval.
+"""RunDifference: how much larger a figure is on one side than on the other, with its confidence interval.
 
 All estimates are made on the logarithms of the figures, so that a difference is a ratio and has no preferred side.
 """
@@ -22,7 +22,7 @@ Outcome = Literal["better", "worse", "same", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class RunDifference:
     """The ratio of two figures minus 1: 0.1 means that the new side is 10 % larger.
 
     `low` and `high` bound it, and are None without an interval. `method` says where the interval comes from: runs that
@@ -36,7 +36,7 @@ class Difference:
     outcome: Outcome = "undecided"
 
 
-def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> Difference | None:
+def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> RunDifference | None:
     """Return the difference between two sides; None if a side lacks the measure or has a figure of 0."""
     sides = [measure.values(base.dumps), measure.values(new.dumps)]
     if not all(sides) or not all(value > 0 for values in sides for value in values):
@@ -50,7 +50,7 @@ def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> Difference 
         paired = _by_steps(base.dumps[0], new.dumps[0])
         if len(paired) > 1:
             return _of_interval(measure, _of_pairs(paired), "steps")
-    return Difference(change=sides[1][0] / sides[0][0] - 1)
+    return RunDifference(change=sides[1][0] / sides[0][0] - 1)
 
 
 def _by_turns(measure: Measure, base: LabelRuns, new: LabelRuns) -> list[float]:
@@ -114,12 +114,12 @@ def student_quantile(degrees: float, level: float = LEVEL) -> float:
     return math.sqrt(max(degrees, 1.0)) * math.tan(float(np.interp(level * below[-1], below, angles)))
 
 
-def _of_interval(measure: Measure, bounds: Bounds, method: Method) -> Difference:
+def _of_interval(measure: Measure, bounds: Bounds, method: Method) -> RunDifference:
     change, low, high = (math.expm1(value) for value in bounds)
     outcome: Outcome = "worse" if low > 0 else "better" if high < 0 else "same"
     if measure.kind == "memory" and abs(change) < LEAST_MEMORY:
         outcome = "same"
-    return Difference(change=change, low=low, high=high, method=method, outcome=outcome)
+    return RunDifference(change=change, low=low, high=high, method=method, outcome=outcome)
 
 
 def noise_of(measure: Measure, sides: Sequence[LabelRuns]) -> float | None:

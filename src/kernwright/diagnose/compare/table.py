@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernwright.diagnose.compare.comparison import ComparedMeasure, Comparison, percent
-from kernwright.diagnose.compare.difference import Difference
+from kernwright.diagnose.compare.difference import RunDifference
 
 ABSENT = "-"
 
@@ -41,7 +41,7 @@ def _digits(value: float) -> int:
     return 1 if value >= 100 else 2 if value >= 1 else 4
 
 
-def _interval(found: Difference | None) -> str:
+def _interval(found: RunDifference | None) -> str:
     if found is None or found.low is None or found.high is None:
         return ABSENT
     return f"{percent(found.low)} to {percent(found.high)}"
