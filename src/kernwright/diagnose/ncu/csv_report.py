@@ -1,7 +1,7 @@
 """CSV reports of Nsight Compute: the pages "raw" (a column per metric) and "details" (a line per metric).
 
-The table may follow log lines of ncu or of the program (`==PROF== ...`), may be repeated, and may have the decimal comma
-and the thousands separators of any locale.
+The table may follow log lines of ncu or of the program (`==PROF== ...`), may be repeated, and may have the decimal
+comma and the thousands separators of any locale.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_csv_report(path: Path, text: str) -> list[ProfiledKernel]:
         raise BadFile(path, "", "the file is empty", EXPORT)
     header, lines = _table(path, text)
     page = _page_of(path, header)
-    _check_complete(path, header, lines)
+    _check_complete(path, text, header, lines)
     try:
         notation = notation_of(_values(header, lines))
     except MixedSeparators as error:
@@ -106,16 +106,23 @@ def _page_of(path: Path, header: Sequence[str]) -> str:
     raise BadFile(path, "", f"is another page of the report, with the columns {', '.join(header[:8])}", EXPORT)
 
 
-def _check_complete(path: Path, header: Sequence[str], lines: list[_Line]) -> None:
-    """Remove what is no line of the table, such as output of the profiled program. Refuse a line that is cut off."""
+def _check_complete(path: Path, text: str, header: Sequence[str], lines: list[_Line]) -> None:
+    """Remove what is no line of the table, such as output of the profiled program. Refuse a line that is cut off.
+
+    On the page of details a line of a counter ends after its value, and only a line of a rule has all columns.
+    """
     place = header.index("ID")
+    least = 1 + header.index("Metric Value") if "Metric Value" in header else len(header)
     kept = []
     for line in lines:
-        if len(line.cells) == len(header):
-            kept.append(line)
+        if least <= len(line.cells) <= len(header):
+            kept.append(_Line(line.number, line.cells + [""] * (len(header) - len(line.cells))))
         elif place < len(line.cells) and re.fullmatch(r"\d*", line.cells[place]):
             problem = f"has {len(line.cells)} cells, and the header has {len(header)}: the file is cut off or damaged"
             raise BadFile(path, f"line {line.number}", problem, EXPORT)
+    last = text.rstrip("\n").rpartition("\n")[2]
+    if kept and last.startswith('"') and last.count('"') % 2:
+        raise BadFile(path, "", "the last line is cut off", EXPORT)
     lines[:] = kept
 
 
@@ -128,7 +135,7 @@ def _values(header: Sequence[str], lines: Sequence[_Line]) -> Iterator[str]:
 
 def _raw(header: Sequence[str], lines: Sequence[_Line], notation: Notation) -> list[ProfiledKernel]:
     units: dict[str, str] = {}
-    kernels = []
+    kernels: list[ProfiledKernel] = []
     for line in lines:
         row = dict(zip(header, line.cells, strict=True))
         if not row["ID"]:
@@ -155,9 +162,7 @@ def _details(header: Sequence[str], lines: Sequence[_Line], notation: Notation) 
     return [_kernel(number, row, counters) for number, (row, counters) in enumerate(launches.values())]
 
 
-def _add(
-    counters: dict[str, Counter], metric: str, text: str, unit: str, shown: str, notation: Notation
-) -> None:
+def _add(counters: dict[str, Counter], metric: str, text: str, unit: str, shown: str, notation: Notation) -> None:
     """Add a counter, if the cell holds a number. A metric's own name counts more than an older name of it."""
     value = notation.number(text)
     if value is None or (metric in counters and metric != shown):

@@ -49,7 +49,7 @@ class ProfiledKernel:
         plain = self.name
         while (inner := re.sub(r"<[^<>]*>", "", plain)) != plain:
             plain = inner
-        plain = plain.partition("(")[0].strip().rpartition(" ")[2].lstrip(":") or self.name
+        plain = plain.replace("::::", "::").partition("(")[0].strip().rpartition(" ")[2].lstrip(":") or self.name
         return plain if len(plain) <= MOST_NAME else plain[: MOST_NAME - 1] + "…"
 
     @property

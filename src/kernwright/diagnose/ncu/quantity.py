@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 _NUMBER = re.compile(r"[+-]?\d[\d.,'’\u00a0\u202f\u2009 ]*(?:[eE][+-]?\d+)?")
 _GROUPS = "'’\u00a0\u202f\u2009 "  # separators that are never decimal points
-_TIMES = {"s": 1.0, "second": 1.0, "ms": 1e-3, "msecond": 1e-3, "us": 1e-6, "usecond": 1e-6, "ns": 1e-9, "nsecond": 1e-9}
+_TIMES = {
+    "s": 1.0,
+    "second": 1.0,
+    "ms": 1e-3,
+    "msecond": 1e-3,
+    "us": 1e-6,
+    "usecond": 1e-6,
+    "ns": 1e-9,
+    "nsecond": 1e-9,
+}
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _PREFIXED = re.compile(r"(?P<prefix>[KMGTP]?)(?P<unit>byte|hz)s?", re.IGNORECASE)
 
