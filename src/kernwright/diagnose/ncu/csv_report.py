@@ -144,7 +144,7 @@ def _raw(header: Sequence[str], lines: Sequence[_Line], notation: Notation) -> l
         counters: dict[str, Counter] = {}
         for name in header:
             if name not in _ABOUT:
-                _add(counters, current_name(name), row[name], units.get(name, ""), name, notation)
+                _add(counters, name, row[name], units.get(name, ""), name, notation)
         kernels.append(_kernel(len(kernels), row, counters))
     return kernels
 
@@ -162,12 +162,15 @@ def _details(header: Sequence[str], lines: Sequence[_Line], notation: Notation) 
     return [_kernel(number, row, counters) for number, (row, counters) in enumerate(launches.values())]
 
 
-def _add(counters: dict[str, Counter], metric: str, text: str, unit: str, shown: str, notation: Notation) -> None:
-    """Add a counter, if the cell holds a number. A metric's own name counts more than an older name of it."""
+def _add(counters: dict[str, Counter], name: str, text: str, unit: str, shown: str, notation: Notation) -> None:
+    """Add a counter, if the cell holds a number. A counter of an older name is also kept under today's name."""
     value = notation.number(text)
-    if value is None or (metric in counters and metric != shown):
+    if value is None:
         return
-    counters[metric] = Counter(*to_base(value, unit), shown)
+    counter = Counter(*to_base(value, unit), shown)
+    if name not in counters or name == shown:
+        counters[name] = counter
+    counters.setdefault(current_name(name), counter)
 
 
 def _kernel(number: int, row: dict[str, str], counters: dict[str, Counter]) -> ProfiledKernel:
