@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kernwright.diagnose.ncu.metric_names import (
+from kernwright.diagnose.ncu.report.metric_names import (
     BLOCK,
     ELAPSED,
     GRID,
@@ -22,7 +22,7 @@ from kernwright.diagnose.ncu.metric_names import (
     SMS,
     WAVES,
 )
-from kernwright.diagnose.ncu.profiled_kernel import Counter, ProfiledKernel
+from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 
 BUSIEST = "sm__cycles_active.max"
 LIMITS = (LIMIT_REGISTERS, LIMIT_SHARED, LIMIT_WARPS, LIMIT_BLOCKS)

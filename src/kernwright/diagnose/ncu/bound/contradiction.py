@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kernwright.diagnose.ncu.activity import waves_of
-from kernwright.diagnose.ncu.metric_names import (
+from kernwright.diagnose.ncu.bound.activity import waves_of
+from kernwright.diagnose.ncu.bound.profiled_gpu import ProfiledGpu
+from kernwright.diagnose.ncu.report.metric_names import (
     ACHIEVED,
     ACTIVE_WARPS,
     COMPUTE_SHARE,
@@ -25,8 +26,7 @@ from kernwright.diagnose.ncu.metric_names import (
     THEORETICAL,
     WAVES,
 )
-from kernwright.diagnose.ncu.profiled_gpu import ProfiledGpu
-from kernwright.diagnose.ncu.profiled_kernel import ProfiledKernel
+from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 
 MOST_PERCENT = 105.0  # counters of one launch come from several passes, which differ by a few percent
 TOLERANCE = 0.15

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernwright.diagnose.ncu.activity import Activity
-from kernwright.diagnose.ncu.metric_names import (
+from kernwright.diagnose.ncu.bound.activity import Activity
+from kernwright.diagnose.ncu.bound.profiled_gpu import ProfiledGpu
+from kernwright.diagnose.ncu.bound.stalls import stall_counter, stall_share
+from kernwright.diagnose.ncu.report.metric_names import (
     COMPUTE_SHARE,
     DRAM_RATE,
     DRAM_READ,
@@ -22,10 +24,9 @@ from kernwright.diagnose.ncu.metric_names import (
     L2_WRITTEN,
     SHARED_CONFLICTS,
     SHARED_WAVEFRONTS,
+    WAVES,
 )
-from kernwright.diagnose.ncu.profiled_gpu import ProfiledGpu
-from kernwright.diagnose.ncu.profiled_kernel import Counter, ProfiledKernel
-from kernwright.diagnose.ncu.stalls import stall_counter, stall_share
+from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.roofline.gpu_model import COPY_SHARE
 
 QUEUE = 1.0  # warps per scheduler that are ready, above which they wait for each other and not for data
@@ -153,7 +154,7 @@ def _issue(kernel: ProfiledKernel, active: Activity) -> Resource | None:
         share = min(100.0, (whole or 0.0) / (active.whole or 1.0))
     ready = kernel.value(ELIGIBLE)
     queued = None if ready is None else ready >= QUEUE
-    used = _used(kernel, (ISSUE_ACTIVE, ISSUE_ELAPSED, ELIGIBLE))
+    used = _used(kernel, (ISSUE_ACTIVE, ISSUE_ELAPSED, ELIGIBLE, WAVES))
     of_time = whole / 100 if whole is not None else _over(share, active)
     return Resource("issue", share / 100, of_time, queued, "instruction issue", used)
 

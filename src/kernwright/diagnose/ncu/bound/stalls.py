@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kernwright.diagnose.ncu.profiled_kernel import Counter, ProfiledKernel
+from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 
 _PER_ISSUE = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _LATENCY = re.compile(r"smsp__average_warp_latency_issue_stalled_(\w+)\.ratio")

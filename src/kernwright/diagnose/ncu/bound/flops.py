@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kernwright.diagnose.ncu.metric_names import DURATION
-from kernwright.diagnose.ncu.profiled_gpu import ProfiledGpu
-from kernwright.diagnose.ncu.profiled_kernel import ProfiledKernel
-from kernwright.diagnose.ncu.resource import memory_traffic
+from kernwright.diagnose.ncu.bound.profiled_gpu import ProfiledGpu
+from kernwright.diagnose.ncu.bound.resource import memory_traffic
+from kernwright.diagnose.ncu.report.metric_names import DURATION
+from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 from kernwright.diagnose.roofline.roofline import Roofline, roofline
 
 _INSTRUCTION = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"

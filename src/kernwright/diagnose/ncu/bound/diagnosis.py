@@ -22,15 +22,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from kernwright.diagnose.ncu.activity import (
+from kernwright.diagnose.ncu.bound.activity import (
     LIMITS,
     Activity,
     activity_of,
     resident_warps,
     waves_of,
 )
-from kernwright.diagnose.ncu.contradiction import contradictions_of, without
-from kernwright.diagnose.ncu.metric_names import (
+from kernwright.diagnose.ncu.bound.contradiction import contradictions_of, without
+from kernwright.diagnose.ncu.bound.profiled_gpu import ProfiledGpu, gpu_of
+from kernwright.diagnose.ncu.bound.resource import Resource, resources_of
+from kernwright.diagnose.ncu.bound.stalls import main_stall, stall_counter, stall_shares
+from kernwright.diagnose.ncu.report.metric_names import (
     ACHIEVED,
     DURATION,
     ELIGIBLE,
@@ -44,10 +47,7 @@ from kernwright.diagnose.ncu.metric_names import (
     THEORETICAL,
     WAVES,
 )
-from kernwright.diagnose.ncu.profiled_gpu import ProfiledGpu, gpu_of
-from kernwright.diagnose.ncu.profiled_kernel import Counter, ProfiledKernel
-from kernwright.diagnose.ncu.resource import Resource, resources_of
-from kernwright.diagnose.ncu.stalls import main_stall, stall_counter, stall_shares
+from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.roofline.gpu_model import GpuModel
 
 BoundName = Literal[
@@ -132,7 +132,7 @@ def diagnose(kernel: ProfiledKernel, report: Sequence[ProfiledKernel] = (), name
 
 @cache
 def _texts() -> dict[str, Any]:
-    return tomllib.loads(files("kernwright.diagnose.ncu").joinpath("bounds.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files("kernwright.diagnose.ncu.bound").joinpath("bounds.toml").read_text(encoding="utf-8"))
 
 
 class _Case:

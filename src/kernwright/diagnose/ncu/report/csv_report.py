@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernwright.core.errors import BadFile
-from kernwright.diagnose.ncu.metric_names import KNOWN, current_name, metric_of
-from kernwright.diagnose.ncu.profiled_kernel import Counter, ProfiledKernel
-from kernwright.diagnose.ncu.quantity import MixedSeparators, Notation, notation_of, to_base
+from kernwright.diagnose.ncu.report.metric_names import KNOWN, current_name, metric_of
+from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
+from kernwright.diagnose.ncu.report.quantity import MixedSeparators, Notation, notation_of, to_base
 
 EXPORT = "export it again: ncu --import FILE.ncu-rep --csv --page raw"
 _DELIMITERS = (",", ";", "\t")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernwright.diagnose.ncu.metric_names import DRAM_RATE, DRAM_SHARE, SMS
-from kernwright.diagnose.ncu.profiled_kernel import ProfiledKernel
+from kernwright.diagnose.ncu.report.metric_names import DRAM_RATE, DRAM_SHARE, SMS
+from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 from kernwright.diagnose.roofline.gpu_model import COPY_SHARE, GpuModel, gpu_models, gpu_named
 
 L2_SIZE = "device__attribute_l2_cache_size"

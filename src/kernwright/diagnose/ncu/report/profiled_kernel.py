@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernwright.diagnose.ncu.quantity import in_words
+from kernwright.diagnose.ncu.report.quantity import in_words
 
 MOST_NAME = 60  # characters of a kernel's name in tables
 

@@ -40,6 +40,7 @@ LIMIT_BLOCKS = "launch__occupancy_limit_blocks"
 THEORETICAL = "sm__maximum_warps_per_active_cycle_pct"
 ACHIEVED = "sm__warps_active.avg.pct_of_peak_sustained_active"
 SPILL_SHARE = "derived__local_spilling_requests_pct"
+INSTRUCTIONS = "inst_executed"
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
@@ -82,6 +83,7 @@ LABELS: dict[str, str] = {
     "block limit sm": LIMIT_BLOCKS,
     "theoretical occupancy": THEORETICAL,
     "achieved occupancy": ACHIEVED,
+    "executed instructions": INSTRUCTIONS,
     "local memory spilling request overhead": SPILL_SHARE,
 }
 _BY_UNIT = {
@@ -90,13 +92,14 @@ _BY_UNIT = {
     ("sol memory", "%"): MEMORY_SHARE,
     ("memory throughput", "byte/s"): DRAM_RATE,
 }
-# A metric that some versions have under another name.
+# A metric that some versions, or some sections, have under another name.
 OLDER_NAMES = {
     "dram__throughput.avg.pct_of_peak_sustained_elapsed": DRAM_SHARE,
     "gpu__time_duration.avg": DURATION,
     "sm__cycles_elapsed.avg.per_second": SM_CLOCK,
     "smsp__cycles_elapsed.avg.per_second": SM_CLOCK,
     "sm__memory_throughput.avg.pct_of_peak_sustained_elapsed": MEMORY_SHARE,
+    "smsp__inst_executed.sum": INSTRUCTIONS,
     "sm__inst_issued.avg.pct_of_peak_sustained_active": ISSUE_ACTIVE,
 }
 KNOWN = frozenset({*LABELS.values(), *_BY_UNIT.values()})
