@@ -13,6 +13,7 @@ from kernwright.cli.judge.exploits import exploits
 from kernwright.cli.judge.judge import judge
 from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
+from kernwright.cli.models.compare import compare
 from kernwright.cli.models.doctor import doctor
 from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
 from kernwright.cli.models.run import run
@@ -37,6 +38,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it
 
+MODELS = "Models"
 JUDGE = "Judge"
 TASKS = "Tasks"
 EVIDENCE = "Evidence"
@@ -65,6 +67,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
+app.command("compare", rich_help_panel=MODELS)(compare)
 app.command("judge", rich_help_panel=JUDGE)(judge)
 app.command("sweep", rich_help_panel=JUDGE)(sweep)
 app.command("sanitize", rich_help_panel=JUDGE)(sanitize)
