@@ -15,6 +15,8 @@ from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
 from kernwright.cli.models.compare import compare
 from kernwright.cli.models.doctor import doctor
+from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
+from kernwright.cli.models.run import run
 from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
@@ -76,6 +78,7 @@ app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
 app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
 app.command("doctor", rich_help_panel=MODELS)(doctor)
+app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
 app.add_typer(op.app, name="op", rich_help_panel=OPS)
 app.command("explain", rich_help_panel=OPS)(explain)
 app.command("build", rich_help_panel=OPS)(build)
