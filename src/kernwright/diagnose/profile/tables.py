@@ -65,7 +65,9 @@ def _devices(devices: Sequence[DeviceTime]) -> TextTable:
         for each in devices
     )
     head = ("GPU", "kernels ms", "copies ms", "fills ms", "busy ms", "gaps ms", "idle", "host-bound")
-    about = "host-bound: the share of the time in which the GPU was idle because the host had not launched its next work"
+    about = (
+        "host-bound: the share of the time in which the GPU was idle because the host had not launched its next work"
+    )
     return TextTable("time of each GPU", head, rows, head, about)
 
 
@@ -87,9 +89,7 @@ def _steps(steps: Sequence[StepRow]) -> TextTable:
 
 
 def _categories(profile: Profile) -> TextTable:
-    rows = tuple(
-        (each.category, ms(each.us), percent(each.share), str(each.launches)) for each in profile.categories
-    )
+    rows = tuple((each.category, ms(each.us), percent(each.share), str(each.launches)) for each in profile.categories)
     head = ("category", "ms", "share", "launches")
     return TextTable("categories", head, rows, head[1:])
 
@@ -100,7 +100,7 @@ def _kernels(profile: Profile, least_share: float) -> TextTable:
     rest = profile.kernels[len(shown) :]
     if rest:
         us, launches = sum(row.us for row in rest), sum(row.launches for row in rest)
-        name = f"{len(rest)} others, each below {percent(least_share)}"
+        name = f"{len(rest)} more, each below {percent(least_share)}"
         rows.append((name, NO_VALUE, ms(us), percent(us / profile.us), str(launches), NO_VALUE, NO_VALUE))
     head = ("kernel", "category", "ms", "share", "launches", "cpu op", "python location")
     return TextTable("kernels", head, tuple(rows), head[2:5])
@@ -121,7 +121,7 @@ def _kernel(row: KernelRow) -> tuple[str, ...]:
 def _location(row: KernelRow) -> str:
     if row.location is None:
         return NO_VALUE
-    share = f" ({percent(row.location_share)} of it)" if row.location_share < 0.995 else ""  # noqa: PLR2004
+    share = f" ({percent(row.location_share)} of it)" if row.location_share < 0.995 else ""
     return f"{row.location}{share}{' (from the mapping trace)' if row.is_mapped else ''}"
 
 
@@ -132,7 +132,7 @@ def _waits(profile: Profile) -> TextTable:
             each.op,
             ms(each.waited_us),
             percent(each.waited_us / total if total else 0.0),
-            str(each.calls),
+            str(each.calls) if each.longest else NO_VALUE,
             f"{each.typical_us:.0f}" if each.typical_us else NO_VALUE,
             _slow_calls(each),
         )
