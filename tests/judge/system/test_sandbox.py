@@ -172,7 +172,7 @@ def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., 
 def test_an_ordinary_user_judges_too(judged_as: Callable[..., dict[str, Any]], off: str) -> None:
     """Without root there is no other user, but the rest of the sandbox holds. The judge still reads its workers'
     memory."""
-    if off:  # with the user unchanged, another restriction must hold a fork bomb
+    if off:  # only with the others off, because each of them also limits a fork bomb
         assert judged_as(ORDINARY, BOMB, off)["verdict"] == "failed"
     verdict = judged_as(ORDINARY, HONEST, off)
     assert verdict["verdict"] in FINE, verdict["reasons"]
