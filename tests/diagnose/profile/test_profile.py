@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_trace import MadeTrace
 
 from kernwright.diagnose.profile.as_json import as_json
-from kernwright.diagnose.profile.device_time import device_time
+from kernwright.diagnose.profile.gpu_time import gpu_time
 from kernwright.diagnose.profile.overlap import overlaps_of
 from kernwright.diagnose.profile.profile import NoSuchStep, Profile, profile_of
 from kernwright.diagnose.profile.streams import Streams
@@ -39,12 +39,12 @@ def test_busy_time_and_gaps_are_the_ticks_of_the_chosen_events(
     found: list[tuple[int, int, int]], random: object
 ) -> None:
     events = [event(float(start), float(length), stream) for start, length, stream in sorted(found)]
-    time = device_time(0, events, {id(each) for each in events})
+    time = gpu_time(0, events, {id(each) for each in events})
     busy = {tick for start, length, _ in found for tick in range(start, start + length)}
     assert time.busy_us == len(busy)
     assert time.span_us == max(busy) + 1 - min(busy)
     half = [each for each in events if random.random() < 0.5]  # type: ignore[attr-defined]
-    chosen = device_time(0, events, {id(each) for each in half})
+    chosen = gpu_time(0, events, {id(each) for each in half})
     assert chosen.busy_us == len({tick for each in half for tick in range(int(each.start_us), int(each.end_us))})
     assert chosen.gap_us <= time.gap_us
 

@@ -10,7 +10,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.category import Category
 from kernwright.diagnose.idle import SHORTEST_GAP_US, Waited, waits_of
 from kernwright.diagnose.profile.category_time import CategoryTime, categories_of, category_times
-from kernwright.diagnose.profile.device_time import DeviceTime, busy_us, chosen_gaps, device_time
+from kernwright.diagnose.profile.gpu_time import GpuTime, busy_us, chosen_gaps, gpu_time
 from kernwright.diagnose.profile.host_sites import host_sites, is_graph_launch
 from kernwright.diagnose.profile.kernel_row import Found, KernelRow, kernel_rows
 from kernwright.diagnose.profile.overlap import Overlap, overlaps_of
@@ -55,7 +55,7 @@ class Profile:
 
     trace: Trace
     us: float
-    devices: tuple[DeviceTime, ...]
+    devices: tuple[GpuTime, ...]
     kernels: tuple[KernelRow, ...]
     categories: tuple[CategoryTime, ...]
     waits: tuple[Waited, ...]
@@ -82,7 +82,7 @@ def profile_of(trace: Trace, mapping: Trace | None = None, group: str | None = N
     found = _found(trace, events, mapping)
     devices = sorted({event.device for event in events})
     by_device = {device: [event for event in trace.gpu if event.device == device] for device in devices}
-    times = [device_time(device, by_device[device], chosen) for device in devices]
+    times = [gpu_time(device, by_device[device], chosen) for device in devices]
     busiest = max(times, key=lambda time: time.busy_us).device
     gaps = [gap for gap in chosen_gaps(by_device[busiest], chosen) if gap.duration_us >= SHORTEST_GAP_US]
     return Profile(

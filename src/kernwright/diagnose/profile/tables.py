@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernwright.diagnose.idle import Waited
 from kernwright.diagnose.kernel_name import short_name
-from kernwright.diagnose.profile.device_time import DeviceTime
+from kernwright.diagnose.profile.gpu_time import GpuTime
 from kernwright.diagnose.profile.kernel_row import KernelRow
 from kernwright.diagnose.profile.overlap import Overlap
 from kernwright.diagnose.profile.profile import Profile, StepRow
@@ -50,7 +50,7 @@ def tables_of(profile: Profile, least_share: float = LEAST_SHARE) -> Iterator[Te
     yield from (table for table in tables if table.rows)
 
 
-def _devices(devices: Sequence[DeviceTime]) -> TextTable:
+def _devices(devices: Sequence[GpuTime]) -> TextTable:
     rows = tuple(
         (
             str(each.device),

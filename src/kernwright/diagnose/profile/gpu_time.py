@@ -1,4 +1,4 @@
-"""DeviceTime: how one GPU spent its time: kernels, copies, and gaps with the host at work or not."""
+"""GpuTime: how one GPU spent its time: kernels, copies, and gaps with the host at work or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernwright.diagnose.trace.trace import GpuEvent
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceTime:
+class GpuTime:
     """The time of one GPU.
 
     Attributes:
@@ -67,7 +67,7 @@ def busy_us(events: Iterable[GpuEvent]) -> float:
     return total
 
 
-def device_time(device: int, events: Sequence[GpuEvent], chosen: Collection[int]) -> DeviceTime:
+def gpu_time(device: int, events: Sequence[GpuEvent], chosen: Collection[int]) -> GpuTime:
     """Return how a GPU spent the time of the chosen events."""
     kept = [event for event in events if id(event) in chosen]
     sums = {"kernel": 0.0, "memcpy": 0.0, "memset": 0.0}
@@ -76,7 +76,7 @@ def device_time(device: int, events: Sequence[GpuEvent], chosen: Collection[int]
     gaps = list(chosen_gaps(events, chosen))
     long = [gap for gap in gaps if gap.duration_us >= SHORTEST_GAP_US]
     total = sum(gap.duration_us for gap in gaps)
-    return DeviceTime(
+    return GpuTime(
         device=device,
         kernel_us=sums["kernel"],
         memcpy_us=sums["memcpy"],
