@@ -68,10 +68,14 @@ class Waited:
 PYTHON = "Python outside of operators"
 
 
-def waits_of(trace: Trace, device: int = 0) -> list[Waited]:
-    """Return the host code that a GPU waited for, longest first."""
+def waits_of(trace: Trace, device: int = 0, gaps: Iterable[Gap] | None = None) -> list[Waited]:
+    """Return the host code that a GPU waited for, longest first.
+
+    Args:
+        gaps: the gaps to explain, by start; by default all gaps of the device.
+    """
     windows: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for gap in gaps_of(event for event in trace.gpu if event.device == device):
+    for gap in gaps_of(event for event in trace.gpu if event.device == device) if gaps is None else gaps:
         if gap.waited_us > 0 and gap.next.launch is not None:
             windows.setdefault(gap.next.launch.thread, []).append((gap.start_us, gap.start_us + gap.waited_us))
     threads = {thread.key: thread for thread in trace.threads}
