@@ -48,7 +48,7 @@ def read_export(path: Path) -> Trace:
         TraceError: if the file is no export, is damaged, or has no events of a GPU.
     """
     with opened(path) as database:
-        trace = _Reader(database).trace(path)
+        trace = _ExportReader(database).trace(path)
     if not trace.gpu:
         raise TraceError(
             f"{path} has no events of a GPU",
@@ -67,7 +67,7 @@ class _Call:
     thread: tuple[str, str]
 
 
-class _Reader:
+class _ExportReader:
     """Reads the tables of an export and joins them."""
 
     def __init__(self, database: Database) -> None:
