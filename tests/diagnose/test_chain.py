@@ -1,4 +1,4 @@
-"""Chains of operator calls: spellings of real models, and calls that look alike and are none."""
+"""Chains of operator calls: spellings of real models, and calls that only look like a chain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from kernwright.diagnose.chain import OpCall, chain_patterns, find_chains, word_of
 
-# Words of one block as eager diffusers and transformers launch them, and the chains within.
+# Operators of one block as eager diffusers and transformers launch them, and the chains in it.
 BLOCKS = {
     "FLUX.1 double": (
         "silu gemm layer_norm addS mulB addB gemm gemm gemm rms_norm rms_norm cat cat cat neg cat to mulB to mulB addE"
