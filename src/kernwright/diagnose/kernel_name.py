@@ -30,7 +30,9 @@ def short_name(kernel: str) -> str:
     head = re.split(r"[<(]", text, maxsplit=1)[0].strip()
     base = head.rpartition("::")[2] or head or text
     if _GENERIC.match(base):
-        found = [m["name"] for m in _FUNCTOR.finditer(text) if not _NOT_A_FUNCTOR.match(m["name"]) and m["name"] != base]
+        found = [
+            m["name"] for m in _FUNCTOR.finditer(text) if not _NOT_A_FUNCTOR.match(m["name"]) and m["name"] != base
+        ]
         functor = found[-1] if found else ""
         dtype = _DTYPE.search(text[text.find(functor) if functor else 0 :])
         if functor:

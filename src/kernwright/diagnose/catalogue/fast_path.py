@@ -68,6 +68,7 @@ class FastPath(BaseModel):
     category: Category
     state: PathState = "available"
     kernels: tuple[Pattern, ...] = Field(default=(), description="names of its own kernels: they are in use")
+    operators: tuple[Pattern, ...] = Field(default=(), description="names of the operators that launch its kernels")
     chains: tuple[str, ...] = Field(default=(), description="chains of chains.toml that it replaces")
     spellings: tuple[str, ...] = Field(default=(), description="further chains that it replaces, as in chains.toml")
     slower: tuple[Pattern, ...] = Field(default=(), description="names of kernels that do the same work more slowly")
@@ -81,8 +82,8 @@ class FastPath(BaseModel):
 
     @model_validator(mode="after")
     def matches_something(self) -> Self:
-        if not (self.kernels or self.chains or self.spellings or self.slower):
-            raise ValueError("names no kernels, chains, spellings or slower kernels, and so fits nothing")
+        if not (self.kernels or self.operators or self.chains or self.spellings or self.slower):
+            raise ValueError("names no kernels, operators, chains, spellings or slower kernels, and so fits nothing")
         return self
 
     @model_validator(mode="after")
@@ -103,9 +104,11 @@ class FastPath(BaseModel):
                 raise ValueError(f"{name} must be two positive numbers in order, got {list(values)}")
         return self
 
-    def runs(self, kernel: str) -> bool:
-        """Return whether a kernel of this name is one of its own."""
-        return bool(self._own and self._own.search(kernel))
+    def runs(self, kernel: str, operator: str = "") -> bool:
+        """Return whether a kernel of this name, launched by this operator, is one of its own."""
+        if self._own and self._own.search(kernel):
+            return True
+        return bool(operator and self._operators and self._operators.search(operator))
 
     def outruns(self, kernel: str) -> bool:
         """Return whether a kernel of this name is one that it does better."""
@@ -114,6 +117,10 @@ class FastPath(BaseModel):
     @cached_property
     def _own(self) -> re.Pattern[str] | None:
         return _either(self.kernels)
+
+    @cached_property
+    def _operators(self) -> re.Pattern[str] | None:
+        return _either(self.operators)
 
     @cached_property
     def _slower(self) -> re.Pattern[str] | None:

@@ -11,7 +11,7 @@ from kernwright.diagnose.trace.trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTime:
+class StepGroupTime:
     """All steps of one name.
 
     Attributes:
@@ -54,7 +54,7 @@ class Diagnosis:
     trace: Trace
     gpu_us: float
     hotspots: Sequence[Hotspot]
-    steps: Sequence[StepTime]
+    steps: Sequence[StepGroupTime]
     idle: Sequence[IdleCause]
     device: str | None
     copy_bandwidth: float | None

@@ -18,8 +18,8 @@ class Coverage:
     """How a hotspot stands to the catalogue.
 
     Attributes:
-        status: `covered, off`: a fast path exists and does not run. `covered, on`: it runs. `partly`: it runs for a part,
-            or a faster one exists. `in flight`: only unfinished work covers it. `new`: nothing known covers it.
+        status: `covered, off`: a fast path exists and does not run. `covered, on`: it runs. `partly`: it takes a part
+            of the work, or a faster one exists. `in flight`: only unfinished work covers it. `new`: nothing does.
         reason: why, in one sentence.
         paths: the fast paths that the status rests on, best first.
     """

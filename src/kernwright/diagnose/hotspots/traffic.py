@@ -1,7 +1,7 @@
 """Traffic: the fewest bytes that the operators of a chain must move if one kernel does their work.
 
-A trace has the shapes, dtypes and strides of every operator's inputs, and neither its results nor which tensor is which. A
-result is inferred from the inputs. An input is taken for the result of an earlier operator of the chain if it has as
+A trace has the shapes, dtypes and strides of every operator's inputs. It has neither the results nor the data flow.
+A result is inferred from the inputs. An input is taken for the result of an earlier operator of the chain if it has as
 many elements; otherwise it comes from outside and must be read.
 """
 
@@ -91,7 +91,7 @@ def _tensors(shape: Any, kind: str, strides: Any) -> list[Tensor]:
 
 def dtype_of(kind: str) -> str:
     """Return `bfloat16` of `c10::BFloat16`, and so on."""
-    return kind.replace("c10::", "").replace("TensorList", "").strip().lower()
+    return kind.replace("c10::", "").strip().lower()
 
 
 def elements_given(call: OpCall) -> set[int] | None:
@@ -114,7 +114,7 @@ def result_of(call: OpCall) -> Tensor | None:
     first = max(tensors, key=lambda tensor: len(tensor.shape))
     dtype = max(tensors, key=lambda tensor: tensor.element_bytes).dtype
     if call.word == "cat":
-        return Tensor((sum(tensor.elements for tensor in tensors),), dtype)
+        return Tensor((sum(tensor.elements for tensor in tensors),), tensors[0].dtype)
     if call.word in _REDUCES:
         return Tensor((*first.shape[:-1], 1), dtype)
     if call.word in _CASTS:
@@ -127,7 +127,7 @@ def result_of(call: OpCall) -> Tensor | None:
 
 
 def _cast_to(call: OpCall) -> str | None:
-    concrete = call.op.inputs[3] if call.op is not None and len(call.op.inputs) > 3 else None  # noqa: PLR2004
+    concrete = call.op.inputs[3] if call.op is not None and len(call.op.inputs) > 3 else None
     if not isinstance(concrete, list):
         return None
     sizes = [_DTYPE_OF_NUMBER[str(value)] for value in concrete[1:3] if str(value) in _DTYPE_OF_NUMBER]
@@ -161,10 +161,13 @@ def traffic_of(calls: Sequence[OpCall], kept: Sequence[str] = ()) -> Traffic | N
     reads: list[Tensor] = []
     made: list[tuple[Tensor, str]] = []
     used: set[int] = set()
+    usual = _usual_dtype(calls)
     for call in calls:
         tensors, result = tensors_of(call), result_of(call)
         if tensors is None or result is None:
             return None
+        tensors = [_with_dtype(tensor, usual) for tensor in tensors]
+        result = _with_dtype(result, usual)
         for tensor in tensors:
             source = _source(tensor, made, used)
             if source is None:
@@ -176,9 +179,27 @@ def traffic_of(calls: Sequence[OpCall], kept: Sequence[str] = ()) -> Traffic | N
     return Traffic(tuple(_distinct(reads)), tuple(writes))
 
 
+def _usual_dtype(calls: Sequence[OpCall]) -> str:
+    """Return the dtype of the first tensor that has one. The trace has none for tensors of a list."""
+    known = (tensor.dtype for call in calls for tensor in tensors_of(call) or () if tensor.dtype in _BYTES)
+    return next(known, "bfloat16")
+
+
+def _with_dtype(tensor: Tensor, usual: str) -> Tensor:
+    return tensor if tensor.dtype in _BYTES else Tensor(tensor.shape, usual, tensor.strides)
+
+
 def _source(tensor: Tensor, made: Sequence[tuple[Tensor, str]], used: set[int]) -> int | None:
-    """Return which earlier result a tensor is: one that nothing has used yet if there is one."""
-    fitting = [at for at, (result, _) in enumerate(made) if result.elements == tensor.elements]
+    """Return which earlier result a tensor is: one that nothing has used yet if there is one.
+
+    A view of complex numbers has half the elements and as many bytes.
+    """
+    fitting = [
+        at
+        for at, (result, _) in enumerate(made)
+        if result.elements == tensor.elements
+        or ("complex" in tensor.dtype + result.dtype and result.bytes == tensor.bytes)
+    ]
     fresh = [at for at in fitting if at not in used]
     return next(iter(reversed(fresh or fitting)), None)
 

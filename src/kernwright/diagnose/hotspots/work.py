@@ -67,7 +67,14 @@ def works_of(
 
 def _of_chain(chain: Chain) -> GpuWork:
     events = tuple(event for call in chain.calls for event in call.events)
-    return GpuWork("chain", chain.pattern.name, chain.pattern.category, events, chain.calls, chain.pattern)
+    return GpuWork(
+        kind="chain",
+        name=chain.pattern.name,
+        category=chain.pattern.category,
+        events=events,
+        calls=chain.calls,
+        pattern=chain.pattern,
+    )
 
 
 def _of_run(calls: Sequence[OpCall]) -> GpuWork:
@@ -77,7 +84,8 @@ def _of_run(calls: Sequence[OpCall]) -> GpuWork:
         category = category_of(event)
         by_category[category] = by_category.get(category, 0.0) + event.duration_us
     name = " ".join(plain_word(call) for call in calls)
-    return GpuWork("run", name, max(by_category, key=lambda key: by_category[key]), events, tuple(calls))
+    most = max(by_category, key=lambda key: by_category[key])
+    return GpuWork(kind="run", name=name, category=most, events=events, calls=tuple(calls))
 
 
 def plain_word(call: OpCall) -> str:
@@ -88,7 +96,9 @@ def plain_word(call: OpCall) -> str:
 
 
 def _of_event(event: GpuEvent, calls: tuple[OpCall, ...]) -> GpuWork:
-    return GpuWork("kernel", short_name(event.name), category_of(event), (event,), calls)
+    return GpuWork(
+        kind="kernel", name=short_name(event.name), category=category_of(event), events=(event,), calls=calls
+    )
 
 
 def _runs(calls: Sequence[OpCall], taken: set[int], is_fast: Callable[[str], bool]) -> Iterator[list[OpCall]]:
@@ -125,5 +135,3 @@ def patterns_in_order(known: Iterable[ChainPattern], own: Iterable[ChainPattern]
         place = next((at for at, other in enumerate(ordered) if other.least_words < pattern.least_words), len(ordered))
         ordered.insert(place, pattern)
     return ordered
-
-
