@@ -73,18 +73,25 @@ PYTHON = "Python outside of operators"
 Spans = Sequence[tuple[float, float]]
 
 
-def waits_of(trace: Trace, device: int = 0) -> list[Waited]:
-    """Return the host code that a GPU waited for, longest first."""
-    return waits_in(trace, {"": [(float("-inf"), float("inf"))]}, device)[""]
+def waits_of(trace: Trace, device: int = 0, gaps: Iterable[Gap] | None = None) -> list[Waited]:
+    """Return the host code that a GPU waited for, longest first.
+
+    Args:
+        gaps: the gaps to explain, by start; by default all gaps of the device.
+    """
+    return waits_in(trace, {"": [(float("-inf"), float("inf"))]}, device, gaps)[""]
 
 
-def waits_in(trace: Trace, spans: Mapping[str, Spans], device: int = 0) -> dict[str, list[Waited]]:
+def waits_in(
+    trace: Trace, spans: Mapping[str, Spans], device: int = 0, gaps: Iterable[Gap] | None = None
+) -> dict[str, list[Waited]]:
     """Return the host code that a GPU waited for within each group of spans of time, longest first.
 
     Args:
         spans: by group, spans that do not overlap, by start.
+        gaps: the gaps to explain, by start; by default all gaps of the device.
     """
-    idle = _idle_by_thread(trace, device)
+    idle = _idle_by_thread(gaps_of(event for event in trace.gpu if event.device == device) if gaps is None else gaps)
     spent: dict[str, dict[str, dict[HostRange | None, float]]] = {group: {} for group in spans}
     for thread in trace.threads:
         if thread.key not in idle:
@@ -102,10 +109,10 @@ def waits_in(trace: Trace, spans: Mapping[str, Spans], device: int = 0) -> dict[
     return found
 
 
-def _idle_by_thread(trace: Trace, device: int) -> dict[tuple[str, str], list[tuple[float, float]]]:
+def _idle_by_thread(gaps: Iterable[Gap]) -> dict[tuple[str, str], list[tuple[float, float]]]:
     """Return the times in which the GPU waited for a launch, by the thread that launched."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for gap in gaps_of(event for event in trace.gpu if event.device == device):
+    for gap in gaps:
         if gap.waited_us > 0 and gap.next.launch is not None:
             found.setdefault(gap.next.launch.thread, []).append((gap.start_us, gap.start_us + gap.waited_us))
     return found

@@ -46,7 +46,7 @@ class IdleCause:
 
 
 @dataclass(frozen=True)
-class Advice:
+class IdleAdvice:
     """What usually helps against waits for an operator.
 
     Attributes:
@@ -61,12 +61,12 @@ class Advice:
 
 
 @cache
-def known_advice() -> tuple[Advice, ...]:
+def known_advice() -> tuple[IdleAdvice, ...]:
     """Return the entries of idle_advice.toml, in their order."""
     path = files("kernwright.diagnose.hotspots").joinpath("idle_advice.toml")
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     return tuple(
-        Advice(
+        IdleAdvice(
             re.compile(entry["op"], re.IGNORECASE), entry["text"], entry.get("slow", False), entry.get("launch", False)
         )
         for entry in data["advice"]
@@ -169,5 +169,5 @@ def _shapes(calls: Sequence[HostRange]) -> list[str]:
     return list(found)
 
 
-def _advice(waited: Waited) -> Advice:
+def _advice(waited: Waited) -> IdleAdvice:
     return next(e for e in known_advice() if e.op.search(waited.op) and (waited.outliers or not e.slow))
