@@ -16,6 +16,9 @@ from kernwright.cli.judge.sweep import sweep
 from kernwright.cli.models.compare import compare
 from kernwright.cli.models.doctor import doctor
 from kernwright.cli.models.ncu import ncu
+from kernwright.cli.models.profile import profile
+from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
+from kernwright.cli.models.run import run
 from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
@@ -37,7 +40,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it
 
-MODELS = "Models"
 JUDGE = "Judge"
 TASKS = "Tasks"
 EVIDENCE = "Evidence"
@@ -78,6 +80,8 @@ app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
 app.command("doctor", rich_help_panel=MODELS)(doctor)
 app.command("ncu", rich_help_panel=MODELS)(ncu)
+app.command("profile", rich_help_panel=MODELS)(profile)
+app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
 app.add_typer(op.app, name="op", rich_help_panel=OPS)
 app.command("explain", rich_help_panel=OPS)(explain)
 app.command("build", rich_help_panel=OPS)(build)

@@ -8,7 +8,7 @@ import pytest
 from made_reports import STALLED, Metrics, calm, raw_page
 
 from kernwright.diagnose.ncu.bound.activity import waves_of
-from kernwright.diagnose.ncu.bound.diagnosis import BOUNDS, Diagnosis, diagnose
+from kernwright.diagnose.ncu.bound.diagnosis import BOUNDS, KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.bound.flops import roofline_of
 from kernwright.diagnose.ncu.report.csv_report import read_csv_report
 from kernwright.diagnose.ncu.report.report_file import read_report
@@ -39,7 +39,7 @@ CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
 
-def diagnosed(launch: Metrics) -> Diagnosis:
+def diagnosed(launch: Metrics) -> KernelDiagnosis:
     (kernel,) = read_csv_report(Path("made.csv"), raw_page([launch]))
     return diagnose(kernel)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.diagnose.ncu.bound.diagnosis import Diagnosis, diagnose
+from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.kernel_pair import pair_reports
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.ncu.report.report_file import read_report
@@ -14,7 +14,7 @@ from kernwright.diagnose.ncu.report.report_file import read_report
 EXPORTS = Path(__file__).parent / "exports"
 
 
-def launches(*named: tuple[str, int]) -> list[Diagnosis]:
+def launches(*named: tuple[str, int]) -> list[KernelDiagnosis]:
     """Return launches with a name and a number of blocks; the duration tells their positions apart."""
     return [
         diagnose(

@@ -41,7 +41,7 @@ def tasks(tmp_path: Path, write_task: Callable[..., Path], task_texts: Any) -> l
 
 
 class Steps:
-    """Progress that remembers."""
+    """Progress that records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -53,9 +53,7 @@ class Steps:
         self.seen.append(note)
 
 
-def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
-    tasks: list[Task], private_tmp: Path, tmp_path: Path
-) -> None:
+def test_findings_are_shown_before_the_failures_of_others(tasks: list[Task], private_tmp: Path, tmp_path: Path) -> None:
     words = ["baseline", "verify", "eager", "nobodys", "--task", str(tasks[0].folder)]
     some = CliRunner().invoke(app, [*words, "--processes", "2", "--json", str(tmp_path / "some.json")])
     assert isinstance(some.exception, Unverified)
@@ -65,10 +63,10 @@ def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
     assert {(own["baseline"], own["finding"]) for own in found} == {("eager", "agrees")}
 
 
-def test_what_fails_beside_others_has_another_try_alone(
+def test_a_verification_that_fails_beside_others_is_tried_again_alone(
     tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where there was no memory for so many at once."""
+    """For example, the memory did not suffice for so many at once."""
     asked: list[str] = []
     command = VerificationPool._command
 
@@ -86,10 +84,10 @@ def test_what_fails_beside_others_has_another_try_alone(
     assert sorted(asked) == sorted(2 * [job.label for job in jobs])
 
 
-def test_who_was_ended_before_its_time_has_not_verified_the_rest(
+def test_a_process_that_was_ended_early_has_not_verified_the_rest(
     tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves what it had found, politely."""
+    """The process keeps its earlier findings, because it was interrupted and not killed."""
     nothing = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('[]')"
     monkeypatch.setattr(VerificationPool, "_command", lambda *given: [sys.executable, "-c", nothing, str(given[2])])
     jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
@@ -120,10 +118,10 @@ main()
 
 
 @pytest.mark.parametrize("interrupts", [signal.SIG_DFL, signal.SIG_IGN])
-def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(
+def test_an_interrupt_during_a_second_try_leaves_no_process_behind(
     interrupts: signal.Handlers, tasks: list[Task], private_tmp: Path
 ) -> None:
-    """Nor does one who hears no interrupt: a background job's children do not."""
+    """It also ends a process that ignores interrupts, as children of a background job do."""
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     parent = subprocess.Popen(
         [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -141,7 +139,7 @@ def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(
 def is_asleep(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
-    except OSError:  # it has ended, before it was looked at or meanwhile
+    except OSError:  # the process has ended, before the test looked or meanwhile
         return False
 
 
@@ -160,7 +158,7 @@ def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monke
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_end_leaves_nobody_behind(tasks: list[Task], private_tmp: Path, sent: signal.Signals) -> None:
+def test_an_interrupt_leaves_no_process_behind(tasks: list[Task], private_tmp: Path, sent: signal.Signals) -> None:
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
     parent = subprocess.Popen(
@@ -180,6 +178,6 @@ def test_an_end_leaves_nobody_behind(tasks: list[Task], private_tmp: Path, sent:
 def children_of(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
             found += [int(word) for word in task.read_text().split()]
     return found

@@ -12,7 +12,7 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     import re
 
-    from kernwright.diagnose.ncu.bound.diagnosis import Diagnosis
+    from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis
     from kernwright.diagnose.roofline.gpu_model import GpuModel
 
 SETTINGS = {"allow_interspersed_args": False}
@@ -65,7 +65,7 @@ def _model(name: str | None) -> GpuModel | None:
     raise KernwrightError(f"--gpu {name!r} is not known", did_you_mean(name, titles, f"known: {', '.join(titles)}"))
 
 
-def _diagnoses(path: Path, pattern: str | None, model: GpuModel | None) -> list[Diagnosis]:
+def _diagnoses(path: Path, pattern: str | None, model: GpuModel | None) -> list[KernelDiagnosis]:
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.ncu.bound.diagnosis import diagnose
     from kernwright.diagnose.ncu.report.report_file import read_report
@@ -90,7 +90,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
         raise KernwrightError(f"--kernel {pattern!r} is no regular expression: {error}", "escape it") from None
 
 
-def _show(diagnoses: list[Diagnosis], as_json: bool) -> None:
+def _show(diagnoses: list[KernelDiagnosis], as_json: bool) -> None:
     import json
 
     from kernwright.diagnose.ncu import wording
@@ -105,7 +105,7 @@ def _show(diagnoses: list[Diagnosis], as_json: bool) -> None:
             say(line)
 
 
-def _show_pair(before: list[Diagnosis], after: list[Diagnosis], as_json: bool) -> None:
+def _show_pair(before: list[KernelDiagnosis], after: list[KernelDiagnosis], as_json: bool) -> None:
     import json
 
     from kernwright.diagnose.ncu import wording

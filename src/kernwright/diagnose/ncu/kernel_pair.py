@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernwright.diagnose.ncu.bound.diagnosis import Diagnosis
+from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
 from kernwright.diagnose.ncu.report.metric_names import (
     ACHIEVED,
@@ -53,8 +53,8 @@ class ComparedCounter:
 class KernelPair:
     """A launch before and after, and how the two were matched."""
 
-    before: Diagnosis
-    after: Diagnosis
+    before: KernelDiagnosis
+    after: KernelDiagnosis
     matched_by: str
 
     @property
@@ -77,11 +77,11 @@ class ReportPair:
     """Two reports: the pairs, and the launches that have no partner."""
 
     pairs: tuple[KernelPair, ...]
-    only_before: tuple[Diagnosis, ...]
-    only_after: tuple[Diagnosis, ...]
+    only_before: tuple[KernelDiagnosis, ...]
+    only_after: tuple[KernelDiagnosis, ...]
 
 
-_RULES: tuple[tuple[str, Callable[[Diagnosis], Hashable]], ...] = (
+_RULES: tuple[tuple[str, Callable[[KernelDiagnosis], Hashable]], ...] = (
     ("name and launch", lambda each: (each.kernel.name, each.kernel.grid, each.kernel.block)),
     ("name and grid", lambda each: (each.kernel.name, each.kernel.grid)),
     ("name", lambda each: each.kernel.name),
@@ -89,7 +89,7 @@ _RULES: tuple[tuple[str, Callable[[Diagnosis], Hashable]], ...] = (
 )
 
 
-def pair_reports(before: Sequence[Diagnosis], after: Sequence[Diagnosis]) -> ReportPair:
+def pair_reports(before: Sequence[KernelDiagnosis], after: Sequence[KernelDiagnosis]) -> ReportPair:
     """Match the launches of two reports: by name, grid and block, then by less; equal launches in their order.
 
     If one launch is left on each side, the two are a pair: the kernel was replaced by another one.
@@ -97,7 +97,7 @@ def pair_reports(before: Sequence[Diagnosis], after: Sequence[Diagnosis]) -> Rep
     left, right = list(before), list(after)
     pairs: list[KernelPair] = []
     for words, key in _RULES:
-        by_key: dict[Any, list[Diagnosis]] = defaultdict(list)
+        by_key: dict[Any, list[KernelDiagnosis]] = defaultdict(list)
         for each in right:
             by_key[key(each)].append(each)
         for each in list(left):

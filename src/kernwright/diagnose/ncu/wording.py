@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kernwright.diagnose.ncu.bound.diagnosis import Diagnosis, KernelBound
+from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis, KernelBound
 from kernwright.diagnose.ncu.bound.flops import flops_of, roofline_of
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
 from kernwright.diagnose.ncu.kernel_pair import KernelPair, ReportPair
@@ -17,7 +17,7 @@ TERA = 1e12
 NOT_TOLD = "cannot be told"
 
 
-def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
+def lines_of(diagnosis: KernelDiagnosis) -> Iterator[str]:
     """Yield a diagnosis as text."""
     yield heading(diagnosis)
     if diagnosis.main is None:
@@ -35,7 +35,7 @@ def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
     yield from (f"  {NOT_TOLD}: {each}" for each in diagnosis.unknown)
 
 
-def heading(diagnosis: Diagnosis) -> str:
+def heading(diagnosis: KernelDiagnosis) -> str:
     """Return the first line of a launch: number, name, shape, GPU, duration."""
     kernel = diagnosis.kernel
     parts = (kernel.shape, diagnosis.gpu.title if diagnosis.gpu else "GPU unknown", _duration(kernel))
@@ -52,7 +52,7 @@ def _duration(kernel: ProfiledKernel) -> str:
     return in_words(duration, "s") if duration is not None else ""
 
 
-def roofline_words(diagnosis: Diagnosis) -> str:
+def roofline_words(diagnosis: KernelDiagnosis) -> str:
     """Return the place under the ceilings in words."""
     if diagnosis.gpu is None:
         return "the GPU is not known; name it with --gpu"
@@ -87,7 +87,7 @@ def pair_lines(pair: KernelPair) -> Iterator[str]:
         yield f"  {'  '.join(cells)}".rstrip()
 
 
-def _bound_name(diagnosis: Diagnosis) -> str:
+def _bound_name(diagnosis: KernelDiagnosis) -> str:
     return diagnosis.main.name if diagnosis.main else NOT_TOLD
 
 
@@ -101,7 +101,7 @@ def left_over_lines(pair: ReportPair) -> Iterator[str]:
         yield from (f"{words}: {heading(each)}" for each in found)
 
 
-def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+def as_json(diagnosis: KernelDiagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs. Counters are in base units."""
     kernel, flops = diagnosis.kernel, flops_of(diagnosis.kernel)
     place = roofline_of(kernel, diagnosis.gpu)

@@ -107,6 +107,13 @@ class Trace:
             return str(devices[0].get("name", "")) or None
         return None
 
+    @property
+    def multiprocessors(self) -> int | None:
+        """The number of multiprocessors of the first GPU, if the trace has it."""
+        devices = self.header.get("deviceProperties")
+        first = devices[0] if isinstance(devices, list) and devices else None
+        return _integer(first.get("numSms")) if isinstance(first, dict) else None
+
 
 def read_trace(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
     """Read a Chrome trace that torch.profiler wrote, plain or compressed.

@@ -87,7 +87,7 @@ class KernelBound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class KernelDiagnosis:
     """What bounds one launch.
 
     Attributes:
@@ -107,7 +107,9 @@ class Diagnosis:
     contradictions: tuple[str, ...]
 
 
-def diagnose(kernel: ProfiledKernel, report: Sequence[ProfiledKernel] = (), named: GpuModel | None = None) -> Diagnosis:
+def diagnose(
+    kernel: ProfiledKernel, report: Sequence[ProfiledKernel] = (), named: GpuModel | None = None
+) -> KernelDiagnosis:
     """Return what bounds a kernel.
 
     Args:
@@ -119,7 +121,7 @@ def diagnose(kernel: ProfiledKernel, report: Sequence[ProfiledKernel] = (), name
     usable = without(kernel, contradictions)
     case = _Case(usable, gpu)
     ranked = case.ranked()
-    return Diagnosis(
+    return KernelDiagnosis(
         kernel=kernel,
         gpu=gpu,
         main=ranked[0] if ranked and case.is_certain else None,

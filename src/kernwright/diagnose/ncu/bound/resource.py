@@ -90,7 +90,14 @@ def _memory(kernel: ProfiledKernel, gpu: ProfiledGpu | None, stalls: dict[str, f
         derived = [Counter(COPY_SHARE * 100, "%", "share of the peak that a copy usually reaches")]
     else:
         return None
-    return Resource("bandwidth", reached, reached, _waits_for_data(kernel, stalls), "memory", (*derived, *used))
+    return Resource(
+        name="bandwidth",
+        share=reached,
+        of_time=reached,
+        queued=_waits_for_data(kernel, stalls),
+        what="memory",
+        counters=(*derived, *used),
+    )
 
 
 def memory_traffic(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> Counter | None:
@@ -117,7 +124,14 @@ def _l2(kernel: ProfiledKernel, stalls: dict[str, float]) -> Resource | None:
     if share is None:
         return None
     used = _used(kernel, (L2_SHARE, DRAM_SHARE))
-    return Resource("L2", share / 100, share / 100, _waits_for_data(kernel, stalls), "L2 cache", used)
+    return Resource(
+        name="L2",
+        share=share / 100,
+        of_time=share / 100,
+        queued=_waits_for_data(kernel, stalls),
+        what="L2 cache",
+        counters=used,
+    )
 
 
 def _l1(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) -> Resource | None:
@@ -130,8 +144,22 @@ def _l1(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) -> R
     used = _used(kernel, (L1_SHARE,)) + _stalled(stalls, L1_STALLS)
     if conflicts is not None and conflicts >= CONFLICT_SHARE and _mostly_shared(kernel):
         used += _used(kernel, (SHARED_CONFLICTS, SHARED_WAVEFRONTS))
-        return Resource("shared memory", share / 100, _over(share, active), queued, "shared memory", used)
-    return Resource("L1", share / 100, _over(share, active), queued, "L1 cache and shared memory", used)
+        return Resource(
+            name="shared memory",
+            share=share / 100,
+            of_time=_over(share, active),
+            queued=queued,
+            what="shared memory",
+            counters=used,
+        )
+    return Resource(
+        name="L1",
+        share=share / 100,
+        of_time=_over(share, active),
+        queued=queued,
+        what="L1 cache and shared memory",
+        counters=used,
+    )
 
 
 def conflict_share(kernel: ProfiledKernel) -> float | None:
@@ -156,7 +184,14 @@ def _issue(kernel: ProfiledKernel, active: Activity) -> Resource | None:
     queued = None if ready is None else ready >= QUEUE
     used = _used(kernel, (ISSUE_ACTIVE, ISSUE_ELAPSED, ELIGIBLE, WAVES))
     of_time = whole / 100 if whole is not None else _over(share, active)
-    return Resource("issue", share / 100, of_time, queued, "instruction issue", used)
+    return Resource(
+        name="issue",
+        share=share / 100,
+        of_time=of_time,
+        queued=queued,
+        what="instruction issue",
+        counters=used,
+    )
 
 
 def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) -> Resource | None:
@@ -171,7 +206,14 @@ def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) ->
     pipe = match["pipe"] if match else ""
     what = "tensor pipe" if pipe.startswith("tensor") else PIPES[pipe]
     used = _used(kernel, (name,)) + _stalled(stalls, PIPE_STALLS)
-    return Resource("compute", shares[name] / 100, _over(shares[name], active), queued, what, used)
+    return Resource(
+        name="compute",
+        share=shares[name] / 100,
+        of_time=_over(shares[name], active),
+        queued=queued,
+        what=what,
+        counters=used,
+    )
 
 
 def _unnamed_pipe(kernel: ProfiledKernel, active: Activity, queued: bool | None) -> Resource | None:
@@ -179,7 +221,14 @@ def _unnamed_pipe(kernel: ProfiledKernel, active: Activity, queued: bool | None)
     if share is None or issue is None or share <= issue + 1:
         return None  # the issue is the busiest part, or it cannot be told apart from a pipe
     reached = min(1.0, share / 100 / (active.whole or 1.0))
-    return Resource("compute", reached, share / 100, queued, "math pipe", _used(kernel, (COMPUTE_SHARE, ISSUE_ELAPSED)))
+    return Resource(
+        name="compute",
+        share=reached,
+        of_time=share / 100,
+        queued=queued,
+        what="math pipe",
+        counters=_used(kernel, (COMPUTE_SHARE, ISSUE_ELAPSED)),
+    )
 
 
 def _waits_for_data(kernel: ProfiledKernel, stalls: dict[str, float]) -> bool | None:

@@ -8,6 +8,7 @@ was not built for. It imports nothing of Kernwright.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from typing import Any
@@ -20,9 +21,7 @@ CAPABILITY = "device__attribute_compute_capability_{}"
 def main() -> None:
     folder, report = sys.argv[1:3]
     sys.path.insert(0, folder)
-    import ncu_report  # type: ignore[import-not-found]
-
-    context = ncu_report.load_report(report)
+    context = importlib.import_module("ncu_report").load_report(report)
     for one_range in context:
         for action in one_range:
             print(json.dumps(describe(action)))
