@@ -28,7 +28,7 @@ _ALIAS = {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32",
 
 
 @dataclass(frozen=True)
-class Gpu:
+class TraceGpu:
     """What requirements are checked against. A part that the trace does not tell is None."""
 
     name: str | None = None
@@ -45,7 +45,7 @@ class Gpu:
         return bool(self.name and gpu_named(self.name))
 
 
-def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: Gpu, copy_share: float | None) -> Coverage:
+def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: TraceGpu, copy_share: float | None) -> Coverage:
     """Return the coverage of works of one kind.
 
     Args:
@@ -62,7 +62,7 @@ def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: Gpu, copy_s
     return _of_chain(works, catalogue.replacing(first.name), gpu)
 
 
-def _of_chain(works: Sequence[GpuWork], paths: Sequence[FastPath], gpu: Gpu) -> Coverage:
+def _of_chain(works: Sequence[GpuWork], paths: Sequence[FastPath], gpu: TraceGpu) -> Coverage:
     about = works[0].pattern.about if works[0].pattern else works[0].name
     total = sum(work.us for work in works)
     served: dict[str, float] = {}
@@ -105,7 +105,7 @@ def _kernels_per(works: Sequence[GpuWork]) -> int:
     return round(sum(len(work.events) for work in works) / len(works))
 
 
-def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: Gpu, copy_share: float | None) -> Coverage:
+def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: TraceGpu, copy_share: float | None) -> Coverage:
     name = work.events[0].name
     if is_inductor(name):
         return Coverage(status="covered, on", reason="torch.compile has fused this work", paths=(INDUCTOR,))
@@ -126,7 +126,7 @@ def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: Gpu, copy_share: float 
     return Coverage(status="new", reason="no fast path of the catalogue has or replaces this kernel")
 
 
-def unmet(path: FastPath, calls: Sequence[OpCall], gpu: Gpu) -> str | None:
+def unmet(path: FastPath, calls: Sequence[OpCall], gpu: TraceGpu) -> str | None:
     """Return the first requirement of a path that a call does not meet, in words. What a trace does not tell is met."""
     needs = path.requires
     if needs.vendor and gpu.vendor and needs.vendor != gpu.vendor:

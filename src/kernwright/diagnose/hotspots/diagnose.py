@@ -9,7 +9,7 @@ from typing import Any
 from kernwright.diagnose.catalogue.catalogue import Catalogue, shipped_catalogue
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import chain_patterns
-from kernwright.diagnose.hotspots.coverage import Gpu, coverage_of
+from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of
 from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.hotspot import Hotspot, KernelTime
 from kernwright.diagnose.hotspots.idle_causes import idle_causes
@@ -42,7 +42,7 @@ def diagnose(trace: Trace, catalogue: Catalogue | None = None, steps: Steps | No
     patterns = patterns_in_order(chain_patterns(), catalogue.patterns)
     works = list(works_of(trace, patterns, lambda name: is_inductor(name) or catalogue.running(name) is not None))
     bandwidth, source = _copy_bandwidth(trace, works)
-    gpu = Gpu(trace.device_name, _capability(trace))
+    gpu = TraceGpu(trace.device_name, _capability(trace))
     step_of = {id(event): step.group for step in steps.steps for event in step.events}
     total = sum(event.duration_us for event in trace.gpu)
     found = [_hotspot(own, catalogue, gpu, bandwidth, total, step_of) for own in _grouped(works)]
@@ -78,7 +78,7 @@ def _op(work: GpuWork) -> str:
 def _hotspot(
     works: Sequence[GpuWork],
     catalogue: Catalogue,
-    gpu: Gpu,
+    gpu: TraceGpu,
     bandwidth: float | None,
     total: float,
     step_of: dict[int, str],

@@ -27,7 +27,7 @@ _CASTS = frozenset({"to", "copy"})
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorArgument:
     """One tensor argument of an operator as the trace has it."""
 
     shape: tuple[int, ...]
@@ -62,14 +62,14 @@ class Tensor:
         return self.extent == self.elements
 
 
-def tensors_of(call: OpCall) -> list[Tensor] | None:
+def tensors_of(call: OpCall) -> list[TensorArgument] | None:
     """Return the tensor arguments of a call, with those of lists; None if the trace has no shapes."""
     if call.op is None or not call.op.inputs:
         return None
     dims, types, strides, _ = (*call.op.inputs, None, None, None, None)[:4]
     if not isinstance(dims, list):
         return None
-    found: list[Tensor] = []
+    found: list[TensorArgument] = []
     for place, shape in enumerate(dims):
         kind = str(types[place]) if isinstance(types, list) and place < len(types) else ""
         steps = strides[place] if isinstance(strides, list) and place < len(strides) else None
@@ -77,7 +77,7 @@ def tensors_of(call: OpCall) -> list[Tensor] | None:
     return found or None
 
 
-def _tensors(shape: Any, kind: str, strides: Any) -> list[Tensor]:
+def _tensors(shape: Any, kind: str, strides: Any) -> list[TensorArgument]:
     if not isinstance(shape, list) or not shape:
         return []
     if isinstance(shape[0], list):
@@ -86,7 +86,7 @@ def _tensors(shape: Any, kind: str, strides: Any) -> list[Tensor]:
     if not all(isinstance(size, int) for size in shape):
         return []
     fits = isinstance(strides, list) and len(strides) == len(shape) and all(isinstance(s, int) for s in strides)
-    return [Tensor(tuple(shape), dtype_of(kind), tuple(strides) if fits else None)]
+    return [TensorArgument(tuple(shape), dtype_of(kind), tuple(strides) if fits else None)]
 
 
 def dtype_of(kind: str) -> str:
@@ -106,7 +106,7 @@ def elements_made(call: OpCall) -> int | None:
     return None if result is None else result.elements
 
 
-def result_of(call: OpCall) -> Tensor | None:
+def result_of(call: OpCall) -> TensorArgument | None:
     """Infer the result of a call."""
     tensors = tensors_of(call)
     if tensors is None:
@@ -114,16 +114,16 @@ def result_of(call: OpCall) -> Tensor | None:
     first = max(tensors, key=lambda tensor: len(tensor.shape))
     dtype = max(tensors, key=lambda tensor: tensor.element_bytes).dtype
     if call.word == "cat":
-        return Tensor((sum(tensor.elements for tensor in tensors),), tensors[0].dtype)
+        return TensorArgument((sum(tensor.elements for tensor in tensors),), tensors[0].dtype)
     if call.word in _REDUCES:
-        return Tensor((*first.shape[:-1], 1), dtype)
+        return TensorArgument((*first.shape[:-1], 1), dtype)
     if call.word in _CASTS:
-        return Tensor(tensors[0].shape, _cast_to(call) or tensors[0].dtype)
+        return TensorArgument(tensors[0].shape, _cast_to(call) or tensors[0].dtype)
     if call.word[:3] in ("add", "sub", "mul", "div"):
         shape = _broadcast([tensor.shape for tensor in tensors[:2]])
         wide = [tensor for tensor in tensors[:2] if len(tensor.shape) > 0] or tensors
-        return Tensor(shape, max(wide, key=lambda tensor: tensor.element_bytes).dtype)
-    return Tensor(tensors[0].shape, tensors[0].dtype)
+        return TensorArgument(shape, max(wide, key=lambda tensor: tensor.element_bytes).dtype)
+    return TensorArgument(tensors[0].shape, tensors[0].dtype)
 
 
 def _cast_to(call: OpCall) -> str | None:
@@ -144,8 +144,8 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 class Traffic:
     """What one kernel in place of a chain reads and writes."""
 
-    reads: tuple[Tensor, ...]
-    writes: tuple[Tensor, ...]
+    reads: tuple[TensorArgument, ...]
+    writes: tuple[TensorArgument, ...]
 
     @property
     def bytes(self) -> int:
@@ -158,8 +158,8 @@ def traffic_of(calls: Sequence[OpCall], kept: Sequence[str] = ()) -> Traffic | N
     Args:
         kept: words of calls whose results are used after the chain, too, and so must be written.
     """
-    reads: list[Tensor] = []
-    made: list[tuple[Tensor, str]] = []
+    reads: list[TensorArgument] = []
+    made: list[tuple[TensorArgument, str]] = []
     used: set[int] = set()
     usual = _usual_dtype(calls)
     for call in calls:
@@ -185,11 +185,11 @@ def _usual_dtype(calls: Sequence[OpCall]) -> str:
     return next(known, "bfloat16")
 
 
-def _with_dtype(tensor: Tensor, usual: str) -> Tensor:
-    return tensor if tensor.dtype in _BYTES else Tensor(tensor.shape, usual, tensor.strides)
+def _with_dtype(tensor: TensorArgument, usual: str) -> TensorArgument:
+    return tensor if tensor.dtype in _BYTES else TensorArgument(tensor.shape, usual, tensor.strides)
 
 
-def _source(tensor: Tensor, made: Sequence[tuple[Tensor, str]], used: set[int]) -> int | None:
+def _source(tensor: TensorArgument, made: Sequence[tuple[TensorArgument, str]], used: set[int]) -> int | None:
     """Return which earlier result a tensor is: one that nothing has used yet if there is one.
 
     A view of complex numbers has half the elements and as many bytes.
@@ -204,9 +204,9 @@ def _source(tensor: Tensor, made: Sequence[tuple[Tensor, str]], used: set[int]) 
     return next(iter(reversed(fresh or fitting)), None)
 
 
-def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+def _distinct(tensors: Sequence[TensorArgument]) -> list[TensorArgument]:
     """Leave out tensors that are views of a part of another one, and small ones that are read again."""
-    found: list[Tensor] = []
+    found: list[TensorArgument] = []
     for tensor in tensors:
         whole = (o for o in tensors if o.elements > tensor.elements and o.dtype == tensor.dtype)
         is_part = not tensor.is_dense and any(o.extent >= tensor.extent > o.elements // 2 for o in whole)
