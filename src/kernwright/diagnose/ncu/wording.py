@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis, KernelBound
+from kernwright.diagnose.ncu.bound.diagnosis import KernelBound, KernelDiagnosis
 from kernwright.diagnose.ncu.bound.flops import flops_of, roofline_of
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
 from kernwright.diagnose.ncu.kernel_pair import KernelPair, ReportPair
