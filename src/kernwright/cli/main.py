@@ -26,6 +26,7 @@ from kernwright.cli.ops.tune import tune
 from kernwright.cli.output import say
 from kernwright.cli.packages import baseline
 from kernwright.cli.packages.bundle import bundle
+from kernwright.cli.program_command import ProgramCommand
 from kernwright.cli.records import ledger
 from kernwright.cli.records.report import report
 from kernwright.cli.records.results import results
@@ -79,7 +80,7 @@ app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
 app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
 app.command("doctor", rich_help_panel=MODELS)(doctor)
-app.command("ncu", rich_help_panel=MODELS)(ncu)
+app.command("ncu", cls=ProgramCommand, rich_help_panel=MODELS)(ncu)
 app.command("profile", rich_help_panel=MODELS)(profile)
 app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
 app.add_typer(op.app, name="op", rich_help_panel=OPS)
