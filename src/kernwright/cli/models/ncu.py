@@ -81,8 +81,8 @@ def ncu(
     else:
         wanted = [side for side in (baseline, candidate) if side is not None]
         sides = [_captured(each, model) for each in _capture(target, program, rows, wanted, options)]
-    if len(sides) == 2 and (report or (baseline and candidate)):
-        _show_pair(sides[0], sides[1], as_json)
+    if len(sides) > 1 and (report or (baseline and candidate)):
+        _show_pairs(sides[::2], sides[1::2], as_json)
     else:
         _show([each for side in sides for each in side], as_json)
     raise typer.Exit(UNTOLD if any(each.main is None for side in sides for each in side) else 0)
@@ -196,19 +196,17 @@ def _show(diagnoses: list[KernelDiagnosis], as_json: bool) -> None:
             say(line)
 
 
-def _show_pair(before: list[KernelDiagnosis], after: list[KernelDiagnosis], as_json: bool) -> None:
+def _show_pairs(before: list[list[KernelDiagnosis]], after: list[list[KernelDiagnosis]], as_json: bool) -> None:
+    """Print pairs of reports: two stored ones, or those of each row."""
     import json
 
     from kernwright.diagnose.ncu import wording
     from kernwright.diagnose.ncu.kernel_pair import pair_reports
 
-    pair = pair_reports(before, after)
+    found = [pair_reports(*sides) for sides in zip(before, after, strict=True)]
     if as_json:
-        say(json.dumps(wording.pair_json(pair), indent=2))
+        say(json.dumps({"reports": [wording.pair_json(pair) for pair in found]}, indent=2))
         return
-    for each in pair.pairs:
-        for line in wording.pair_lines(each):
+    for pair in found:
+        for line in wording.report_pair_lines(pair):
             say(line)
-        say("")
-    for line in wording.left_over_lines(pair):
-        say(line)
