@@ -17,26 +17,6 @@ from functools import partial
 from typing import Any
 
 
-def round_to_bfloat16() -> None:
-    """As a GPU does, to nearest and ties to even: the interpreter cuts off, and loses what is subnormal."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    others = interpreter._convert_float
-
-    def convert(values: Any, source: Any, target: Any, mode: Any) -> Any:
-        if (source, target) == (tl.float32, tl.bfloat16):
-            bits = np.ascontiguousarray(values).view(np.uint32)
-            rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-            return np.where(np.isnan(bits.view(np.float32)), 0x7FFF, rounded).astype(np.uint16)
-        if (source, target) == (tl.bfloat16, tl.float32):
-            return np.ascontiguousarray(values).view(np.uint16).astype(np.uint32) << 16
-        return others(values, source, target, mode)
-
-    interpreter._convert_float = convert
-
-
 def patch_once() -> None:
     """A launch patches Triton's language, and each call of a jitted function within it does so again, which is half of
     the time. Once is enough for those of Triton's own library, which see the language from another module."""
@@ -103,8 +83,10 @@ def public_outcomes(family: str) -> dict[str, str | None]:
 
 
 def main(first: str, *others: str) -> None:
+    from kernwright.judge.worker.triton_interpreter import compute_bfloat16_like_gpu
+
     patch_once()
-    round_to_bfloat16()
+    compute_bfloat16_like_gpu()
     family, _, module = first.partition(":")
     if first == "--families":
         print(json.dumps({family: public_outcomes(family) for family in others}))
