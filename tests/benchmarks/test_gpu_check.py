@@ -62,10 +62,11 @@ for part in ("aa", "rows"):
 
 @pytest.fixture(scope="module", autouse=True)
 def scripts() -> Iterator[None]:
-    """They import each other, as a script's neighbours."""
-    sys.path.insert(0, str(SCRIPT.parent))
-    yield
-    sys.path.remove(str(SCRIPT.parent))
+    """They import each other, as a script's neighbours. The pytest that they run does not import its plugins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        yield
 
 
 def script(name: str) -> ModuleType:
