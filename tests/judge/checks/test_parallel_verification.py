@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.judge.checks.parallel_verification import Unverified, VerificationJob, VerificationPool
+from kernwright.judge.checks.verification import RowFinding
 from kernwright.tasks.task import Task, load_task
 
 pytestmark = pytest.mark.slow
@@ -53,9 +55,22 @@ class Steps:
         self.seen.append(note)
 
 
+def first_try_fails(monkeypatch: pytest.MonkeyPatch, command: Any) -> list[str]:
+    """Make the first process of every job fail, as where there is no memory for so many. Return the labels asked."""
+    asked: list[str] = []
+
+    def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
+        asked.append(job.label)
+        return ["false"] if asked.count(job.label) == 1 else command(self, job, findings)
+
+    monkeypatch.setattr(VerificationPool, "_command", stumbling)
+    return asked
+
+
 def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
-    tasks: list[Task], private_tmp: Path, tmp_path: Path
+    tasks: list[Task], private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first_try_fails(monkeypatch, VerificationPool._command)
     words = ["baseline", "verify", "eager", "nobodys", "--task", str(tasks[0].folder)]
     some = CliRunner().invoke(app, [*words, "--processes", "2", "--json", str(tmp_path / "some.json")])
     assert isinstance(some.exception, Unverified)
@@ -65,18 +80,20 @@ def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
     assert {(own["baseline"], own["finding"]) for own in found} == {("eager", "agrees")}
 
 
-def test_what_fails_beside_others_has_another_try_alone(
-    tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where there was no memory for so many at once."""
-    asked: list[str] = []
-    command = VerificationPool._command
+AGREES = """
+import json, sys
+rows = [dict(json.loads(sys.argv[2]), row=row) for row in sys.argv[3:]]
+open(sys.argv[1], "w").write(json.dumps(rows))
+"""
 
-    def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
-        asked.append(job.label)
-        return ["false"] if asked.count(job.label) == 1 else command(self, job, findings)
 
-    monkeypatch.setattr(VerificationPool, "_command", stumbling)
+def test_what_fails_beside_others_has_another_try_alone(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    def agreeing(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
+        own = RowFinding(baseline=job.baseline, task=job.task.name, row="", op="axpy", finding="agrees")
+        rows = [row.id for row in job.task.select(job.rows)]
+        return [sys.executable, "-S", "-c", AGREES, str(findings), json.dumps(asdict(own)), *rows]
+
+    asked = first_try_fails(monkeypatch, agreeing)
     steps = Steps()
     jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
     found = list(VerificationPool("cpu", 2).run(jobs, steps))
@@ -119,15 +136,12 @@ main()
 """
 
 
-@pytest.mark.parametrize("interrupts", [signal.SIG_DFL, signal.SIG_IGN])
-def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(
-    interrupts: signal.Handlers, tasks: list[Task], private_tmp: Path
-) -> None:
-    """Nor does one who hears no interrupt: a background job's children do not."""
+def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+    """The verifiers do not hear an interrupt, as the children of a background job do not."""
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     parent = subprocess.Popen(
         [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     end = time.monotonic() + 60.0
     while not (sleeping := [pid for pid in children_of(parent.pid) if is_asleep(pid)]) and time.monotonic() < end:
@@ -159,8 +173,7 @@ def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monke
     assert sorted(whole.rows.split(",")) == sorted(ids), "a grid has larger parts"
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_end_leaves_nobody_behind(tasks: list[Task], private_tmp: Path, sent: signal.Signals) -> None:
+def test_an_interrupt_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
     parent = subprocess.Popen(
@@ -172,7 +185,7 @@ def test_an_end_leaves_nobody_behind(tasks: list[Task], private_tmp: Path, sent:
         time.sleep(0.1)
     assert len(verifiers) == 2
     time.sleep(1.0)
-    parent.send_signal(sent)
+    parent.send_signal(signal.SIGINT)
     assert parent.wait(60.0) != 0
     assert not [pid for pid in verifiers if Path(f"/proc/{pid}").exists()]
 
