@@ -23,6 +23,7 @@ from kernwright.runtime.preference import preferring
 MOST_KNOWN = 4096  # signatures whose outcome is remembered
 MOST_FIRST_CHECKS = 256  # first calls of a signature that are compared; a number that always changes makes many
 DECLINED = (NotCovered, NotImplementedError, KernwrightError)  # errors that mean: this call is not covered
+RAISES = "it raises"
 CAPTURING = "it is the first call of its signature, inside a CUDA graph capture"
 
 _inside = threading.local()  # whether the thread runs a candidate, or the original in a comparison
@@ -31,9 +32,10 @@ _inside = threading.local()  # whether the thread runs a candidate, or the origi
 class ReplacedFunction:
     """Runs the candidate where it covers the call and the original elsewhere. Counts both.
 
-    The first call of each signature runs with strict dispatch, so that an op without a kernel for it declines. If
-    `checks` is set, that call and then the 2nd, 4th, 8th, ... call run both functions: the candidate on copies of the
-    arguments, and the original, whose results the program gets. A mismatch or an unexpected error ends the swap.
+    In the first call of each signature, the candidate runs on copies of the arguments, with strict dispatch, so that an
+    op without a kernel for it declines. If `checks` is set, its results are compared with the original's in that call
+    and in the 2nd, 4th, 8th, ... call, and the program gets the original's. A mismatch or an unexpected error ends the
+    swap.
     """
 
     def __init__(self, original: Callable[..., Any], swap: Mapping[str, Any], log: SwapLog, checks: bool) -> None:
@@ -56,7 +58,7 @@ class ReplacedFunction:
         if self._ended is not None:
             self._log.count(self._ended)
             return self._original(*args, **kwargs)
-        key = (torch.is_grad_enabled(), _fact(args), _fact(kwargs))
+        key = _key(args, kwargs)
         if key not in self._known:
             return self._first(key, args, kwargs)
         reason = self._known[key]
@@ -72,9 +74,20 @@ class ReplacedFunction:
         """Run the first call of a signature."""
         if _capturing():
             return self._decline(None, CAPTURING, args, kwargs)
-        if self._checks and self._compared < MOST_FIRST_CHECKS:
-            return self._compare(key, args, kwargs)
+        if self._compared < MOST_FIRST_CHECKS:
+            return self._compare(key, args, kwargs) if self._checks else self._warm_up(key, args, kwargs)
         return self._run(key, args, kwargs, strict=True)
+
+    def _warm_up(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the candidate on copies first, which loads its kernels outside the program's own time."""
+        begin = _now()
+        refusal, _ = self._attempt(copied((args, kwargs)))
+        self._compared += 1
+        self._log.note({"target": self._target, "extra_ms": 1e3 * (_now() - begin), "number": self._compared})
+        if refusal is not None:
+            return self._decline(key, refusal, args, kwargs)
+        self._remember(key, None)
+        return self._run(key, args, kwargs, strict=False)
 
     def _run(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], strict: bool) -> Any:
         """Run the candidate in the program's place, or the original if it declines."""
@@ -90,7 +103,7 @@ class ReplacedFunction:
         except Exception as error:
             _inside.now = False
             if strict:
-                return self._decline(key, f"it raises {_text(error)}", args, kwargs)
+                return self._decline(key, f"{RAISES} {_text(error)}", args, kwargs)
             self._end({"raised": _text(error)})
             return self(*args, **kwargs)
         finally:
@@ -131,6 +144,8 @@ class ReplacedFunction:
             _inside.now = False
         took_original = _now() - began_original
         if refusal is not None:
+            if key in self._known and refusal.startswith(RAISES):
+                self._end({"raised": refusal.removeprefix(RAISES).strip()})
             slot = self._log.slot(self._target, "original", refusal)
             self._remember(key, slot)
             self._log.count(slot)
@@ -153,7 +168,7 @@ class ReplacedFunction:
         except DECLINED as reason:
             return _text(reason), None
         except Exception as error:
-            return f"it raises {_text(error)}", None
+            return f"{RAISES} {_text(error)}", None
         finally:
             _inside.now = False
 
@@ -189,8 +204,18 @@ class ReplacedFunction:
             self._end({"mismatch": f"{bad.output}: {bad.problem}", "call": shapes})
 
 
+def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what decides whether the candidate covers a call. It is computed in every call, so it must be fast."""
+    facts: list[Any] = [torch.is_grad_enabled(), len(args), *kwargs]
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) is Tensor:
+            facts += value.shape, value.stride(), value.dtype, value.device, value.requires_grad
+        else:
+            facts.append(_fact(value))
+    return tuple(facts)
+
+
 def _fact(value: Any) -> Any:
-    """Return what decides whether the candidate covers a value, as a key."""
     if isinstance(value, Tensor):
         return value.shape, value.stride(), value.dtype, value.device, value.requires_grad
     kind = type(value)

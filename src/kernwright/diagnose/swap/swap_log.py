@@ -17,7 +17,7 @@ from typing import Any
 
 MOST_SLOTS = 1024
 REST = 0  # the slot of counts that have no slot of their own
-_COUNTER = struct.Struct("<Q")
+_COUNTER = struct.Struct("=Q")
 LINES = ".lines"
 COUNTERS = ".counters"
 
@@ -35,7 +35,7 @@ class SwapLog:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._counters: mmap.mmap | None = None
+        self._counters: memoryview | None = None
         self._path = ""
 
     def _after_fork(self) -> None:
@@ -67,8 +67,7 @@ class SwapLog:
             if self._counters is None and not self._open():
                 return
             assert self._counters is not None
-            place = slot * _COUNTER.size
-            _COUNTER.pack_into(self._counters, place, _COUNTER.unpack_from(self._counters, place)[0] + 1)
+            self._counters[slot] += 1
 
     def _open(self) -> bool:
         """Create the files of this process, with all lines so far."""
@@ -77,7 +76,7 @@ class SwapLog:
             with open(base + COUNTERS, "x+b") as file:  # noqa: PTH123
                 file.write(bytes(_COUNTER.size * MOST_SLOTS))
                 file.flush()
-                self._counters = mmap.mmap(file.fileno(), _COUNTER.size * MOST_SLOTS)
+                self._counters = memoryview(mmap.mmap(file.fileno(), _COUNTER.size * MOST_SLOTS)).cast("Q")
         except (OSError, ValueError):
             return False
         self._path = base + LINES

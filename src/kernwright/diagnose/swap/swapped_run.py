@@ -45,24 +45,21 @@ class ProgramRun:
         return not failed and not (self.report and self.report.failures)
 
 
-def run_program(command: Sequence[str], swaps: Sequence[Swap] = (), checks: bool = True) -> ProgramRun:
+def run_program(command: Sequence[str], swaps: Sequence[Swap], checks: bool = True, active: bool = True) -> ProgramRun:
     """Run a program once.
 
     Args:
-        swaps: what is replaced; none for a run of the program as it is.
         checks: whether a sample of calls is compared with the original.
+        active: False for a run in which the functions are found, but not replaced.
     """
     folder = Path(tempfile.mkdtemp(prefix="kernwright-swap-"))
     try:
         dumps = folder / "dumps"
         dumps.mkdir()
-        own = {**os.environ, DUMPS: str(dumps)}
-        if swaps:
-            _write_plan(folder, swaps, checks)
-            own = {**environment(folder), DUMPS: str(dumps)}
+        _write_plan(folder, swaps, checks, active)
         began = time.time()
-        ending = run_watched(command, own)
-        report = read_report(folder, swaps) if swaps else None
+        ending = run_watched(command, {**environment(folder), DUMPS: str(dumps)})
+        report = read_report(folder, swaps) if active else None
         dump = _collected(command, dumps, began) or _wall_time(ending, report)
         return ProgramRun(ending=ending, dump=_described(dump, command, report), report=report)
     finally:
@@ -78,9 +75,9 @@ def take_turns(
     """
     series = secrets.token_hex(6)
     for turn in range(turns):
-        sides = [(BASE, ()), (label, tuple(swaps))]
-        for name, own in sides if turn % 2 == 0 else reversed(sides):
-            yield name, _labelled(run_program(command, own, checks=False), name, series, turn)
+        for name in (BASE, label) if turn % 2 == 0 else (label, BASE):
+            run = run_program(command, swaps, checks=False, active=name != BASE)
+            yield name, _labelled(run, name, series, turn)
 
 
 def file_run(run: ProgramRun, label: str) -> Path:
@@ -95,7 +92,7 @@ def check_label(label: str) -> None:
         )
 
 
-def _write_plan(folder: Path, swaps: Sequence[Swap], checks: bool) -> None:
+def _write_plan(folder: Path, swaps: Sequence[Swap], checks: bool, active: bool) -> None:
     plan = {
         "targets": [swap.target for swap in swaps],
         "files": {swap.target: str(Path(file).resolve()) for swap in swaps if (file := file_in(swap.target))},
@@ -103,6 +100,7 @@ def _write_plan(folder: Path, swaps: Sequence[Swap], checks: bool) -> None:
         "home": str(Path(__file__).resolve().parents[3]),
         "swaps": [swap.as_plan() for swap in swaps],
         "checks": checks,
+        "active": active,
     }
     (folder / PLAN).write_text(json.dumps(plan), encoding="utf-8")
 
