@@ -56,6 +56,19 @@ class Requirements(BaseModel):
     width_most: int | None = Field(default=None, ge=1, description="largest last axis")
     notes: tuple[str, ...] = ()
 
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """All requirements in words."""
+        stated = [
+            f"a GPU of {self.vendor}" if self.vendor else "",
+            "compute capability {}.{} or newer".format(*self.capability) if self.capability else "",
+            "compute capability below {}.{}".format(*self.below) if self.below else "",
+            " or ".join(self.dtypes),
+            f"a width that is a multiple of {self.width_multiple}" if self.width_multiple > 1 else "",
+            f"a width of at most {self.width_most}" if self.width_most else "",
+        ]
+        return (*(each for each in stated if each), *self.notes)
+
 
 class FastPath(BaseModel):
     """One known fast path."""
