@@ -22,7 +22,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "steps": [_step(step) for step in diagnosis.steps],
         "idle": [_cause(cause) for cause in diagnosis.idle],
         "saving": {"us": expected, "low_us": low, "high_us": high},
-        "statuses": {name: share for name, share in diagnosis.status_shares.items()},
+        "statuses": dict(diagnosis.status_shares),
         "hotspots": [_hotspot(hotspot) for hotspot in diagnosis.hotspots],
     }
 

@@ -25,8 +25,13 @@ def tables_of_diagnosis(diagnosis: Diagnosis, least_share: float) -> Iterator[Te
 
 def _steps(steps: Sequence[StepGroupTime]) -> TextTable:
     rows = tuple(
-        (step.name, str(step.count), ms(step.span_us / step.count), ms(step.busy_us / step.count))
-        + (percent(step.idle_share),)
+        (
+            step.name,
+            str(step.count),
+            ms(step.span_us / step.count),
+            ms(step.busy_us / step.count),
+            percent(step.idle_share),
+        )
         for step in steps
         if step.name
     )
@@ -36,7 +41,7 @@ def _steps(steps: Sequence[StepGroupTime]) -> TextTable:
 
 def _hotspots(diagnosis: Diagnosis, least_share: float) -> Iterator[TextTable]:
     named = [step for step in diagnosis.steps if step.name]
-    if len(named) < 2:  # noqa: PLR2004
+    if len(named) < 2:
         yield _ranking("Hotspots", diagnosis, None, diagnosis.gpu_us, least_share)
         return
     for step in named:
@@ -82,7 +87,7 @@ def _paths(diagnosis: Diagnosis, least_share: float) -> TextTable:
     wanted: dict[str, tuple[FastPath, list[str]]] = {}
     for hotspot in diagnosis.with_status("covered, off", "partly", "in flight"):
         if hotspot.share >= least_share:
-            for path in hotspot.coverage.paths:
+            for path in {path.provider: path for path in reversed(hotspot.coverage.paths)}.values():
                 wanted.setdefault(path.name, (path, []))[1].append(str(hotspot.rank))
     rows = tuple((name, ", ".join(ranks), _how(path)) for name, (path, ranks) in wanted.items())
     return TextTable("Fast paths to turn on", ("fast path", "hotspots", "how"), rows)
