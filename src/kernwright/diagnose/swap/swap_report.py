@@ -89,7 +89,7 @@ class SwapReport:
 
 def read_report(folder: Path, swaps: Sequence[Swap]) -> SwapReport:
     """Merge the reports of all processes."""
-    outcomes = {swap.target: SwapOutcome(swap) for swap in swaps}
+    outcomes = {swap.target: SwapOutcome(swap=swap) for swap in swaps}
     report = SwapReport(list(outcomes.values()))
     for lines, counters in read_parts(folder):
         report.processes += 1
