@@ -1,4 +1,4 @@
-"""A small task of its own for the tests: rows of a few kilobytes, so that a whole judgement takes seconds."""
+"""Fixtures for all tests: a small task with rows of a few kilobytes, so that a whole judgement takes seconds."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does: a judge's threads must not spin
-os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # no test finds what another has left on this machine
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs ignore Ctrl-C, and tests press it
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # The command line sets this too: threads of a judge must not spin.
+os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # No test may use files that another test left on this machine.
+# A shell starts background jobs with SIGINT ignored, and tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-with contextlib.suppress(ImportError):  # who tries a GPU may do without
+with contextlib.suppress(ImportError):  # hypothesis is optional where only GPU tests run
     from hypothesis import HealthCheck, settings
 
-    # By itself it fails an example that takes 200 ms, and inputs that take a second to draw: a busy machine's doing.
+    # By default hypothesis fails examples that take 200 ms and inputs that take a second, which happens on a busy
+    # machine.
     settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("kernwright")
 
 
 @functools.cache
 def _no_gpu() -> str | None:
-    """Why the GPU tests cannot run here, or None."""
+    """Return the reason why GPU tests cannot run here, or None."""
     import torch
 
     if torch.version.cuda is None:
@@ -43,13 +45,14 @@ def _no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "no CUDA device is seen by torch"
 
 
-CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # a folder: processes that name the same one share the tests
-CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # set: a process claims whole files, not single tests
-LONG_FILES = Path(__file__).with_name("long_files.txt")  # claimed first and in this order, so that none is left last
+CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # folder with the claims of processes that share the tests
+CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # if set, a process claims whole files instead of single tests
+# Files that are claimed first, in this order, so that no long one is left to the end.
+LONG_FILES = Path(__file__).with_name("long_files.txt")
 
 
 class LaterModule(pytest.Module):
-    """A test file that is imported when a process has claimed it: to import all of them takes 15 seconds."""
+    """A test file that is imported once a process has claimed it. Importing all of them takes 15 seconds."""
 
     is_claimed = False
 
@@ -103,7 +106,7 @@ def _claimed_tests(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.It
 
 
 def _claimed_files(folder: Path, session: pytest.Session) -> Iterator[pytest.Item]:
-    """Yield the tests of files that this process claims: a file is imported, and its fixtures are set up, once."""
+    """Yield the tests of files that this process claims. Each file is imported, and its fixtures are set up, once."""
     lines = LONG_FILES.read_text(encoding="utf-8").splitlines() if LONG_FILES.exists() else []
     order = {LONG_FILES.parent / line: place for place, line in enumerate(lines)}
 
@@ -191,7 +194,7 @@ max_rounds = 1
 
 
 def row(identity: str, op: str, inputs: dict[str, Any], outputs: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """One row with its fewest bytes added up. Tensors are written as a list of sizes, float32."""
+    """Return one row with its fewest bytes added up. Tensors are float32 and given as lists of sizes."""
     axes = more.get("axes", {})
     specs = [{n: _spec(t) for n, t in group.items()} for group in (inputs, outputs)]
     moved = sum(_bytes(t, axes) for group in specs for t in group.values())
@@ -226,7 +229,7 @@ def tiny_rows() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def write_task() -> Callable[..., Path]:
-    """Writes a task folder: by default the tiny task; any of its three files can be replaced."""
+    """Write a task folder: the tiny task, in which each of the three files can be replaced."""
 
     def write(
         folder: Path, toml: str = TINY_TASK, ops: str = TINY_OPS, rows: list[dict[str, Any]] | None = None
@@ -243,7 +246,7 @@ def write_task() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def write_doubling(write_task: Callable[..., Path]) -> Callable[..., Path]:
-    """Writes a task whose one op doubles x: a row for each width, and baselines to judge it against."""
+    """Write a task whose one op doubles x, with a row for each width and baselines for comparison."""
 
     def write(folder: Path, *widths: int, prefix: str = "r", tokens: int = 8, baselines: str = "", **more: str) -> Path:
         rows = [
@@ -280,7 +283,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[.
 
 @pytest.fixture(scope="session")
 def write_candidate() -> Callable[..., Path]:
-    """Writes a candidate folder from one source file and its candidate.toml."""
+    """Write a candidate folder from one source file and its candidate.toml."""
 
     def write(folder: Path, source: str, *, language: str = "python", op: str = "axpy", more: str = "") -> Path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -295,7 +298,8 @@ def write_candidate() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Temporary files and locks of the tests' own: no judge elsewhere on the machine shares them."""
+    """Give the tests their own temporary files and locks, so that they share none with judges elsewhere on the
+    machine."""
     folder = tmp_path_factory.mktemp("tmpdir")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
@@ -304,12 +308,14 @@ def private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-MUCH_GPU_MEMORY = Path(tempfile.gettempdir()) / "kernwright-much-gpu-memory.lock"  # the machine's, not `private_tmp`'s
+# The machine's folder, not `private_tmp`.
+MUCH_GPU_MEMORY = Path(tempfile.gettempdir()) / "kernwright-much-gpu-memory.lock"
 
 
 @pytest.fixture
 def much_gpu_memory() -> Iterator[None]:
-    """For tests that take tens of gigabytes: one at a time on a machine, when others have given enough back."""
+    """Hold a lock for tests that take tens of gigabytes, so that one runs at a time, and wait until the memory is
+    free."""
     import torch
 
     with MUCH_GPU_MEMORY.open("w") as lock:
@@ -322,7 +328,7 @@ def much_gpu_memory() -> Iterator[None]:
 
 
 class Quiet:
-    """Progress that nobody watches."""
+    """Progress without output."""
 
     def phase(self, what: str, steps: int) -> None: ...
 
@@ -349,8 +355,8 @@ def slow(op):
 
 @pytest.fixture(scope="session")
 def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], quiet: Quiet) -> Path:
-    """A real sweep of the ops that ship: one row that has a kernel on a CPU, against eager and a slow adapter, one that
-    runs its reference there, against eager, and one of an op that nobody has implemented."""
+    """Run a real sweep of the shipped ops. One row has a kernel on a CPU and runs against eager and a slow adapter. One
+    runs its reference there, against eager. One op has no implementation."""
     from kernwright.campaign.sweep import Sweep, legs_of
     from kernwright.tasks.task import load_task
 
@@ -370,12 +376,12 @@ def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[...
         patch.setenv("KERNWRIGHT_LOCKS", str(root))
         task = load_task(folder)
         legs = [leg for name in ("eager", "slow") for leg in legs_of([task], name, ["kernwright"], "cpu")]
-        legs.pop(-2)  # of the reference against the slow one there is nothing to learn
+        legs.pop(-2)  # The reference against the slow adapter is not needed.
         list(Sweep(legs=legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
     return root
 
 
-# Wheels of a few bytes, as real as pip and an unpacker can tell.
+# Wheels of a few bytes that pip and an unpacker accept as real.
 
 
 def recorded(data: bytes) -> str:
@@ -392,7 +398,7 @@ def write_wheel() -> Callable[..., Path]:
         tag: str = "py3-none-any",
         record: dict[str, str] | None = None,
     ) -> Path:
-        """A wheel of ``files``; ``record`` overrides what its RECORD says of a file."""
+        """Write a wheel of ``files``. ``record`` overrides entries of its RECORD."""
         module = name.replace("-", "_").lower()
         info = f"{module}-{version}.dist-info"
         held = {
@@ -415,7 +421,7 @@ def write_wheel() -> Callable[..., Path]:
 
 @pytest.fixture
 def copied_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies wheels from a folder where pip would download them from it, which takes a second."""
+    """Copy wheels from a folder. pip would download them from it, which takes a second."""
 
     def copy(pins: Iterable[Any], _: object, source: Any, folder: Path) -> None:
         for pin in pins:
@@ -427,7 +433,7 @@ def copied_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shelf(tmp_path: Path, write_wheel: Callable[..., Path]) -> Any:
-    """An empty folder of wheels (fake_package.Shelf)."""
+    """Return an empty folder for wheels (fake_package.Shelf)."""
     from fake_package import Shelf
 
     return Shelf(tmp_path / "shelf", write_wheel)

@@ -1,4 +1,4 @@
-"""A package that looks like sglang and computes with torch, and wheels locked as a maintainer locks them."""
+"""A package that looks like sglang but computes with torch, in wheels that are locked as a maintainer would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 def triton_one_pass_rms_norm(x, w, eps=1e-6):
     {body}
 """
-# What sglang itself would do on import; a stand-in must be in its place.
+# sglang itself would do this on import. A stand-in must replace it.
 LOUD = "raise RuntimeError('the whole of sglang was imported')\n"
 
 
@@ -42,7 +42,7 @@ def sglang_files(body: str = RIGHT) -> dict[str, str]:
 
 @dataclass
 class Shelf:
-    """A folder of wheels, and trees locked to what they unpack to."""
+    """A folder of wheels, with trees that are locked to their unpacked content."""
 
     folder: Path
     write_wheel: Callable[..., Path]
@@ -52,7 +52,7 @@ class Shelf:
         return WheelSource(folder=self.folder)
 
     def tree(self, name: str, files: dict[str, str], **more: object) -> Tree:
-        """Locks a tree as a maintainer does: unpack it once, note the digest."""
+        """Lock a tree as a maintainer does: unpack it once and record its digest."""
         wheel = self.write_wheel(self.folder, name, version="1.0", files=files)
         locked = Wheel(file=wheel.name, sha256=sha256(wheel))
         draft = Tree.model_validate({"name": name, "wheels": (locked,), "digest": "0" * 64, "bytes": 0, **more})

@@ -1,4 +1,4 @@
-"""Results as a ledger would give them, of records that are made up."""
+"""Results of a ledger with made-up records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ H200 = {"kind": "cuda", "model": "NVIDIA H200"}
 
 
 class MadeResults:
-    """Results of records that are made up, of some tasks."""
+    """Results of some tasks, from made-up records."""
 
     def __init__(self, *names: str) -> None:
         self.tasks = [known_task(name) for name in names]
@@ -69,7 +69,7 @@ class MadeResults:
         self.standings[task.name, row.id, baseline] = Standing(verdict, self.run(task.name, baseline))
 
     def fill(self, *baselines: str, **more: Any) -> None:
-        """Every production row that has no standing yet."""
+        """Add every production row that has no standing yet."""
         given = {"metrics": {name: metric(1.2, 30.0) for name in METRICS}, **more}
         for task in self.tasks:
             for row in task.select("production"):

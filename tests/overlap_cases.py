@@ -1,4 +1,4 @@
-"""Tensors that lie in one buffer in every way that strides allow, and where each of their bytes is, one by one."""
+"""Tensors that share one buffer in every way that strides allow, and the places of all their bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS = (0, 1, 2, 3, 4, 5, 7, 8, 12)
 
 
 def drawn(count: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of tensors of up to four axes."""
+    """Generate pairs of tensors with up to four axes."""
     lot, memory = random.Random(0), torch.zeros(400, dtype=torch.uint8)
 
     def one() -> Tensor:
@@ -31,7 +31,7 @@ def drawn(count: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def places(own: Tensor) -> list[int]:
-    """Of each element its first byte."""
+    """Return the address of each element's first byte."""
     steps = [range(0, size * step or 1, step) if step else [0] * size for size, step in zip(*_axes(own), strict=True)]
     return [own.data_ptr() + sum(place) * own.itemsize for place in itertools.product(*steps)]
 
@@ -44,7 +44,7 @@ def bytes_of(own: Tensor) -> set[int]:
     return {place + byte for place in places(own) for byte in range(own.itemsize)}
 
 
-# Cut out of one buffer as programs cut: a name, two tensors, and whether they share anything.
+# Views of one buffer as programs make them: a name, two tensors, and whether they share memory.
 def cut() -> Iterator[tuple[str, Tensor, Tensor, bool]]:
     packed = torch.zeros(2, 4096, 3 * 64)
     query, key = packed[..., :64], packed[..., 64:128]

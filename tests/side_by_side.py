@@ -1,11 +1,11 @@
-"""Run the whole suite on all processors: what `make test` runs.
+"""Run the whole suite on all processors, as `make test` does.
 
-    python tests/side_by_side.py [options for pytest, but -m and paths]
+python tests/side_by_side.py [options for pytest, except -m and paths]
 
 Tests whose outcome depends on measured time (marked `clock`) run last, one after the other, and have the machine to
-themselves. All others run before that in several processes, which share the test files: each claims the next file that
-no other has. Each process's output is printed when it has ended, and the progress in between. Exit status 0: every test
-passed.
+themselves. All others run before them in several processes, which share the test files: each process claims the next
+file that is not claimed yet. The output of a process is printed when it ends, and its progress in between. Exit status
+0: every test passed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-NONE_SELECTED = 5  # pytest's exit status
+NONE_SELECTED = 5  # pytest's exit status if no test was selected
 TOLD_EVERY_S = 30.0
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-CLOCK_MARK = "mark.clock"  # in the text of every file with a test that has the mark
+CLOCK_MARK = "mark.clock"  # occurs in every file with a test that has the mark
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class Part:
 
 
 def together(processors: int) -> tuple[Part, ...]:
-    """Return one part more than processors: some tests wait for a process that does nothing but start."""
+    """Return one part more than there are processors, because some tests only wait for a process to start."""
     return tuple(Part(f"process {number}", (str(TESTS), "-m", "not clock")) for number in range(processors + 1))
 
 
 def alone() -> Part:
-    """Return the part that judges by the clock. It collects only files that have such tests, which is quicker."""
+    """Return the part with the tests that depend on time. It collects only files that have such tests, to save time."""
     files = sorted(str(path) for path in TESTS.rglob("test_*.py") if CLOCK_MARK in path.read_text(encoding="utf-8"))
     return Part("judged by the clock", (*files, "-m", "clock"))
 
 
 class Running:
-    """A part at work, and what it has printed."""
+    """A running part and its output so far."""
 
     def __init__(self, part: Part, more: list[str], env: dict[str, str]) -> None:
         self.part, self.started = part, time.monotonic()
-        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - the file lives as long as this object
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *part.words, *more], stdout=self.output, stderr=subprocess.STDOUT,
             start_new_session=True, env=env,
@@ -63,7 +63,7 @@ class Running:
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGINT)  # pytest then says what it has seen
+            os.killpg(self.process.pid, signal.SIGINT)  # makes pytest report its results so far
         try:
             self.process.wait(20.0)
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # behaves like Ctrl-C, so that no process is left running
     try:
         codes = run(together(len(os.sched_getaffinity(0))), more)
         codes += run((alone(),), more)

@@ -1,4 +1,4 @@
-"""The declared dependencies are those that the code imports: a base for the ops, an extra for the judge."""
+"""The declared dependencies are the imported ones: the base for the ops, an extra for the judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README and pages: links lead somewhere, snippets run, commands parse, and no field of a verdict is missing."""
+"""README and pages: links resolve, snippets run, commands parse, and every field of a verdict is described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the suite is split over processes: each test runs in one of them, and a failure in any is a failure."""
+"""The suite is split over processes: each test runs in one of them, and any failure fails the whole."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SCRIPT = Path(__file__).with_name("side_by_side.py")
 
 
 def loaded(path: Path) -> ModuleType:
-    """By its file: there are several conftests."""
+    """Load the module from its file, because there are several conftests."""
     spec = importlib.util.spec_from_file_location(f"suite_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
+    sys.modules[spec.name] = module  # dataclasses look it up there
     spec.loader.exec_module(module)
     return module
 
@@ -31,7 +31,7 @@ def side_by_side() -> ModuleType:
     return loaded(SCRIPT)
 
 
-def test_parts_share_the_files_and_a_failure_in_one_is_told(
+def test_parts_share_the_files_and_a_failure_in_one_is_reported(
     side_by_side: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
@@ -50,7 +50,7 @@ def test_parts_share_the_files_and_a_failure_in_one_is_told(
 
 
 @pytest.mark.parametrize("words", [["-m", "gpu"], [str(SCRIPT)]])
-def test_what_would_undo_the_parting_is_refused(words: list[str]) -> None:
+def test_options_that_would_undo_the_split_are_refused(words: list[str]) -> None:
     done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2 and "python -m pytest" in done.stderr
 
@@ -92,7 +92,7 @@ def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "2"
     assert side_by_side.environment(30)["MKL_NUM_THREADS"] == "1"
-    assert "OMP_NUM_THREADS" not in side_by_side.environment(1)  # a part by itself has the machine
+    assert "OMP_NUM_THREADS" not in side_by_side.environment(1)  # a single part may use the whole machine
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "5"
 
@@ -104,7 +104,7 @@ def test_files_that_are_claimed_first_exist() -> None:
 
 
 def test_every_test_runs_once(side_by_side: ModuleType) -> None:
-    """The selections exclude each other, and the files that are left out of the second have no test for it."""
+    """The two selections exclude each other, and no file outside the second has a test for it."""
     parts, alone = side_by_side.together(2), side_by_side.alone()
     assert {part.words for part in parts} == {(str(SCRIPT.parent), "-m", "not clock")}
     assert alone.words[-2:] == ("-m", "clock")

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "kernwright"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 MOST_MODULES = 12
 MOST_POSITIONAL_FIELDS = 5
-# The digest of an adapter's code is part of recorded evidence: a reworded construction would make records stale.
+# The digest of an adapter's code is part of recorded evidence, so a changed construction would make records stale.
 CONSTRUCTED_POSITIONALLY = {"Adapter"}
 
 

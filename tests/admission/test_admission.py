@@ -36,7 +36,7 @@ def test_the_shipped_task_is_admitted_on_its_smallest_rows(quiet: Any) -> None:
 
 @pytest.fixture
 def weak(tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any, task_texts: Any) -> Admission:
-    """An op that does not depend on one of its inputs cannot tell whether a kernel reads it."""
+    """Return a task whose op does not depend on one of its inputs. It cannot tell whether a kernel reads that input."""
     rows = [make_row("r", "careless", {"x": ["S", "D"], "y": ["S", "D"]}, {"z": ["S", "D"]}, axes={"S": 4, "D": 9})]
     task = load_task(write_task(tmp_path / "weak", ops=WEAK_OPS, rows=rows))
     return admit(task, task.rows, quiet)
@@ -77,7 +77,7 @@ def test_a_reference_that_cannot_be_judged_is_named(
     assert "broken/" in admission.remedies[0]
 
 
-def test_what_rejected_a_mutant_is_said(weak: Admission) -> None:
+def test_the_reason_for_a_rejection_is_reported(weak: Admission) -> None:
     zeros = next(trial for trial in weak.trials if trial.mutant == "zeros")
     assert zeros.rejected
     assert "normal inputs" in zeros.rejected_because
@@ -86,7 +86,7 @@ def test_what_rejected_a_mutant_is_said(weak: Admission) -> None:
 def test_a_reference_that_is_not_a_function_is_refused(
     tmp_path: Path, write_task: Callable[..., Path], make_row: Any, quiet: Any
 ) -> None:
-    """Two calls on the same inputs differ, so no kernel could ever have its bits."""
+    """Two calls on the same inputs differ, so no kernel can match the reference."""
     ops = WEAK_OPS.replace("0 * y", "y.new_empty(y.shape).uniform_()").replace(
         "activations", 'contract="exact", activations'
     )
@@ -97,5 +97,5 @@ def test_a_reference_that_is_not_a_function_is_refused(
     assert "differs in its bits" in admission.reference_problems[0]
 
 
-def test_no_trials_are_no_admission() -> None:
+def test_a_task_without_trials_is_not_admitted() -> None:
     assert not Admission("t", "d", (), ()).admitted

@@ -1,4 +1,4 @@
-"""From a capture to a task: what rows are made of calls, and what a call that does not fit is told."""
+"""Drafting a task from a capture: the rows that calls become, and the messages for calls that do not fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = {torch.bfloat16: "bfloat16", torch.float32: "float32", torch.int8: "int8
 
 
 def value(of: Any) -> Any:
-    """As the recorder describes it."""
+    """Return a tensor in the recorder's format."""
     if isinstance(of, Tensor):
         name = str(of.dtype).removeprefix("torch.")
         begins = of.storage_offset()
@@ -111,7 +111,7 @@ def test_rows_that_sizes_do_not_tell_apart_have_ids_of_their_own_that_stay() -> 
 
 
 def test_frames_fix_their_tokens() -> None:
-    """60 tokens in 6 frames: 59 would not divide, so S has no name there and no neighbours are tried."""
+    """59 tokens would not divide into 6 frames, so 60 gets no axis name and no neighbours are tried."""
     frames = norm(1, 60, 8, scale=meta(1, 6, 1, 8), shift=meta(1, 6, 1, 8))
     made = draft(frames, norm(1, 50, 8))
     (row,) = (r for r in made.rows if r.set == "production" and "S" not in r.axes)
@@ -134,7 +134,7 @@ def test_rows_without_a_name_for_an_axis_are_counted_over_all_layouts() -> None:
     assert "4 of 4 row(s)" in note and "odd sizes" in note
 
 
-def test_strides_are_kept_where_they_say_something() -> None:
+def test_strides_are_kept_where_they_matter() -> None:
     wide = meta(1, 6, 64)
     made = draft(norm(1, 60, 64, scale=wide[:, 1:2], x=meta(1, 60, 192)[..., :64]))
     row = made.rows[0]
@@ -144,7 +144,8 @@ def test_strides_are_kept_where_they_say_something() -> None:
 
 
 def test_a_view_begins_where_it_began_and_makes_a_row_of_its_own() -> None:
-    """Off an aligned address: what loads vectors may refuse it, or run another kernel."""
+    """A view off an aligned address needs its own row: a kernel with vector loads may refuse it or choose another
+    path."""
     x = meta(2 * 8 * 64 + 3)[3:].view(2, 8, 64)
     y = meta(2 * 8 * 64 + 3)[3:].view(2, 8, 64)
     scale = meta(65)[1:].expand(2, 8, 64)
@@ -198,7 +199,7 @@ def test_tensors_in_dicts() -> None:
 
 
 def test_a_dict_s_results_are_told_apart_by_their_names() -> None:
-    """Its order says nothing: `residual_out` comes before `y` there."""
+    """The order of a dict means nothing: here `residual_out` comes before `y`."""
     x, wide = meta(1, 4, 8), meta(1, 4, 8, dtype=torch.float32)
     arguments = {"x": x, "residual": wide, "norm_type": "rms", "eps": 1e-6}
     made = draft(called({"y": x, "residual_out": wide}, **arguments), op="add_norm")
@@ -216,7 +217,7 @@ def added(residual: Tensor | None, in_fp32: bool, wide: bool) -> CapturedCall:
 
 
 def test_what_only_the_public_call_can_be_told_costs_no_other_row() -> None:
-    """residual_in_fp32 stands for a residual of zeros, which no row has."""
+    """residual_in_fp32 replaces a missing residual by zeros, which no row can express."""
     settings = settings_of(shipped_ops()["add_norm"])
     assert settings == {"residual_in_fp32": False}
     told = "left out: 2 call(s) with residual_in_fp32=True, of which add_norm's rows have none"
@@ -246,7 +247,7 @@ def test_ops_that_work_in_place() -> None:
 def test_an_axis_whose_size_is_part_of_another_has_no_name() -> None:
     @define(outputs=["y"], activations=["x"])
     def flat(x: Tensor) -> Tensor:
-        """All tokens of all batches in a row"""
+        """Return all tokens of all batches as one list."""
         return x.reshape(-1, x.shape[-1]) * 2
 
     made = draft(called(meta(12, 8), x=meta(2, 6, 8)), op=flat)
@@ -255,10 +256,10 @@ def test_an_axis_whose_size_is_part_of_another_has_no_name() -> None:
     assert made.file.neighbours == ("D",)
 
 
-def test_an_op_that_looks_at_values_is_taken_at_its_word() -> None:
+def test_sizes_of_an_op_that_reads_values_are_not_tried() -> None:
     @define(outputs=["y"], activations=["x"])
     def halved(x: Tensor) -> Tensor:
-        """x over its largest value"""
+        """Return x divided by its largest value."""
         return x / x.max().item()
 
     made = draft(called(meta(6, 8), x=meta(6, 8)), op=halved)
@@ -285,7 +286,7 @@ GOOD: dict[str, Any] = {"x": X, "scale": meta(1, 8), "shift": meta(1, 8)}
         (called(None, raised="OSError", **GOOD), {}, "c.jsonl: m:f: has no call that a row could", "it holds: m:f"),
     ],
 )
-def test_what_does_not_fit_is_named_with_a_remedy(
+def test_a_call_that_does_not_fit_is_named_with_a_remedy(
     call: CapturedCall, mapping: dict[str, str], said: str, remedy: str
 ) -> None:
     with pytest.raises(BadFile) as caught:
@@ -312,7 +313,7 @@ def test_the_folder_loads_and_a_failure_leaves_nothing(tmp_path: Path, task_text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ops.py", "t"]
 
 
-def test_words_in_toml_may_hold_anything(tmp_path: Path) -> None:
+def test_toml_strings_may_contain_any_character(tmp_path: Path) -> None:
     made = draft(norm(1, 5, 8))
     file = made.file.model_copy(update={"title": 'a "quoted" \\ line\nand é\t'})
     write_task(Draft(file, made.rows, ()), tmp_path / "t", None, force=False)

@@ -1,4 +1,4 @@
-"""Each mutant is wrong, in the way its name says."""
+"""Each mutant is wrong in the way that its name says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASK = find_task("norm_scale_shift")
 
 
 def small(identity: str) -> Workload:
-    """The row's layouts at a size that is not a whole number of vectors."""
+    """Return a row with the same layouts, at a size that is not a whole number of vectors."""
     return next(row for row in TASK.rows if row.id == identity).resized({"S": 8, "D": 37})
 
 
@@ -36,7 +36,7 @@ def test_every_mutant_differs_from_the_reference(identity: str, name: str) -> No
     op = TASK.op_of(row)
     mutant: Mutant = next(m for m in mutants_of(op, row) if m.name == name)
     pool = ContentPool.for_row(row, torch.Generator().manual_seed(5))
-    mutant.behaviour(pool.draw(op, row))  # a stale output needs something to keep
+    mutant.behaviour(pool.draw(op, row))  # A stale output needs an earlier output to keep.
     inputs = pool.draw(op, row)
     before = {n: t.clone() for n, t in inputs.items()}
     wrong, honest = mutant.behaviour(inputs), right(op, row, inputs)
@@ -61,9 +61,9 @@ def test_a_skipped_tail_is_wrong_in_the_tail_alone() -> None:
 
 
 def test_a_tail_of_padding_is_not_all_that_is_skipped() -> None:
-    """It is zero in the right kernel's output as well."""
+    """The padding is zero in a correct output too, so the mutant must skip more than that."""
     padded = find_task("causal_conv3d_cat_pad")
-    (row,) = padded.select("grid_k0_C1_T1_H9_W11_fp32")  # 13 columns, the last of them beside three vectors
+    (row,) = padded.select("grid_k0_C1_T1_H9_W11_fp32")  # 13 columns: three vectors and one more column
     op = padded.op_of(row)
     inputs = ContentPool.for_row(row, torch.Generator().manual_seed(5)).draw(op, row)
     honest = right(op, row, inputs)["out"]
@@ -74,7 +74,7 @@ def test_a_tail_of_padding_is_not_all_that_is_skipped() -> None:
 
 @pytest.mark.parametrize(("width", "is_odd"), [(40, False), (37, True)])
 def test_a_row_of_a_grid_has_an_odd_tail_or_has_none(width: int, is_odd: bool) -> None:
-    """It is checked at no other size, at which the mutant would be another function."""
+    """A grid row is checked at its own size only. At other sizes the mutant would be another function."""
     row = small("plain_s19_d3072_row-bf16").resized({"D": width})
     grid = row.model_copy(update={"set": "grid"})
     named = [{m.name for m in mutants_of(TASK.op_of(row), own)} for own in (row, grid)]

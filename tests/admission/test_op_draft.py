@@ -1,4 +1,4 @@
-"""A drafted op computes the same as the function that it was drafted from."""
+"""A drafted op computes the same as the function from which it was drafted."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def configured(x, config):
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of a user's project, which the current folder holds."""
+    """Return a module of a user's project in the current folder."""
     (tmp_path / "util.py").write_text(UTIL)
     (tmp_path / "model.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A captured call of another function is not frozen as the op's, whatever tensors it shares with it."""
+"""A call of another function is not frozen as a call of the op, even if both take the same tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ model.norm(x, row, torch.ones(9))
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The program's calls, all and of one function each."""
+    """Return captures of the program: one with all calls, and one per function."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "model.py").write_text(MODEL)
     (folder / "program.py").write_text(PROGRAM)
@@ -79,13 +79,13 @@ def test_another_functions_call_is_refused(
 @pytest.mark.parametrize(
     ("source", "words", "op"),
     [
-        ("norm_scale_shift", [], "norm_scale_shift"),  # backend, contract and out are no part of what is computed
+        ("norm_scale_shift", [], "norm_scale_shift"),  # backend, contract and out do not change what is computed.
         ("all", [], "layer_norm"),
         ("foreign", ["--ignore", "workspace", "--ignore", "prefix"], "rms_norm"),
         ("layer_norm", ["--call", "kernwright.ops:layer_norm"], "rms_norm"),
     ],
 )
-def test_the_ops_own_calls_make_rows_and_so_do_those_whose_rest_does_not_matter(
+def test_calls_of_the_op_make_rows_and_irrelevant_arguments_are_ignored(
     captures: dict[str, Path], tmp_path: Path, source: str, words: list[str], op: str
 ) -> None:
     result = new(captures[source], tmp_path / "t", "--op", op, *words)

@@ -1,4 +1,4 @@
-"""A lock file and a store of the tests' own."""
+"""Fixtures: a lock file and a store for the tests alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernwright.packages.tree import Tree
 
 @pytest.fixture
 def lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Puts another lock file in place of the package's, and an empty store in place of the user's."""
+    """Return a function that replaces the package's lock file, and the user's store by an empty one."""
 
     def write(*trees: Tree, name: str = "sglang@1.0", adapters: str = "sglang.kernels") -> None:
         lines = [f'[[baseline]]\nname = "{name}"\ntree = "{trees[0].name}"\nadapters = "{adapters}"\n']

@@ -1,4 +1,4 @@
-"""Adapters: they call the package in the op's signature, and decline what the package would not run itself."""
+"""Adapters call the package with the op's signature, and decline calls that the package would not run itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADAPTERS = [pytest.param(a, id=f"{name}-{op}") for name, table in TABLES.items()
 
 
 def bound(adapter: Adapter, *results: Any) -> tuple[Any, list[tuple[Any, ...]]]:
-    """The adapter on functions that only note how they are called."""
+    """Return the adapter, bound to functions that only record how they are called."""
     calls: list[tuple[Any, ...]] = []
 
     def noting(*arguments: Any, **named: Any) -> Any:
@@ -56,7 +56,7 @@ def test_an_adapter_says_what_it_runs(adapter: Adapter) -> None:
     assert not adapter.ran([]) and not adapter.ran(["void at::native::vectorized_elementwise_kernel<4>"])
 
 
-def test_no_op_is_both_there_and_absent() -> None:
+def test_no_op_is_both_supported_and_declined() -> None:
     for table in TABLES.values():
         assert not set(table.adapters) & set(table.absent)
 
@@ -66,7 +66,7 @@ def test_sglang_says_of_every_op_whether_it_has_a_kernel() -> None:
         assert set(table.adapters) | set(table.absent) == set(shipped_ops())
 
 
-def test_an_op_that_a_package_says_nothing_of_is_declined() -> None:
+def test_an_op_that_a_package_does_not_list_is_declined() -> None:
     own, task = PublishedBaseline.find("liger@0.8.5"), find_task("rotary_embedding")
     (row, *_) = task.select("production")
     assert own.declines(task.op_of(row), row, HOPPER) == f"liger@0.8.5 has no kernel of {row.op}"
@@ -143,7 +143,7 @@ X = ([1, 8, 3072], "bf16")
         ),
     ],
 )  # fmt: skip
-def test_sglang_declines_what_its_layers_would_not_give_it(op: str, given: Signature, why: str) -> None:
+def test_sglang_declines_calls_that_its_layers_never_make(op: str, given: Signature, why: str) -> None:
     reason = kernels.TABLE.adapters[op].declines(given)
     assert reason and why in reason
 
@@ -190,7 +190,7 @@ RMS = {"norm_type": "rms", "eps": 1e-5}
         ({"x": ([1, 8, 8448], "bf16")}, RMS, "up to 8192"),
     ],
 )
-def test_what_sglang_has_no_tanh_gate_for(changed: dict[str, Any], scalars: dict[str, Any], why: str) -> None:
+def test_calls_for_which_sglang_has_no_tanh_gate(changed: dict[str, Any], scalars: dict[str, Any], why: str) -> None:
     adapter = kernels.TABLE.adapters["norm_tanh_mul_add"]
     given = {name: tensor for name, tensor in (TANH | changed).items() if tensor}
     reason = adapter.declines(signature(scalars, **given))

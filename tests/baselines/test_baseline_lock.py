@@ -1,4 +1,4 @@
-"""The lock file that ships: every name in it leads somewhere."""
+"""The shipped lock file: every name in it resolves to an adapter or a wheel."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_a_bundle_s_target_names_its_machine() -> None:
     assert Machine.of(make_target("3.11", ["manylinux_2_28_aarch64"])).architecture == "aarch64"
 
 
-def test_who_is_on_another_machine_is_told_which_it_is_for() -> None:
+def test_on_another_machine_the_message_names_the_right_one() -> None:
     riscv = Machine(architecture="riscv64", python="3.12")
     with pytest.raises(EnvironmentProblem, match=r"Python 3\.12 on x86_64") as told:
         trees_for(read_lock(), ["liger@0.8.5"], riscv, cutedsl=True)
     assert "is not locked for Python 3.12 on riscv64" in str(told.value)
 
 
-def test_an_unknown_name_is_told_the_known_ones() -> None:
+def test_the_message_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(KernwrightError, match=r"use one of: sglang@0\.5\.23"):
         read_lock().find("sglang@9")
 

@@ -1,4 +1,4 @@
-"""Baselines in a bundle: cut into its parts, and unpacked from them by the store of another machine."""
+"""Baselines in a bundle: they are cut into its parts, and the store of another machine unpacks them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = 4000
 @pytest.fixture
 def request_of(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BundleRequest:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
-    noise = os.urandom(4500).hex()  # 4500 bytes, however well it is compressed
+    noise = os.urandom(4500).hex()  # random bytes, so that compression does not shrink them
     tree = shelf.tree("pkg", {"pkg/__init__.py": "", "pkg/noise.txt": noise}, keep=("pkg/*",))
     return BundleRequest(
         folder=tmp_path / "bundle",

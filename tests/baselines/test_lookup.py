@@ -1,4 +1,4 @@
-"""Baselines are found by name, read and not run, and known by a digest."""
+"""Baselines are found by name without running them, and identified by a digest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_unknown_baseline_lists_those_there_are(task: Task, name: str) -> Non
         find_baseline(task, name)
 
 
-def test_adapters_that_are_no_python_are_named(task: Task) -> None:
+def test_adapters_with_a_syntax_error_are_named(task: Task) -> None:
     assert task.adapters is not None
     task.adapters.write_text("def (:")
     with pytest.raises(KernwrightError, match=r"baselines\.py: is not valid Python"):

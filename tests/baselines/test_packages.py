@@ -1,4 +1,4 @@
-"""The real packages: every locked wheel is what the lock says, and every function that an adapter names is in it."""
+"""The real packages: every wheel matches the lock, and every function that an adapter names exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernwright.packages.tree import Machine
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
-# norm_triton asks for the CUDA device when it is imported, CuTe-DSL is for x86-64: both are for the GPU machine to see.
+# norm_triton needs a CUDA device to be imported, and CuTe-DSL exists for x86-64 only. GPU tests cover both.
 ON_A_GPU = ("norm_infer", "rms_norm_fn", "cutedsl")
 PROGRAM = """
 import importlib, inspect, json, sys
@@ -36,7 +36,7 @@ for name, file in wanted:
 
 
 @pytest.mark.parametrize("name", read_lock().names())
-def test_functions_stand_where_the_adapters_say(name: str, tmp_path: Path) -> None:
+def test_functions_are_where_the_adapters_say(name: str, tmp_path: Path) -> None:
     published, store = PublishedBaseline.find(name), Store(tmp_path)
     for tree in published.trees([], Machine.this()):
         store.fetch(tree, WheelSource(), lambda _: None)
@@ -54,5 +54,5 @@ def test_functions_stand_where_the_adapters_say(name: str, tmp_path: Path) -> No
     )  # fmt: skip
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(wanted), done.stderr
-    if not name.startswith("liger"):  # whose functional module stands before its kernels
+    if not name.startswith("liger"):  # liger defines its functional module before its kernels
         assert [entry for entry in found if entry[1] != entry[2]] == []

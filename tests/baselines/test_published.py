@@ -1,4 +1,4 @@
-"""Published baselines: what their records hold, and what a census must show."""
+"""Published baselines: the content of their records, and the kernels that a census must show."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_package_has_a_hash_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_that_stands_before_an_op_counts_in_its_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_defined_before_an_op_counts_in_its_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     every = PublishedBaseline.find(name)
     for op, adapter in every.table.adapters.items():
         read = files_in_the_hash(name, monkeypatch, op)
@@ -78,13 +78,13 @@ def test_all_that_stands_before_an_op_counts_in_its_hash(name: str, monkeypatch:
         assert "package.py" in read or name.startswith("liger")
 
 
-def test_what_stands_before_other_ops_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_before_other_ops_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "rotary.py" not in files_in_the_hash("sglang@0.5.23", monkeypatch, "rms_norm")
     assert "norms.py" not in files_in_the_hash("sglang@0.5.23", monkeypatch, "rotary")
     assert {"rotary.py", "norms.py"} <= files_in_the_hash("sglang@0.5.23", monkeypatch, "rotary", "rms_norm")
 
 
-def test_what_an_adapter_says_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapters_code_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     known, op = SGLANG.table.adapters["rotary"], ["rotary"]
     before, declined = SGLANG.adapter_digest(op), SGLANG.adapter_digest(["copy_contiguous"])
     monkeypatch.setitem(SGLANG.table.adapters, "rotary", replace(known, functions=("other:function",)))

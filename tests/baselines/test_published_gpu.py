@@ -1,4 +1,4 @@
-"""On a GPU: published baselines compute what the reference does with their own kernels, and a fallback is found out."""
+"""On a GPU: published baselines agree with the reference and run their own kernels, and a fallback is detected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 @pytest.mark.parametrize("name", read_lock().names())
 @pytest.mark.parametrize("task", list(list_tasks()))
 def test_a_row_of_every_op_agrees_or_is_declined(name: str, task: str, quiet: Any) -> None:
-    """One row an op, for time's sake; `kernwright baseline verify --device cuda` runs them all."""
+    """Check one row per op to save time. `kernwright baseline verify --device cuda` checks all rows."""
     loaded, device = find_task(task), find_device("cuda")
     rows = list({row.op: row for row in reversed(loaded.select("production"))}.values())
     baseline = find_baseline(loaded, name)
@@ -60,7 +60,7 @@ def fallen_back(
     make_row: Callable[..., Any],
     task_texts: Any,
 ) -> Path:
-    """A package whose function is right, and runs torch's kernels in place of its own."""
+    """Return a package whose function is right, but runs torch's kernels instead of its own."""
     tree = shelf.tree("sglang", sglang_files(RIGHT), keep=("sglang/*",))
     lock_file(tree)
     Store().fetch(tree, shelf.source, lambda _: None)
@@ -71,13 +71,13 @@ def fallen_back(
     return write_task(tmp_path / "norms", toml=toml, ops=OPS, rows=[row])
 
 
-def test_a_fallback_is_found_out_by_verification(fallen_back: Path, quiet: Any) -> None:
+def test_verification_detects_a_fallback(fallen_back: Path, quiet: Any) -> None:
     (found,) = verify("sglang@1.0", find_task(str(fallen_back)), "all", "cuda", quiet)
     assert found.finding == "failed" and "instead of _rms_norm_tiled_onepass" in found.reason
 
 
-@pytest.mark.alone  # what is judged has the device to itself
-def test_a_fallback_is_found_out_by_the_judge(fallen_back: Path, tmp_path: Path, quiet: Any) -> None:
+@pytest.mark.alone  # judged sides need the device to themselves
+def test_the_judge_detects_a_fallback(fallen_back: Path, tmp_path: Path, quiet: Any) -> None:
     request = JudgeRequest(
         task=str(fallen_back), candidate=None, baseline="sglang@1.0", device="cuda", quick=True, against_itself=True,
         ledger=tmp_path / "ledger",

@@ -1,4 +1,4 @@
-"""A digest of the ops that ship changes with whatever a call of them runs, and with nothing else."""
+"""The digest of a shipped op changes with all code that a call of the op runs, and with nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.runtime.triton.tuning import Entry, Place, TuningTable
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy to change."""
+    """Return a copy of the package that a test may change."""
     copy = tmp_path / "kernwright"
     for part in shipped.RUN_BY_CALLS:
         shutil.copytree(shipped.PACKAGE / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -29,7 +29,8 @@ def digests() -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("file", "added", "changes"),
     [
-        ("ops/norm_modulation/kernel.cu", "int more;", (True, True, False)),  # plain norms are compiled of it too
+        # Plain norms are compiled from this file too.
+        ("ops/norm_modulation/kernel.cu", "int more;", (True, True, False)),
         ("ops/norm_modulation/triton.py", "more = 1", (True, True, False)),
         ("ops/norm_modulation/cpu.cc", "// measured later", (False, False, False)),
         ("ops/plain_norm/family.py", "more = 1", (False, True, False)),
@@ -44,14 +45,14 @@ def digests() -> tuple[str, str, str]:
         ("ops/__init__.py", "more = 1", (False, False, False)),
     ],
 )
-def test_what_a_change_makes_stale(package: Path, file: str, added: str, changes: tuple[bool, ...]) -> None:
+def test_a_change_makes_the_right_ops_stale(package: Path, file: str, added: str, changes: tuple[bool, ...]) -> None:
     before = digests()
     path = package / file
     path.write_text(f"{path.read_text()}\n{added}\n")
     assert tuple(a != b for a, b in zip(before, digests(), strict=True)) == changes
 
 
-def test_a_configuration_counts_for_its_ops_and_what_was_measured_does_not(package: Path) -> None:
+def test_a_configuration_counts_for_its_ops_and_its_measured_times_do_not(package: Path) -> None:
     def ship(us: float, rows: int = 2) -> tuple[str, ...]:
         entry = Entry(op="rms_norm", width=96, element_bytes=2, tokens="few", rows=rows, block=128, warps=4, us=us)
         TuningTable(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")

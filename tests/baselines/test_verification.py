@@ -1,4 +1,4 @@
-"""Verification and judgement of a published baseline, in real workers: a package that looks like sglang."""
+"""Verification and judgement of a published baseline in real workers. The package is made up and looks like sglang."""
 
 from __future__ import annotations
 
@@ -74,13 +74,15 @@ def findings(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
-def test_who_is_not_timed_may_compile_on_every_processor(findings: Callable[[str], dict[str, RowFinding]]) -> None:
-    """Of many that verify at once, each would otherwise wait for the compilers of all the others."""
+def test_a_side_that_is_not_timed_may_compile_on_every_processor(
+    findings: Callable[[str], dict[str, RowFinding]],
+) -> None:
+    """When many sides verify at once, each would otherwise wait for the compilers of all others."""
     found = findings(f"import os\n    assert len(os.sched_getaffinity(0)) > 1\n    {RIGHT}")
     assert found["narrow"].finding == "agrees", found["narrow"]
 
 
-def test_what_it_compiles_serves_whoever_judges_it_later(
+def test_later_judgements_reuse_compiled_files(
     findings: Callable[[str], dict[str, RowFinding]],
     norms: Path,
     tmp_path: Path,
@@ -175,10 +177,10 @@ def test_the_command_line_fetches_lists_and_verifies(
     assert "no census on a CPU" in verified.output
 
 
-def test_of_all_tasks_each_is_asked_for_its_part_of_a_pattern(
+def test_each_task_is_asked_for_its_part_of_a_pattern(
     norms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A word that one of them has no row of is no slip, one that none of them has is."""
+    """A word may match no row of one task; it is an error only if it matches no row of any task."""
     asked: list[tuple[str, str | None]] = []
     found = {"norms": norms, "qknorm_rope": list_tasks()["qknorm_rope"]}
     monkeypatch.setattr("kernwright.tasks.catalog.list_tasks", lambda: found)

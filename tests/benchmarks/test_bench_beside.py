@@ -1,4 +1,4 @@
-"""The look at all rows by hand, as far as it goes without a GPU."""
+"""The comparison of all rows by hand, as far as it runs without a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_sides_are_called_as_the_judge_calls_them(beside: ModuleType) -> None:
     row = next(row for row in task.select("smoke") if row.op == "scale_shift")
     asked = argparse.Namespace(baseline=["eager", "compile"], compile_all=False, triton=False)
     sides = beside.sides_of(task, row, asked)
-    assert list(sides) == ["kernwright", "eager", "compile"]  # an exact op: torch.compile is the peer to beat
+    assert list(sides) == ["kernwright", "eager", "compile"]  # For an exact op, torch.compile is the peer to beat.
     inputs = [torch.randn(t.shape).to(getattr(torch, t.torch_dtype_name)) for t in row.concrete_inputs().values()]
     assert torch.equal(sides["kernwright"](*inputs), sides["eager"](*inputs))
 
@@ -40,7 +40,7 @@ def test_sides_are_called_as_the_judge_calls_them(beside: ModuleType) -> None:
     assert "compile" in beside.sides_of(norms, row, asked)
 
 
-def test_a_line_has_every_side_s_time_over_ours(beside: ModuleType) -> None:
+def test_a_line_has_the_ratio_of_every_sides_time_to_ours(beside: ModuleType) -> None:
     found = {
         "row": "s19",
         "bytes": 2_000_000,
@@ -53,7 +53,7 @@ def test_a_line_has_every_side_s_time_over_ours(beside: ModuleType) -> None:
     assert words[:4] == ["s19", "2.0", "2.00", "75%"]
     assert words[4:8] == ["sglang", "1.500", "wall", "2.50"] and words[-1] == "no"
     ours_fell = {**found, "device": {"compile": 3.0}, "wall": {"compile": 9.0}, "problems": {"kernwright": "it fell"}}
-    assert beside.line(ours_fell).endswith("kernwright: it fell")  # and the look goes on
+    assert beside.line(ours_fell).endswith("kernwright: it fell")  # The comparison goes on after a failed side.
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

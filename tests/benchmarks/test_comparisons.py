@@ -1,4 +1,4 @@
-"""The milestone bars and the figures of others: which rows count, and when a bar is met."""
+"""The milestone bars and the published figures of others: which rows count, and when a bar is met."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECTING = ("norm_scale_shift_select", "residual_norm_scale_shift_select")
 
 
 class Compared(MadeResults):
-    """Made-up results, and the bars over their tasks."""
+    """Made-up results, and the bars for their tasks."""
 
     def bars(self, results: Results | None = None) -> list[MilestoneBar]:
         return bars_of(results or self.results, [task.name for task in self.tasks])
@@ -55,7 +55,7 @@ def test_small_rows_are_those_of_few_tokens_and_one_foreign_call_is_apart(factor
     assert "over 1 of 1 rows" in direct.measured and "full_s126_c2048" in direct.measured and direct.met
 
 
-def test_the_best_peer_is_the_one_that_we_gain_least_on() -> None:
+def test_the_best_peer_is_the_one_with_our_smallest_gain() -> None:
     made = Compared("fuse_scale_shift")
     rows = made.rows("scale_shift")
     for task, row in rows:
@@ -76,9 +76,9 @@ def test_the_best_peer_is_the_one_that_we_gain_least_on() -> None:
     ("ratio", "us", "spread", "clearly"),
     [
         (0.95, 30.0, 0.01, True),
-        (0.965, 30.0, 0.01, False),  # its interval reaches over the limit
-        (0.95, 9.0, 0.001, True),  # 0.45 us
-        (0.95, 5.0, 0.001, False),  # 0.25 us is the clock's
+        (0.965, 30.0, 0.01, False),  # its interval extends beyond the limit
+        (0.95, 9.0, 0.001, True),  # slower by 0.45 us
+        (0.95, 5.0, 0.001, False),  # 0.25 us is within the clock's noise
         (1.2, 5.0, 0.01, False),
     ],
 )
@@ -92,10 +92,10 @@ def test_a_clear_loss_is_a_whole_interval_or_more_than_the_clocks_own(
     assert made.bar("whole interval").met is not clearly
 
 
-def test_a_clear_loss_may_be_to_another_than_the_one_that_is_gained_least_on() -> None:
+def test_a_clear_loss_may_be_to_another_peer_than_the_best() -> None:
     made = Compared("fuse_scale_shift")
     row = made.rows("scale_shift")[0]
-    made.add(*row, PEER, metrics={name: metric(0.90, 30.0, 0.2) for name in METRICS})  # its interval reaches over 1
+    made.add(*row, PEER, metrics={name: metric(0.90, 30.0, 0.2) for name in METRICS})  # its interval extends beyond 1
     made.add(*row, "compile", metrics={name: metric(0.95, 30.0, 0.01) for name in METRICS})
     made.fill(*PEERS)
     bar = made.bar("whole interval")
@@ -156,7 +156,7 @@ def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
     assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[Path("docs/results/fuse_scale_shift.md")]
 
 
-def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
+def test_figures_of_kda_pilot_are_matched_with_our_rows() -> None:
     known = {family: {row.id for row in find_task(family).rows} for family in {row.family for row in kda_pilot().rows}}
     assert all(row.row in known[row.family] for row in kda_pilot().rows)
     made = Compared("norm_scale_shift")
@@ -170,7 +170,7 @@ def test_kda_pilots_rows_are_ours_and_stand_beside_ours() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["incorrect", "tampered", "failed"])
-def test_a_time_of_wrong_work_is_no_time_and_the_row_stays_visible(verdict: Any) -> None:
+def test_an_incorrect_row_has_no_time_but_stays_visible(verdict: Any) -> None:
     made = Compared("fuse_scale_shift")
     first, second, *_ = made.rows("scale_shift")
     times = {name: metric(9.0, 5.0) for name in METRICS}
@@ -204,7 +204,7 @@ def test_no_bar_is_met_before_every_row_of_every_task_was_judged() -> None:
         del results.standings[key]
     for bar in bars_of(results):
         if "tokens or fewer" in bar.figure or "reduction" in bar.figure or "one tvm-ffi" in bar.figure:
-            continue  # asked of other rows
+            continue  # this bar applies to other rows
         assert bar.met is None and bar.verdict == f"judged so far: {bar.judged} of {bar.rows}", bar.figure
     judged = rows - len({row.id, large.id})
     assert first_bar(results, "wall, all rows").verdict == f"judged so far: {judged} of {rows}"
@@ -218,7 +218,7 @@ def first_bar(results: Results, words: str) -> MilestoneBar:
     return next(bar for bar in bars_of(results) if words in bar.figure)
 
 
-def test_rows_of_older_sources_are_not_judged_and_one_bad_row_settles_what_is_asked_of_each() -> None:
+def test_rows_of_older_sources_do_not_count_and_one_bad_row_fails_a_bar() -> None:
     made = Compared("fuse_scale_shift")
     made.fill(*PEERS)
     assert made.bar("whole interval").verdict == "met"

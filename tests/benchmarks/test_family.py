@@ -1,4 +1,4 @@
-"""Benchmarks by hand: one for every family, on the judge's own pieces."""
+"""Benchmarks by hand: one script per family, built on the judge's own code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHERS = (
     "bench_judge.py",
     "bench_judge_gpu.py",
     "bench_ops.py",
-)  # not of one family
+)  # scripts that do not belong to one family
 SCRIPTS = [path for path in (ROOT / "benchmarks").glob("bench_*.py") if path.name not in OTHERS]
 ALIASES = {"rmsnorm": "norm_infer"}
 BASELINES = """
@@ -44,7 +44,7 @@ def picky(op):
 
 
 def words_of(script: Path) -> list[str]:
-    """The task and the contenders that a script names."""
+    """Return the task and the contenders that a script names."""
     calls = [node for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.Call)]
     (call,) = (call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "benchmark")
     return [ast.literal_eval(argument) for argument in call.args]
@@ -76,7 +76,7 @@ def run(tmp_path: Path, name: str, *words: str, **environment: str) -> subproces
         (["--minutes", "-1"], "--minutes"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_judged(
+def test_bad_arguments_are_refused_before_anything_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:
     (tmp_path / "store").mkdir()
@@ -90,8 +90,8 @@ def test_what_cannot_be_done_is_said_before_anything_is_judged(
     assert "Traceback" not in err and not (tmp_path / "ledger").exists()
 
 
-def test_who_declines_a_row_says_why_and_has_not_failed(tmp_path: Path, private_tmp: Path) -> None:
-    """For which the package need not be here, nor anything run."""
+def test_a_contender_that_declines_a_row_gives_a_reason_and_has_not_failed(tmp_path: Path, private_tmp: Path) -> None:
+    """Neither the package nor a run is needed for this."""
     words = ["--rows", "smoke_ln*", "--contender", "sglang@0.5.23"]
     done = run(tmp_path, "norm_infer", *words, KERNWRIGHT_BASELINES=str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
@@ -105,7 +105,7 @@ def bench(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Callable[[str], tuple[int, str]]]:
-    """A family of one row and a contender of its own: exit status and what was printed."""
+    """Run a family of one row with its own contender. Return the exit status and the output."""
     folder = write_doubling(tmp_path / "tiny", 40, baselines=BASELINES)
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     family = importlib.import_module("family")
@@ -131,7 +131,7 @@ def test_one_runs_and_leaves_its_evidence(
     assert [r.body["candidate"] for r in records if r.kind == "verdict"] == ["copied"]
 
 
-def test_a_contender_that_fails_is_told_with_its_reason(
+def test_a_failed_contender_is_shown_with_its_reason(
     bench: Callable[[str], tuple[int, str]], private_tmp: Path
 ) -> None:
     status, shown = bench("picky")

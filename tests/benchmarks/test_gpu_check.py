@@ -1,4 +1,4 @@
-"""The GPU check's procedure, tried without a GPU: steps, deadlines, and an archive whatever happens."""
+"""The procedure of the GPU check, without a GPU: steps, deadlines, and an archive in every case."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_endless():
     pathlib.Path({pid!r}).write_text(str(child.pid))
     time.sleep(1000)
 """
-# Two ledgers, as a benchmark with two parts leaves them, and its figures.
+# Two ledgers and their figures, as a benchmark with two parts leaves them.
 BENCHMARK = """
 import json, pathlib, sys
 from kernwright.ledger.ledger import Ledger
@@ -62,7 +62,7 @@ for part in ("aa", "rows"):
 
 @pytest.fixture(scope="module", autouse=True)
 def scripts() -> Iterator[None]:
-    """They import each other, as a script's neighbours. The pytest that they run does not import its plugins."""
+    """Let scripts import each other, as scripts of one folder do. The pytest that they run imports no plugins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPT.parent))
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -92,7 +92,7 @@ def kernwright(*words: object) -> str:
 
 
 def imported(tmp_path: Path) -> list[dict[str, object]]:
-    """Take the archive in through the command line, verify it, and return its records."""
+    """Import the archive with the command line, verify it, and return its records."""
     ledger = tmp_path / "home"
     kernwright("ledger", "import", tmp_path / "out" / "evidence.tar.gz", "--ledger", ledger)
     assert "sound" in kernwright("ledger", "verify", "--ledger", ledger)
@@ -213,18 +213,19 @@ def test_libraries_that_cannot_be_listed_fail_the_check() -> None:
     "tests",
     ["def test_other(): ...", GOOD_TESTS.replace("def test_one", "def one").replace("def test_timed", "def timed")],
 )
-def test_no_test_is_no_pass(tmp_path: Path, tests: str) -> None:
+def test_a_run_without_tests_does_not_pass(tmp_path: Path, tests: str) -> None:
     (tmp_path / "test_it.py").write_text(tests)
     (outcome, _), counts = script("steps").run_tests(tmp_path / "test_it.py", dict(os.environ), tmp_path, 120.0)
     assert (outcome.status, outcome.detail, counts["passed"]) == ("failed", "no test ran", 0)
     assert not outcome.good
 
 
-def test_a_step_that_overruns_is_ended_with_its_processes_and_what_was_done_counts(tmp_path: Path) -> None:
+def test_a_step_that_overruns_is_ended_with_its_processes_and_its_results_count(tmp_path: Path) -> None:
     pid, tests = tmp_path / "pid", tmp_path / "test_it.py"
     run_tests = script("steps").run_tests
     tests.write_text(SLOW_TESTS.format(pid=str(pid)).partition("@pytest.mark.gpu\ndef test_endless")[0])
-    (alike, _), _ = run_tests(tests, dict(os.environ), tmp_path, 200.0)  # shows how long it takes to come that far
+    # Shows how long the process takes to get that far.
+    (alike, _), _ = run_tests(tests, dict(os.environ), tmp_path, 200.0)
     tests.write_text(SLOW_TESTS.format(pid=str(pid)))
     (outcome, _), counts = run_tests(tests, dict(os.environ), tmp_path, 10.0 + 4 * alike.seconds)
     assert outcome.status == "overran" and not outcome.good
@@ -241,7 +242,7 @@ def _alive(pid: int) -> bool:
 
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script("steps"), "GRACE_S", 0.2)
-    # It is deaf from its first instruction on: the request would come before a program has come to ignore it.
+    # The process ignores the signal from its first instruction on. Otherwise the request could come too early.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         outcome = script("steps").run_step("stubborn", [["sleep", "1000"]], [dict(os.environ)], tmp_path / "log", 1.0)
@@ -250,7 +251,7 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path, monkeypatc
     assert (outcome.status, outcome.exit_status) == ("overran", -signal.SIGKILL)
 
 
-def test_a_damaged_ledger_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_left_out_and_reported(tmp_path: Path) -> None:
     from kernwright.ledger.ledger import Ledger
 
     for name in ("good", "bad"):

@@ -1,4 +1,4 @@
-"""The procedure of a GPU window, tried without a GPU: steps, their commands, and one archive of what they recorded."""
+"""The procedure of a GPU session, without a GPU: steps, their commands, and one archive of their records."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from kernwright.ledger.transfer import import_runs
 from kernwright.tasks import catalog
 from kernwright.tasks.catalog import list_tasks
 
-find_task = functools.cache(catalog.find_task)  # every step asks for the same ones
+find_task = functools.cache(catalog.find_task)  # Every step asks for the same tasks.
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu_evidence.py"
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the script as a module. It imports its neighbours and needs no look at the machine."""
+    """Return the script as a module. It imports its neighbours and does not inspect the machine."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     found = importlib.import_module("gpu_evidence")
     monkeypatch.setattr(found, "look_around", lambda *_: {"device": None, "kernels": None})
@@ -40,7 +40,7 @@ def places(tmp_path: Path) -> list[str]:
 
 
 def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
-    """How often each contender was judged, by the archive that came back."""
+    """Return how often each contender was judged, according to the archive."""
     ledger = tmp_path / "home"
     import_runs(ledger, tmp_path / "out" / "evidence.tar.gz")
     verdicts = [record.body for record in Ledger(ledger).all_records() if record.kind == "verdict"]
@@ -49,7 +49,7 @@ def judged(tmp_path: Path) -> Counter[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_row_is_judged_once_and_again_where_that_is_asked(
+def test_a_row_is_judged_once_unless_a_repeat_is_requested(
     script: ModuleType, tmp_path: Path, private_tmp: Path, write_doubling: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps' commands run in this process."""
@@ -109,7 +109,7 @@ def test_what_is_done_is_packed_before_the_next_step_whatever_becomes_of_that(
 
 
 @pytest.mark.parametrize("word", ["field", "field=", "field=soon", "field=0", "field=-1", "field=inf", "fields=1"])
-def test_a_step_that_is_none_is_refused(script: ModuleType, word: str) -> None:
+def test_an_unknown_step_is_refused(script: ModuleType, word: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         script.Step.of(word)
 
@@ -123,12 +123,12 @@ def baselines_of(command: list[str]) -> list[str]:
 
 
 def tasks_of(sweep: list[str]) -> list[str]:
-    """The words behind `sweep`, as far as the first option."""
+    """Return the arguments of `sweep` before the first option."""
     return list(itertools.takewhile(lambda word: not word.startswith("--"), sweep[4:]))
 
 
 def test_every_step_has_commands(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which the command line takes: none has an option or a task that there is not."""
+    """The command line accepts them: every option and every task exists."""
     monkeypatch.setattr("kernwright.tasks.catalog.find_task", find_task)
     window = script.Window(out=tmp_path, work=tmp_path, device="cuda", rows="production", baselines=script.CURRENT)
     commands = {

@@ -1,4 +1,4 @@
-"""Somebody else's times beside the judge's: which are compared, and which stand out."""
+"""Others' published times next to the judge's: which are compared, and which are reported as different."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernwright.baselines.lock import read_lock
 from kernwright.tasks.catalog import find_task
 
 
-def test_each_is_of_a_frozen_row_and_a_baseline_that_is_pinned() -> None:
+def test_each_time_belongs_to_a_frozen_row_and_a_pinned_baseline() -> None:
     known = graph_replays().rows
     ids = {name: {row.id for row in find_task(name).rows} for name in {own.task for own in known}}
     assert all(own.row in ids[own.task] for own in known)
@@ -17,14 +17,14 @@ def test_each_is_of_a_frozen_row_and_a_baseline_that_is_pinned() -> None:
     assert len({(own.task, own.row, own.contender) for own in known}) == len(known)
 
 
-def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
+def test_different_cold_times_are_named() -> None:
     rows = tuple(
         Replay(task="t", row=row, contender="eager", device_us=us)
         for row, us in (("near", 100.0), ("apart", 100.0), ("wrong", 9.0), ("small", 2.0), ("unjudged", 5.0))
     )
     judged = {
         "near": JudgedTime(104.0, 10**8),
-        "apart": JudgedTime(94.2, 11 * 10**6),  # sixteen sets of it are more than the cache holds
+        "apart": JudgedTime(94.2, 11 * 10**6),  # sixteen sets of its tensors exceed the cache
         "wrong": JudgedTime(18.0, 10**8),
         "small": JudgedTime(3.0, 9 * 10**6),
     }
@@ -51,7 +51,7 @@ def test_what_lies_apart_where_both_are_cold_stands_out_and_is_named() -> None:
         ("compile", 0.12, "because it chooses its kernels by measurement"),
     ],
 )
-def test_that_runs_of_its_own_differ_as_much_explains_it(contender: str, apart: float, why: str) -> None:
+def test_a_difference_is_explained_if_its_own_runs_differ_as_much(contender: str, apart: float, why: str) -> None:
     rows = (Replay(task="t", row="r", contender=contender, device_us=10.0),)
     judged = JudgedTime(11.0, 10**9, apart)
     told = GraphReplays(origin="by hand", gpu="a GPU", rows=rows).beside(lambda _: judged)[-1]

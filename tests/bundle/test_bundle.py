@@ -46,7 +46,7 @@ def quiet(said: str) -> None: ...
 
 
 def run(code: str, path: str) -> str:
-    """In an interpreter that sees the bundle and the standard library."""
+    """Run code in an interpreter that sees only the bundle and the standard library."""
     command = [sys.executable, "-S", "-c", code]
     return subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -77,7 +77,9 @@ def test_kernwright_and_its_tasks_come_along(request_: BundleRequest) -> None:
     assert [p.name for p in manifest.packages] == ["kernwright"] and manifest.core_bytes > 100_000
 
 
-def test_a_second_run_changes_nothing_and_asks_nobody(request_: BundleRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_changes_nothing_and_downloads_nothing(
+    request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = make_bundle(request_, quiet)
     with monkeypatch.context() as patch:
         patch.setattr(bundle_module, "fetch", lambda *_: pytest.fail("it was fetched again"))
@@ -105,7 +107,7 @@ def test_a_version_that_was_bundled_before_must_be_the_same_file(
     assert run("import tiny_a; print(tiny_a.v)", str(request_.folder)) == "a"
 
 
-def test_an_interrupted_run_leaves_no_half_and_the_next_goes_on(
+def test_an_interrupted_run_leaves_nothing_incomplete_and_the_next_continues(
     request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpack = bundle_module.unpack_or_delete
@@ -119,15 +121,13 @@ def test_an_interrupted_run_leaves_no_half_and_the_next_goes_on(
         patch.setattr(bundle_module, "unpack_or_delete", stop_at_b)
         make_bundle(request_, quiet)
     assert not request_.folder.exists()
-    # The shelf is gone, so what is bundled now was kept.
+    # The shelf no longer exists, so these wheels come from the earlier run.
     gone = dataclasses.replace(request_, source=WheelSource(folder=request_.folder.parent))
     assert len(make_bundle(gone, quiet).packages) == 2
     check_bundle(request_.folder)
 
 
-def test_what_was_kept_for_another_python_is_not_taken(
-    request_: BundleRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheels_kept_for_another_python_are_not_used(request_: BundleRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(bundle_module, "unpack_or_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         make_bundle(request_, quiet)
@@ -138,15 +138,13 @@ def test_what_was_kept_for_another_python_is_not_taken(
         make_bundle(other, quiet)
 
 
-def test_a_failure_with_nothing_to_keep_leaves_nothing(request_: BundleRequest) -> None:
+def test_a_failure_without_downloaded_wheels_leaves_nothing(request_: BundleRequest) -> None:
     with pytest.raises(KernwrightError, match="no wheel of no-such-thing"):
         make_bundle(dataclasses.replace(request_, core=(Pin("no-such-thing", "1"),)), quiet)
     assert list(request_.folder.parent.iterdir()) == []
 
 
-def test_a_bad_wheel_is_not_met_again(
-    request_: BundleRequest, tmp_path: Path, write_wheel: Callable[..., Path]
-) -> None:
+def test_a_bad_wheel_is_not_kept(request_: BundleRequest, tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
     bad = tmp_path / "bad"
     write_wheel(bad, "tiny-a", record={"tiny_a/__init__.py": "sha256=AAAA"})
     one = dataclasses.replace(request_, core=(A,))
@@ -180,7 +178,7 @@ def test_a_folder_with_other_things_is_left_alone(request_: BundleRequest) -> No
     with pytest.raises(KernwrightError, match="neither empty nor a bundle"):
         make_bundle(request_, quiet)
     notes.rename(request_.folder.parent / "notes.txt")
-    make_bundle(request_, quiet)  # empty is fine
+    make_bundle(request_, quiet)  # An empty folder is accepted.
     notes.write_text("mine")
     with pytest.raises(KernwrightError, match=r"not belong to the bundle: notes\.txt"):
         make_bundle(dataclasses.replace(request_, core=(A,)), quiet)
@@ -219,7 +217,7 @@ def test_two_runs_at_once_do_not_mix(request_: BundleRequest) -> None:
 
 def test_a_changed_file_is_found(request_: BundleRequest) -> None:
     make_bundle(request_, quiet)
-    run("import tiny_b", str(request_.folder))  # compiled files may come
+    run("import tiny_b", str(request_.folder))  # Compiled files may be added.
     check_bundle(request_.folder)
     (request_.folder / "tiny_b.py").write_text("import os")
     with pytest.raises(KernwrightError, match="missing or changed"):

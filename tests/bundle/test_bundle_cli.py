@@ -21,7 +21,7 @@ def kernwright(*words: object, **environment: str) -> subprocess.CompletedProces
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory, write_wheel: Callable[..., Path]) -> Path:
-    """A tiny wheel for every name that a bundle holds."""
+    """Return a folder with a tiny wheel for every name that a bundle contains."""
     folder = tmp_path_factory.mktemp("shelf")
     for name in (*CORE, *TEST_TOOLS):
         write_wheel(folder, name, version=known_pins()[name].version)
@@ -45,7 +45,7 @@ def test_a_bundle_from_a_folder_of_wheels(tmp_path: Path, shelf: Path) -> None:
     assert checked.returncode == 2 and "missing or changed" in checked.stderr
 
 
-def test_a_core_that_grew_too_large_is_said(
+def test_a_core_that_grew_too_large_is_reported(
     tmp_path: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bundle_module, "CORE_LIMIT_MIB", 0)

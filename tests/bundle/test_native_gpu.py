@@ -1,4 +1,4 @@
-"""What a bundle brings must suffice to build CUDA code on the machine that it was carried to."""
+"""A bundle must bring everything that is needed to build CUDA code on another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernwright's own files, from wherever it is imported."""
+"""Kernwright's own files, for every place from which it can be imported."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_a_checkout_gives_its_tasks_and_constraints() -> None:
     assert not [name for name in files if "__pycache__" in name]
 
 
-def test_what_came_in_a_bundle_can_be_bundled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundled_kernwright_can_be_bundled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = own_files_module.own_files()
     for name, source in first.items():
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
-    # Beside it stands a checkout, which is not where this one was imported from.
+    # A checkout lies next to it, but this package was not imported from there.
     (tmp_path.parent / "pyproject.toml").write_text("")
     monkeypatch.setattr(own_files_module, "package_folder", lambda: tmp_path / "kernwright")
     assert digest_of(own_files_module.own_files()) == digest_of(first)

@@ -19,7 +19,7 @@ def test_parts_hold_everything_once_and_none_is_too_large() -> None:
         n for x in loads for n in x.names
     )
     assert all(sum(each.bytes for each in part) <= 8 for part in parts)
-    assert len(parts) == 4  # 31 bytes do not fit three
+    assert len(parts) == 4  # three parts are too small for 31 bytes
 
 
 def test_without_a_limit_there_is_one_part() -> None:
@@ -27,7 +27,7 @@ def test_without_a_limit_there_is_one_part() -> None:
     assert pack(loads, None) == [loads]
 
 
-def test_those_who_share_a_regular_package_stay_together() -> None:
+def test_wheels_that_share_a_regular_package_stay_together() -> None:
     loads = [load("a", 4, "shared"), load("b", 4, "other"), load("c", 3, "shared", "third"), load("d", 1, "third")]
     parts = [{name for each in part for name in each.names} for part in pack(loads, 8)]
     assert {"a", "c", "d"} in parts
@@ -45,6 +45,6 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "M", "0", "-1M", "1.5M", "48 bananas"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(KernwrightError, match="no size"):
         parse_size(text)

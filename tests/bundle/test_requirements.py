@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 
 def closure(requirements: list[str]) -> set[str]:
-    """Everything that the installed packages say they need on this platform, extras aside."""
+    """Return all packages that the installed packages require on this platform, without extras."""
     found: set[str] = set()
     pending = [canonical(re.split(r"[^A-Za-z0-9._-]", text)[0]) for text in requirements]
     while pending:
@@ -41,7 +41,7 @@ def test_every_name_has_a_version_in_the_constraints() -> None:
     assert set(CORE) | set(TEST_TOOLS) | set(EXPECTED) <= set(known_pins())
 
 
-def test_an_asked_for_version_replaces_ours_and_the_rest_comes_besides() -> None:
+def test_a_requested_version_replaces_ours_and_the_rest_is_added() -> None:
     core, tests, more = choose_pins(False, ["rich==14.0", "scipy==1.17.1"])
     assert [pin.version for pin in core if pin.name == "rich"] == ["14.0"]
     assert (len(core), tests, more) == (len(CORE), (), (Pin("scipy", "1.17.1"),))

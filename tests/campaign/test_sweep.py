@@ -1,4 +1,4 @@
-"""A sweep finishes what is outstanding, repeats nothing, and loses no row to another's trouble."""
+"""A sweep judges the rows that are left, repeats none, and a row that cannot be judged affects no other row."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ids(work: Sweep) -> list[list[str]]:
     return [[row.id for row in work.outstanding(leg)] for leg in work.legs]
 
 
-def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: Any, tmp_path: Path) -> None:
+def test_a_judged_row_is_not_judged_again(sweep: Callable[..., Sweep], quiet: Any, tmp_path: Path) -> None:
     first = sweep("eager")
     assert ids(first) == [["r32", "r40", "r48"]]
     (verdict,) = first.run(quiet)
@@ -79,10 +79,10 @@ def test_what_is_judged_is_not_judged_again(sweep: Callable[..., Sweep], quiet: 
     assert list(sweep("eager", "copied").run(quiet)) == []
 
 
-def test_of_the_ops_that_ship_a_slice_of_one_op_counts(
+def test_a_verdict_over_one_shipped_op_counts(
     quiet: Any, tmp_path: Path, private_tmp: Path, write_task: Callable[..., Path], make_row: Any, task_texts: Any
 ) -> None:
-    """A judgement knows the ops of its rows alone, and records the digest of these."""
+    """A judgement knows only the ops of its rows, and records their digest."""
     x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
     given, sizes = {"x": x, "scale": modulation, "shift": modulation}, {"axes": {"S": 3, "D": 64}}
     added = {"residual": x, **given}
@@ -107,7 +107,7 @@ def test_of_the_ops_that_ship_a_slice_of_one_op_counts(
 
 
 def test_a_verdict_over_rows_of_two_families_counts_for_both() -> None:
-    """As a judgement by hand of a whole task makes it."""
+    """A judgement of a whole task by hand gives such a verdict."""
     task = find_task("fuse_scale_shift")
     legs = list(legs_of([task], "eager", ["kernwright"], "cpu"))
     shipped = Shipped.of(task)
@@ -135,7 +135,7 @@ def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet:
 def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(
     sweep: Callable[..., Sweep], quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock jumps by 40 seconds at every look: after one slice of two rows nothing more fits into a minute."""
+    """The clock jumps 40 seconds at every reading: after one slice of two rows, no other fits into a minute."""
     monkeypatch.setattr("kernwright.campaign.sweep.MOST_ROWS", 2)
     ticks = itertools.count(0, 40)
     work = sweep("eager", "copied", minutes=1.0, clock=lambda: float(next(ticks)))
@@ -145,7 +145,7 @@ def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(
     assert ids(work) == [["r48"], ["r48"]]
 
 
-def test_rows_that_nobody_times_come_in_larger_slices(
+def test_rows_that_are_not_timed_come_in_larger_slices(
     sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kernwright.campaign.sweep.MOST_ROWS", 2)
@@ -163,7 +163,7 @@ def test_rows_that_nobody_times_come_in_larger_slices(
 def test_legs_that_wait_for_the_same_rows_are_judged_together(
     sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that came to no verdict in company have another try, each by itself."""
+    """Legs without a verdict in this common judgement are tried again one by one."""
     asked: list[tuple[list[str], list[str]]] = []
 
     def judged(self: Sweep, legs: list[Leg], rows: list[Any], progress: Any) -> list[str | None]:
@@ -183,11 +183,11 @@ def test_legs_that_wait_for_the_same_rows_are_judged_together(
     assert shipped[0].may_join(Leg(task, work.legs[1].contender, Shipped(("norm",))))  # type: ignore[arg-type]
 
 
-def test_legs_of_two_tasks_are_no_company(
+def test_legs_of_two_tasks_are_not_judged_together(
     sweep: Callable[..., Sweep], tmp_path: Path, write_doubling: Callable[..., Path], quiet: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Though their rows have the same names."""
+    """The rows of the two tasks have the same names."""
     asked: list[list[Leg]] = []
     monkeypatch.setattr(Sweep, "_judge", lambda self, legs, rows, progress: asked.append(list(legs)) or legs)
     work = sweep("copied")
@@ -200,7 +200,7 @@ def test_legs_of_two_tasks_are_no_company(
 def test_rows_that_are_too_large_for_many_sides_are_judged_leg_by_leg_and_no_others(
     sweep: Callable[..., Sweep], task: Task, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge's own refusal: a device with room for three sides of r48, and for more of smaller rows."""
+    """The judge itself refuses: its device has room for three sides of r48, and for more sides of smaller rows."""
     asked: list[tuple[int, list[str]]] = []
 
     def judged(requests: list[Any], progress: Any) -> list[Any]:
@@ -219,7 +219,7 @@ def test_rows_that_are_too_large_for_many_sides_are_judged_leg_by_leg_and_no_oth
 
 
 def test_a_row_that_cannot_be_judged_costs_no_other(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
-    """A baseline of the task's own that falls over is the machine's trouble, and ends a judgement; not a sweep."""
+    """A baseline of the task that crashes ends the judgement, but not the sweep."""
     legs = list(legs_of([task], "picky", ["eager"]))
     work = sweep("eager")
     work.legs = legs
@@ -283,8 +283,8 @@ def test_a_row_is_given_as_many_rounds_as_the_sweep_says(
 
 
 def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
-    """Of the minute for the first three rows most was its start. By that pace two minutes had room for six rows; forty
-    more, at a second a side, show that it is several times as many."""
+    """Most of the minute for the first three rows was the start. At that pace two minutes suffice for six rows. Forty
+    more rows, at one second per side, show that several times as many fit."""
     pace = Pace()
     assert pace.rows_in(1000.0, 3) == FIRST_ROWS
     pace.note(60.0, 9)
@@ -295,7 +295,7 @@ def test_the_start_of_a_judgement_does_not_slow_the_pace_for_good() -> None:
     assert pace.rows_in(120.0, 3) == pytest.approx(4.0), "a slower family: what is known of it counts"
 
 
-def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
+def test_a_sweep_covers_only_tasks_with_such_rows(
     task: Task, tmp_path: Path, write_doubling: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_doubling(tmp_path / "other", 16, prefix="s", toml=(task.folder / "task.toml").read_text())
@@ -321,14 +321,14 @@ def test_of_all_tasks_a_sweep_is_over_those_that_have_such_rows(
 
 
 @pytest.mark.parametrize("minutes", ["-1", "nan"])
-def test_time_that_there_cannot_be_is_refused(task: Task, tmp_path: Path, minutes: str) -> None:
+def test_an_invalid_time_is_refused(task: Task, tmp_path: Path, minutes: str) -> None:
     words = ["sweep", str(task.folder), "--ledger", str(tmp_path / "ledger"), "--minutes", minutes]
     refused = CliRunner().invoke(app, words)
     assert isinstance(refused.exception, KernwrightError) and "--minutes" in str(refused.exception)
 
 
 class Impatient:
-    """Progress that ends in Ctrl-C, when so many rows of a phase are done. `before` comes first."""
+    """Progress that raises KeyboardInterrupt when a number of rows of a phase are done. `before` runs first."""
 
     def __init__(self, phase: str, rows: int, before: Callable[[], object] = lambda: None) -> None:
         self.awaited, self.rows, self.before = phase, rows, before
@@ -345,7 +345,7 @@ class Impatient:
 
 @pytest.fixture
 def two_rounds(sweep: Callable[..., Sweep], task: Task) -> Callable[[], Sweep]:
-    """A sweep that gives every row two rounds, after which it has been looked at."""
+    """Return a sweep that gives every row two rounds and then looks at it."""
     file = task.folder / "task.toml"
     file.write_text(file.read_text().replace("first_look = 1\nmax_rounds = 1", "first_look = 2\nmax_rounds = 3"))
     changed = load_task(task.folder)
@@ -360,7 +360,7 @@ def two_rounds(sweep: Callable[..., Sweep], task: Task) -> Callable[[], Sweep]:
 
 
 def interrupted(work: Sweep, progress: Impatient) -> dict[str, Any]:
-    """The verdict that an interrupted sweep leaves."""
+    """Return the verdict that an interrupted sweep leaves."""
     with pytest.raises(KeyboardInterrupt):
         list(work.run(progress))
     (verdict,) = (record.body for record in Ledger(work.ledger).all_records() if record.kind == "verdict")
@@ -391,9 +391,7 @@ def test_rows_that_were_not_finished_do_not_count(two_rounds: Callable[[], Sweep
     assert ids(two_rounds()) == [["r32", "r40", "r48"]]
 
 
-def test_files_that_changed_are_found_out_when_it_is_interrupted_too(
-    two_rounds: Callable[[], Sweep], task: Task
-) -> None:
+def test_changed_files_are_detected_after_an_interrupt_too(two_rounds: Callable[[], Sweep], task: Task) -> None:
     changed = task.folder / "definitions.py"
     verdict = interrupted(
         two_rounds(), Impatient("timing, round 2", 1, lambda: changed.write_text(changed.read_text() + "# changed"))

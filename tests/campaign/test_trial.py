@@ -1,4 +1,4 @@
-"""Tensors that a trial works on: as a row has them."""
+"""Tensors of a trial have the layout of their row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tuner keeps what it measured, goes on where it was stopped, and lets nothing win by luck or by a wrong result."""
+"""A tuner keeps its measurements, resumes where it stopped, and accepts no winner by luck or with a wrong result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def works(widths: tuple[int, ...] = (1024, 2048, 3072)) -> list[Work]:
 
 
 class Measured:
-    """Stands in for a trial."""
+    """Replaces a trial by given times."""
 
     def __init__(self, work: Work, device: torch.device) -> None:
         self.work = work
@@ -70,7 +70,7 @@ def test_production_rows_bring_all_kernels_and_no_situation_twice() -> None:
 
 @pytest.mark.parametrize("op", ["rms_norm", "norm_scale_shift", "scale_shift"])
 @pytest.mark.parametrize("width", [1, 96, 128, 768, 3072, 3073, 5120, 16384, 65536])
-def test_candidates_are_such_as_a_table_takes(op: str, width: int) -> None:
+def test_a_table_accepts_every_candidate_configuration(op: str, width: int) -> None:
     own = candidates(Situation(op, width, 2, False))
     assert 3 <= len(own) <= 24 and len(own) == len(set(own))
     for each in own:
@@ -85,7 +85,7 @@ def test_it_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> Non
     first = Tuner(works(), CPU)
     going = first.run(Quiet())
     next(going)
-    going.close()  # as Ctrl-C does, between two
+    going.close()  # as Ctrl-C between two trials does
     assert len(TuningTable.read(first.path).entries) == 1
     second = Tuner(works(), CPU)
     assert [work.situation.width for work in second.works] == [2048, 3072]
@@ -94,7 +94,7 @@ def test_it_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not Tuner(works(), CPU).works and len(Tuner(works(), CPU, again=True).works) == 3
 
 
-def test_what_was_kept_is_what_runs_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kept_configuration_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuner, "TuningTrial", Measured)
     assert tuning.looked_up("norm_tanh_mul_add", 3072, 2, True, CPU).source == "default"
     list(Tuner(works((3072,)), CPU).run(Quiet()))
@@ -120,7 +120,7 @@ def test_time_that_is_over_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Staged(TuningTrial):
-    """Of seconds that are written down: each turn has the next."""
+    """A trial with given times: each turn takes the next one."""
 
     def __init__(self, seconds: dict[Configuration, list[float]], wrong: tuple[Configuration, ...] = ()) -> None:
         self.work, self.device = Work(Situation("rms_norm", 3072, 2, False), *_task_and_row()), torch.device("cuda")
@@ -148,9 +148,9 @@ ALL = trial.ROUNDS + trial.LAST_ROUNDS
     ("default", "other", "wrong", "winner"),
     [
         ([10e-6] * ALL, [9e-6] * ALL, (), OTHER),
-        ([10e-6] * ALL, [9e-6] * ALL, (OTHER,), DEFAULT),  # faster, and wrong
-        ([10e-6] * ALL, [9.85e-6] * ALL, (), DEFAULT),  # within the noise
-        ([10e-6] * ALL, [9e-6] * trial.ROUNDS + [10e-6] * trial.LAST_ROUNDS, (), DEFAULT),  # by luck
+        ([10e-6] * ALL, [9e-6] * ALL, (OTHER,), DEFAULT),  # faster, but wrong
+        ([10e-6] * ALL, [9.85e-6] * ALL, (), DEFAULT),  # faster within the noise
+        ([10e-6] * ALL, [9e-6] * trial.ROUNDS + [10e-6] * trial.LAST_ROUNDS, (), DEFAULT),  # faster by luck
         ([10e-6] * ALL, [11e-6] * ALL, (), DEFAULT),
     ],
 )
@@ -162,7 +162,7 @@ def test_the_default_stays_unless_another_is_right_and_faster_twice(
     assert list(outcome.failed) == list(wrong)
 
 
-def test_a_wrong_default_is_told_and_nothing_is_kept() -> None:
+def test_a_wrong_default_is_reported_and_nothing_is_kept() -> None:
     outcome = Staged({OTHER: [9e-6] * ALL}, (DEFAULT,)).run([OTHER])
     assert outcome.entry is None and "the default, 1 x 4096 by 8 warps, failed: differs" in outcome.problem
 

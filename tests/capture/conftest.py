@@ -1,4 +1,4 @@
-"""Real programs under a real `kernwright capture`."""
+"""Fixtures: real programs under a real `kernwright capture`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ constant = 3
 
 @dataclass(frozen=True)
 class Run:
-    """What a user sees after a capture."""
+    """What a user sees after a capture: output, exit status and the capture file."""
 
     done: subprocess.CompletedProcess[str]
     file: Path
@@ -92,7 +92,8 @@ class Run:
         return read_capture(self.file)
 
     def counts(self) -> dict[str, int]:
-        """By callable and its scalars, as `name(1, 2.0)`; what ended otherwise has its exception after it."""
+        """Return the number of calls by callable and scalars, as `name(1, 2.0)`. A call that raised has the exception
+        behind it."""
         return {_short(call): call.count for call in self.capture.calls}
 
 
@@ -121,20 +122,21 @@ def capture_command() -> Callable[[Path, Sequence[str], Sequence[object]], list[
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with the library and room for a program."""
+    """Return a folder with the library and room for a program."""
     (tmp_path / "library.py").write_text(LIBRARY)
     return tmp_path
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """A program's own: what the tests were started with, and nothing that would find the library by accident."""
+    """Return the environment of a program: that of the tests, without anything that would find the library by
+    accident."""
     return dict(os.environ)
 
 
 @pytest.fixture
 def capture(program: Path, environment: dict[str, str]) -> Callable[..., Run]:
-    """Runs a script, or a whole command, under capture."""
+    """Return a function that runs a script, or a whole command, under capture."""
 
     def run(
         script: str, *targets: str, command: Sequence[object] | None = None, arguments: Sequence[str] = (), **more: Any

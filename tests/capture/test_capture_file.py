@@ -1,4 +1,4 @@
-"""The capture file: what is written is read again, and what is wrong with a file is said."""
+"""The capture file: it reads back as it was written, and errors in it are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def example() -> Capture:
     return Capture(header=CaptureHeader(program="x.py", targets=("m:f",)), calls=(call,))
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_capture_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     write_capture(example(), path)
     read = read_capture(path)
@@ -79,7 +79,7 @@ def test_a_bad_line_is_named(tmp_path: Path, change: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "[1]", '{"kind": "other"}', "nonsense", '{"version": 2}'])
-def test_what_is_no_capture_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_capture_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text(text)
     with pytest.raises(BadFile, match=r"c\.jsonl"):

@@ -1,4 +1,4 @@
-"""Kernwright's own ops: one record for each public call, whoever runs it, and for whoever calls the chain itself."""
+"""Kernwright's own ops: one record per public call, however it runs, and records for callers of the eager chain."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def by_eps(run: Any) -> dict[Any, int]:
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-def test_a_public_call_is_recorded_once_whoever_runs_it(capture: Capturing) -> None:
+def test_a_public_call_is_recorded_once_however_it_runs(capture: Capturing) -> None:
     run = capture(SCRIPT, "norm_scale_shift", "kernwright.ops:rotary")
     assert run.done.returncode == 0, run.done.stderr
     assert run.done.stdout == "True\ntorch (exact)\n"
@@ -58,7 +58,7 @@ def test_a_public_call_is_recorded_once_whoever_runs_it(capture: Capturing) -> N
     assert "problem" not in run.done.stderr and run.capture.header.problems == ()
 
 
-def test_a_fallback_is_said_of_the_programs_own_line(capture: Capturing) -> None:
+def test_a_fallback_warning_names_the_programs_own_line(capture: Capturing) -> None:
     script = (
         "import torch\nfrom kernwright import nn, ops\nrow = torch.ones(8)\n"
         "ops.scale_shift(torch.ones(1, 3, 8), row, row)  # an op's line\n"
@@ -95,7 +95,7 @@ def test_compiled_code_is_recorded_too_and_keeps_its_graph_whole(capture: Captur
     assert run.capture.counts == {NORM: 4, "torch.ops.kernwright:norm_scale_shift": 3}
 
 
-def test_without_a_name_every_op_is_recorded_and_that_is_said(capture: Capturing) -> None:
+def test_without_a_name_every_op_is_recorded_and_this_is_reported(capture: Capturing) -> None:
     run = capture(
         "import torch\nfrom kernwright import ops\n"
         "ops.rms_norm(torch.ones(2, 8)); ops.copy_contiguous(torch.ones(2, 8)); ops.copy_contiguous(torch.ones(2, 8))\n"
@@ -117,7 +117,7 @@ def test_a_program_without_any_of_them_is_told_what_to_name(capture: Capturing) 
     assert len(run.done.stderr.splitlines()) == 4
 
 
-def test_every_op_is_found_where_it_is_said_to_be() -> None:
+def test_every_op_is_found_where_the_docs_say() -> None:
     for op in kernwright.ops.FAMILIES:
         found = {}
         for place in places_of(op):

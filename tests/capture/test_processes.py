@@ -1,4 +1,4 @@
-"""Programs of several processes: each records for itself, and nothing is lost or counted twice."""
+"""Programs of several processes: each process records its own calls, and none is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_plain_child_and_a_fork_that_never_says_goodbye(capture: Capturing) ->
 
 
 def test_forks_while_other_threads_record(capture: Capturing) -> None:
-    """A child must not inherit a lock that a thread held, which it does not have."""
+    """A child must not inherit a lock that another thread of its parent held."""
     run = capture(
         "import os, threading\nfrom library import scale\n"
         "done = threading.Event()\n"
@@ -90,7 +90,7 @@ def test_a_capture_that_is_killed_itself_can_be_recovered(
     assert not file.exists()
     (folder,) = program.glob("capture.jsonl.parts-*")
     (lines,) = folder.glob("*.lines")
-    lines.write_bytes(lines.read_bytes() + b'{"slot": 2, "call": "libr')  # as if it was killed while it wrote
+    lines.write_bytes(lines.read_bytes() + b'{"slot": 2, "call": "libr')  # as if it was killed during a write
     done = subprocess.run(
         [sys.executable, "-m", "kernwright.cli.main", "capture", "--recover", str(folder), "--out", str(file)],
         env=environment, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""The program is its own: streams, arguments, exit status, signals, descriptors, sitecustomize."""
+"""A captured program keeps its streams, arguments, exit status, signals, descriptors and sitecustomize."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_crash_and_a_kill_leave_what_was_recorded_and_end_the_same(capture: Ca
 def test_a_closed_pipe_leaves_the_capture_and_nothing_else(
     program: Path, environment: dict[str, str], capture_command: Callable[..., list[str]]
 ) -> None:
-    """As `2>&1 | head -1` does. Nothing is found either, which the exit status says."""
+    """`2>&1 | head -1` closes the pipe like this. Nothing is recorded either, which the exit status tells."""
     (program / "script.py").write_text("import library\n")
     command = capture_command(program / "capture.jsonl", ["library:scal"], [sys.executable, "script.py"])
     reader, writer = os.pipe()
@@ -188,7 +188,7 @@ def test_a_signal_to_kernwright_alone_reaches_the_program(
     assert len(read_capture(file).calls) == 2
 
 
-def test_ctrl_c_at_a_terminal_is_heard_once(
+def test_ctrl_c_at_a_terminal_is_handled_once(
     capture_command: Capturing, program: Path, environment: dict[str, str]
 ) -> None:
     (program / "script.py").write_text(WAITS)
@@ -205,7 +205,7 @@ def test_ctrl_c_at_a_terminal_is_heard_once(
     while True:
         try:
             seen += os.read(terminal, 4096)
-        except OSError:  # the terminal's other side is closed: the program has ended
+        except OSError:  # The program has ended, so the terminal's other side is closed.
             break
         if b"ready" in seen and not sent:
             os.write(terminal, b"\x03")
@@ -236,7 +236,8 @@ def test_a_program_that_ends_by_ctrl_c_ends_so(
 
 
 def test_descriptors_are_the_programs(capture: Capturing, program: Path) -> None:
-    """A daemon closes all it finds open and opens files of its own: none of them may be written to or closed."""
+    """A daemon closes all open descriptors and opens files of its own. The capture must not write to these or close
+    them."""
     run = capture(
         "import os\nfrom library import scale\nscale(1)\nos.closerange(3, 256)\n"
         "files = [open(f'own{n}', 'w') for n in range(8)]\n"
@@ -262,5 +263,5 @@ def test_descriptors_are_the_programs(capture: Capturing, program: Path) -> None
         (["python"], "python"),
     ],
 )
-def test_a_programs_name_says_nothing_of_places_and_arguments(command: list[str], name: str) -> None:
+def test_a_programs_name_contains_no_paths_or_arguments(command: list[str], name: str) -> None:
     assert program_name(command) == name

@@ -1,4 +1,4 @@
-"""What is recorded of a program's calls, and what never is."""
+"""What is recorded about a program's calls, and what never is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_calls_are_counted_by_signature_however_they_are_written(capture: Captur
 
 
 def test_the_order_in_which_a_call_writes_keywords_makes_no_other_signature(capture: Capturing) -> None:
-    """Required ones have no default, and what ** takes has no place in the signature: both are met in any order."""
+    """Required keywords have no default, and those for ** are not in the signature. Both may come in any order."""
     run = capture(
         "from wide import wide\n"
         "wide(1, gate=2, shift=3); wide(1, shift=3, gate=2); wide(shift=3, x=1, gate=2)\n"
@@ -50,7 +50,7 @@ def test_many_arguments(capture: Capturing) -> None:
     assert [a.name for a in call.arguments] == [f"items[{n}]" for n in range(100)]
 
 
-def test_methods_and_whatever_else_holds_functions(capture: Capturing) -> None:
+def test_methods_and_other_holders_of_functions(capture: Capturing) -> None:
     run = capture(
         "import library\nfrom library import Layer\n"
         "class Own(Layer): pass\n"
@@ -120,7 +120,7 @@ def test_dicts_are_kept_by_their_names_in_any_order(capture: Capturing) -> None:
 
 
 def test_no_value_ends_the_program(capture: Capturing) -> None:
-    """Classes that lie about what they are, numbers that no text holds: a program goes on, and so does the capture."""
+    """Classes may lie about their type, and numbers may have no text. The program and the capture go on."""
     run = capture(
         "from library import guarded, scale, Locked\nfrom unittest.mock import MagicMock\n"
         "guarded(1); scale(Locked(a=1)); scale(MagicMock(spec=dict)); scale(MagicMock(spec=list))\n"
@@ -141,10 +141,11 @@ def test_no_value_ends_the_program(capture: Capturing) -> None:
     assert guarded.values()["options[rate]"] == CapturedScalar(type="int", value=1)
 
 
-def test_what_cannot_be_recorded_is_told_and_no_more(tmp_path: Path) -> None:
+def test_a_call_that_cannot_be_recorded_is_reported(tmp_path: Path) -> None:
     target = CaptureTarget("library:scale", 0)
     recorder = Recorder(str(tmp_path), [target.name])
-    recorder.record(target, Parameters(["x"]), [("scalar", "int", [])], {}, None, None)  # a list: no key of a dict
+    # A list, which cannot be a key of a dict.
+    recorder.record(target, Parameters(["x"]), [("scalar", "int", [])], {}, None, None)
     recorder.record(target, Parameters(["x"]), [("scalar", "int", 1)], {}, None, None)
     (lines,) = tmp_path.glob("*.lines")
     assert "library:scale: a call could not be recorded: TypeError: unhashable" in lines.read_text()
@@ -166,7 +167,7 @@ def test_a_cached_function_is_recorded_and_keeps_its_cache(capture: Capturing) -
     assert run.counts() == {"cached(2)": 2}
 
 
-def test_what_a_call_computed_is_not_recorded(capture: Capturing) -> None:
+def test_results_of_calls_are_not_recorded(capture: Capturing) -> None:
     run = capture("from library import several\nseveral(1, 2.5)\n", "library:several")
     assert run.capture.calls[0].returns == CapturedList(items=(CapturedOther(type="int"), CapturedOther(type="float")))
 
@@ -184,7 +185,7 @@ def test_threads_lose_no_call(capture: Capturing) -> None:
     assert len(run.counts()) == 7
 
 
-def test_a_scalar_that_is_ever_new_is_bounded_and_counted(capture: Capturing) -> None:
+def test_scalars_with_ever_new_values_are_bounded_and_counted(capture: Capturing) -> None:
     run = capture(
         "from library import scale, several\nfor i in range(1500): scale(i)\nseveral(1)\n",
         "library:scale", "library:several",
@@ -221,7 +222,7 @@ sys.modules[__name__] = Lazy(__name__)
 """
 
 
-def test_what_a_module_makes_on_demand(capture: Capturing) -> None:
+def test_functions_that_a_module_makes_on_demand(capture: Capturing) -> None:
     run = capture(
         "import library, lazy, lazier\nfrom lazy import kept\n"
         "kept(1); lazy.kept(1)\n"
@@ -252,7 +253,7 @@ def test_a_function_under_two_names_is_recorded_under_both(capture: Capturing) -
     assert run.capture.counts == {"library:scale": 2, "other:scale": 1}
 
 
-def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
+def test_a_function_that_cannot_be_watched_is_named(capture: Capturing) -> None:
     run = capture(
         "import library, asyncio\nlibrary.Layer()\nprint(asyncio.run(library.later(1)))\n",
         *(f"library:{name}" for name in ("Layer", "constant", "nothing", "scal", "later", "Layer.rate", "scale")),
@@ -274,7 +275,7 @@ def test_what_cannot_be_watched_is_said(capture: Capturing) -> None:
     assert run.capture.calls == ()
 
 
-def test_the_program_meets_nothing_that_it_did_not_bring(capture: Capturing) -> None:
+def test_the_program_sees_no_foreign_modules(capture: Capturing) -> None:
     run = capture(
         "import sys\nimport library\nlibrary.scale(1)\n"
         "print([m for m in ('torch', 'pydantic', 'typer', 'kernwright', 'sitecustomize') if m in sys.modules])\n"

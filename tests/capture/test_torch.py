@@ -1,4 +1,4 @@
-"""Programs with torch: tensors by their metadata, torch's ops, compilers that trace through a wrapper."""
+"""Programs with torch: metadata of tensors, torch's ops, and compilers that trace through a wrapper."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_a_program_with_torch(capture: Capturing) -> None:
     plain = ((3, 4), "float32", (4, 1), False)
     rows = {((n, 4), "float32", (4, 1), False): 1 for n in (3, 5, 7)}
     scaled = tensors("library:scale")
-    assert scaled[(plain,)] == 1 + 1  # the first line's, and the model's own call outside the compiler
+    assert scaled[(plain,)] == 1 + 1  # the call in the first line, and the model's own call outside the compiler
     assert scaled[((4, 3), "float32", (1, 4), False),] == 1
     assert scaled[((3, 4), "float32", (4, 1), True),] == 1
     assert scaled[((3, 2), "float32", (4, 1), False), ((3, 4), "bfloat16", (4, 1), False)] == 1
     assert scaled[((0,), "float32", (1,), False),] == scaled[((), "float32", (), False),] == 1
     assert scaled[((2, 3), "float32", None, False),] == 1
 
-    # A torch op is also seen where compiled code calls it; each size once there, once outside.
+    # A torch op is also recorded where compiled code calls it: each size once there and once outside.
     seen = tensors("torch.ops.own:twice")
     assert seen[(plain,)] == 3 + 2
     assert {key[0]: count for key, count in seen.items()} == {k: 5 if k[0][0] == 3 else 2 for k in rows}
@@ -109,7 +109,7 @@ def test_a_scripted_function_is_told_apart(capture: Capturing) -> None:
     assert "scripts:twice: is compiled by torch.jit: name the function that calls it" in run.done.stderr
 
 
-def test_a_custom_op_is_met_under_its_python_name_too(capture: Capturing) -> None:
+def test_a_custom_op_is_recorded_under_its_python_name_too(capture: Capturing) -> None:
     run = capture(
         "import torch\nimport ops\nops.twice(torch.ones(2)); torch.ops.own.twice(torch.ones(2))\n"
         "print(type(ops.twice).__name__)\n",
@@ -121,11 +121,11 @@ def test_a_custom_op_is_met_under_its_python_name_too(capture: Capturing) -> Non
         },
     )
     assert run.done.stdout == "CustomOpDef\n"
-    assert [call.count for call in run.capture.calls] == [1]  # torch.ops.own.twice goes past the Python name
+    assert [call.count for call in run.capture.calls] == [1]  # torch.ops.own.twice bypasses the Python name
 
 
 def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
-    """A dtype picks what is computed as much as a number does: calls that differ in it are two signatures."""
+    """A dtype determines the result as much as a number does: calls with different dtypes are two signatures."""
     run = capture(
         "import torch\nfrom casting import cast\nx = torch.ones(2, 3, 4, 5)\n"
         "cast(x); cast(x, torch.bfloat16); cast(x, dtype=torch.float64)\n"
@@ -149,7 +149,7 @@ def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
     ]
 
 
-def test_where_a_view_begins_is_kept_as_far_as_its_address_differs(capture: Capturing) -> None:
+def test_the_offset_of_a_view_is_kept_if_it_changes_the_alignment(capture: Capturing) -> None:
     run = capture(
         "import torch\nfrom library import scale\nx = torch.ones(4096, dtype=torch.bfloat16)\n"
         "for begins in (0, 3, 128, 131, 259): scale(x[begins : begins + 8])\n"

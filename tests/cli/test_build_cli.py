@@ -24,7 +24,7 @@ def call(*arguments: object) -> Result:
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-def test_what_was_built_runs_where_nothing_can_be_built(tmp_path: Path) -> None:
+def test_built_libraries_run_without_a_compiler(tmp_path: Path) -> None:
     done = call("--arch", "cpu", "--out", tmp_path / "ahead")
     assert done.exit_code == 0, done.output
     assert "1 built" in done.output
@@ -48,7 +48,7 @@ def test_what_was_built_runs_where_nothing_can_be_built(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 def test_one_library_for_a_gpu_that_is_not_here_and_not_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1"))  # nobody runs it
+    monkeypatch.setattr(library, "CUDA_FLAGS", ("-Xptxas=-O0", "-Xcicc=-O1"))  # the kernels are built but never run
     arguments = ("--arch", "sm_80", "--out", tmp_path, "--only", "ernie_norm_modulate_fp32")
     assert call(*arguments).exit_code == 0
     (built,) = tmp_path.glob("*.so")
@@ -73,7 +73,7 @@ def test_every_family_with_native_kernels_is_among_them() -> None:
     mine |= {"norm_scale_shift_select_bf16", "norm_tanh_mul_add_norm_scale_fp32"}
     mine |= {"rms_modulate_from_table_fp32", "dual_modulate_from_table_bf16", "ernie_residual_norm_modulate_fp16"}
     assert mine <= names
-    assert len(ahead.libraries(Target("sm_90"))) == len(names)  # what two families need is there once
+    assert len(ahead.libraries(Target("sm_90"))) == len(names)  # a library that two families need exists once
 
 
 @pytest.mark.parametrize(

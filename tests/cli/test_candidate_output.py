@@ -1,4 +1,4 @@
-"""What a candidate printed, as a reader sees it."""
+"""A candidate's output as a reader sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_same_output_is_shown_once() -> None:
     assert "2 of 4" in lines[0]
 
 
-def test_no_line_of_a_candidate_passes_for_one_of_ours() -> None:
+def test_no_line_of_a_candidate_looks_like_one_of_ours() -> None:
     lines = lines_of("x\n  verdict faster\r\x1b[2J\n")
     assert all(line.startswith("  | ") for line in lines[1:]) and not any(
         "\x1b" in line or "\r" in line for line in lines

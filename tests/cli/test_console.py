@@ -1,4 +1,4 @@
-"""Foreign text in everything that commands print: names, titles, reasons and rows show as they are."""
+"""Foreign text in the output of commands: names, titles, reasons and rows are shown literally."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def assert_plain(shown: str) -> None:
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No name is folded into several lines."""
+    """Make the console so wide that no name is wrapped."""
     monkeypatch.setattr(console, "out", console.PlainConsole(width=1000))
 
 
@@ -119,7 +119,7 @@ def test_an_error_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def test_everything_is_printed_through_the_plain_console() -> None:
-    """A new command cannot bring a console of its own, which would read markup."""
+    """Every module uses the plain console. Another console would interpret markup."""
     own = {CLI / "console.py", CLI / "output.py"}
     found = [
         f"{path.relative_to(CLI)}:{node.lineno}"

@@ -1,4 +1,4 @@
-"""How long a command waits or works: times that there cannot be are refused before anything is done."""
+"""Options for times, for example how long a command waits: invalid ones are refused before any work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_wait_that_would_never_end_or_cannot_be_is_refused(words: list[str], s
 
 @pytest.mark.parametrize("command", ["sweep", "tune"])
 @pytest.mark.parametrize("minutes", ["-1", "nan"])
-def test_minutes_that_there_cannot_be_are_refused(command: str, minutes: str) -> None:
+def test_invalid_minutes_are_refused(command: str, minutes: str) -> None:
     refused = CliRunner().invoke(app, [command, "--minutes", minutes])
     assert isinstance(refused.exception, KernwrightError)
     assert "--minutes" in refused.exception.cause and minutes in refused.exception.cause

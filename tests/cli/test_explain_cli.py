@@ -1,4 +1,4 @@
-"""kernwright explain: shapes from the command line, for devices that are not here too."""
+"""kernwright explain: shapes from the command line, also for devices that this machine does not have."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ def test_what_cannot_be_asked_is_named(arguments: list[str], complaint: str) -> 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("op", sorted(FAMILIES))
-def test_one_shape_is_enough_for_every_op_wherever_it_would_be(
+def test_one_shape_is_enough_for_every_op_on_every_device(
     op: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    shape = "2x8x4x16x16:bf16" if op in {"causal_cat_pad", "wan_rmsnorm_silu"} else "2x64x128:bf16"  # or of a video
+    # Video for the ops that need it.
+    shape = "2x8x4x16x16:bf16" if op in {"causal_cat_pad", "wan_rmsnorm_silu"} else "2x64x128:bf16"
     done = call(op, "--shape", shape, "--device", device, "--exact")
     assert done.exit_code == 0, done.exception
     told = done.output.splitlines()
@@ -71,13 +72,13 @@ def test_one_shape_is_enough_for_every_op_wherever_it_would_be(
     assert asks_no_more is ("torch sees no CUDA device" in done.output)
 
 
-def test_what_only_the_public_call_takes_can_be_asked_about() -> None:
+def test_arguments_of_the_public_call_alone_can_be_explained() -> None:
     done = call("add_norm", "--shape", "4x8:bf16", "--scalar", "residual_in_fp32=true", "--device", "cpu")
     assert done.exit_code == 0 and "add_norm: torch (exact)" in done.output, done.exception
 
 
 @pytest.mark.parametrize("device", ["mps", "xpu", "xpu:1"])
-def test_elsewhere_the_reference_is_all_there_is(device: str) -> None:
+def test_other_devices_have_only_the_reference(device: str) -> None:
     done = call("norm_scale_shift", "--shape", "1x16x64:bf16", "--device", device)
     assert done.exit_code == 0, done.exception
     assert done.output.splitlines()[0] == "norm_scale_shift: torch (exact)"
@@ -86,7 +87,7 @@ def test_elsewhere_the_reference_is_all_there_is(device: str) -> None:
     assert reference == "  torch (exact): takes it"
 
 
-def test_where_there_is_a_device_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_exists_is_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: pytest.fail("there is no stream"))
@@ -128,7 +129,7 @@ def test_numbers_and_narrow_indices_can_be_asked_about(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that tensors of a CPU are no reason to refuse
     done = call(*arguments, "--device", "cpu")
     assert said in (str(done.exception) if done.exception else done.output)
 

@@ -1,4 +1,4 @@
-"""The command line's root, and the task commands, as a user meets them."""
+"""The root of the command line and the task commands, as a user sees them."""
 
 from __future__ import annotations
 

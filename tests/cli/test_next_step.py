@@ -1,4 +1,4 @@
-"""The command after a verdict: it parses, and it asks for what is missing."""
+"""The command that is suggested after a verdict: it parses, and it asks for the missing part."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_after_a_fault_comes_a_failing_row_with_its_output(outcome: str) -> None
     assert [words[words.index("--seed") + 1] for words in others] == (["8812"] if outcome == "incorrect" else [])
 
 
-def test_the_row_that_is_repeated_is_that_of_the_first_reason_shown() -> None:
+def test_the_repeated_row_is_that_of_the_first_reason_shown() -> None:
     """The worst outcome decides the verdict, but reasons are listed in the order of the rows."""
     row = {"op": "o", "bytes_min": 1}
     rows = [

@@ -1,4 +1,4 @@
-"""kernwright op new: what it writes works as written, under the project's own rules, and it writes all or nothing."""
+"""kernwright op new: its files work as written and pass the project's own checks, and it writes all of them or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def content(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """As much of a checkout as the command looks at."""
+    """Return the parts of a checkout that the command reads."""
     for folder in ("src/kernwright/ops", "tests/ops"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=BARE)
     return tmp_path
@@ -42,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """The checks that a contributor would run in a checkout with a new family, side by side, as they take seconds."""
+    """Run the checks of a contributor in a checkout with a new family, in parallel because they take seconds."""
     root = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "src", root / "src", ignore=BARE)
     shutil.copytree(ROOT / "tests" / "ops", root / "tests" / "ops", ignore=BARE)
@@ -55,7 +55,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.C
         shutil.copytree(ROOT / ".mypy_cache", root / ".mypy_cache")
         commands["types"] = [sys.executable, "-m", "mypy", "src/kernwright/ops"]
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-    environment.pop("KERNWRIGHT_TEST_CLAIMS", None)  # it is a suite of its own
+    environment.pop("KERNWRIGHT_TEST_CLAIMS", None)  # this pytest run is a suite of its own
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     running = {
         name: subprocess.Popen(command, cwd=root, env=environment, **pipes) for name, command in commands.items()
@@ -81,10 +81,10 @@ def test_the_generated_family_is_typed(outcomes: dict[str, subprocess.CompletedP
 
 @pytest.mark.parametrize(("op", "family"), [("o", "a"), ("gain_channels", "native_gains"), LONG])
 def test_names_of_every_length_and_place_pass_the_linter(op: str, family: str, checkout: Path) -> None:
-    """Where lines break and how imports are sorted follows from the names."""
+    """The names determine where lines break and how imports are sorted."""
     assert new(checkout, op, family).exit_code == 0
     (checkout / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
-    for path in (ROOT / "src" / "kernwright").iterdir():  # a module that is not there would be sorted as a stranger's
+    for path in (ROOT / "src" / "kernwright").iterdir():  # The linter would sort a missing module as a third-party one.
         if path.name != "ops":
             (checkout / "src" / "kernwright" / path.name).symlink_to(path)
     for words in (["check"], ["format", "--check"]):
@@ -137,9 +137,9 @@ def test_the_first_and_the_last_op_find_their_places(op: str) -> None:
         ("gain_channels", "elsewhere", "tests/judge/test_elsewhere.py exists already"),
     ],
 )
-def test_what_cannot_be_added_is_said_and_nothing_is_written(op: str, family: str, said: str, checkout: Path) -> None:
+def test_a_refused_name_is_reported_and_nothing_is_written(op: str, family: str, said: str, checkout: Path) -> None:
     (checkout / "tests" / "judge").mkdir()
-    (checkout / "tests" / "judge" / "test_elsewhere.py").touch()  # pytest would mistake one for the other
+    (checkout / "tests" / "judge" / "test_elsewhere.py").touch()  # pytest would mistake one file for the other
     before = content(checkout)
     error = new(checkout, op, family).exception
     assert isinstance(error, KernwrightError)

@@ -55,7 +55,7 @@ def best_of(ledger: Ledger, *bodies: dict[str, Any]) -> list[str]:
         ({"verdict": "inconclusive"}, ["a"]),
         ({"verdict": "failed"}, ["a"]),
         ({"speedup": None, "verdict": "tampered"}, ["a"]),
-        ({"rows": 1}, ["a", "b"]),  # a mean over other rows is no comparison
+        ({"rows": 1}, ["a", "b"]),  # a mean over other rows cannot be compared
         ({"task_digest": "z"}, ["a", "b"]),
         ({"baseline": "compile"}, ["a", "b"]),
         ({"provenance": {"policy": {"decides": "wall"}, "hardware": {"model": "H200"}}}, ["a", "b"]),
@@ -83,6 +83,6 @@ def test_runs_that_have_no_verdict_or_an_unreadable_one_are_not_hidden(ledger: L
     assert "1 run(s) without a verdict" in text and ledger.runs()[1] in text
 
 
-def test_foreign_names_make_no_line_of_their_own(ledger: Ledger) -> None:
+def test_foreign_names_cannot_start_a_line(ledger: Ledger) -> None:
     text = shown(ledger, [body("fake\nbest: mine", 2.0, task="norm\nbest: mine")])
     assert "best: mine" in text and not any(line.startswith("best: mine") for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""From a running program to an admitted task, with the commands that a user types."""
+"""From a running program to an admitted task, with the commands of a user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def process(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, task_texts: dict[str, str]) -> Path:
-    """A folder in which the program has been captured."""
+    """Return a folder in which the program has been captured."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "model.py").write_text(MODEL)
     (folder / "program.py").write_text(PROGRAM)

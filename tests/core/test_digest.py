@@ -62,7 +62,7 @@ def change(path: Path) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package to change."""
+    """Return a copy of the package that a test may change."""
     copy = tmp_path / "kernwright"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(shipped, "PACKAGE", copy)
@@ -187,12 +187,12 @@ def test_an_ops_digest_follows_what_it_computes(tmp_path: Path, old: str, new: s
 
 def test_a_definition_without_a_source_says_so() -> None:
     namespace: dict[str, Op] = {}
-    exec(DEFINITIONS, namespace)  # as at a prompt
+    exec(DEFINITIONS, namespace)  # as at a Python prompt
     with pytest.raises(KernwrightError, match="twice"):
         _ = namespace["twice"].digest
 
 
-def test_modules_count_by_the_names_that_are_used_of_them(tmp_path: Path) -> None:
+def test_modules_count_by_the_names_that_are_imported_from_them(tmp_path: Path) -> None:
     def digest(module: str, text: str) -> str:
         folder = tmp_path / module / "kernwright" / "judge"
         folder.mkdir(parents=True)
@@ -218,7 +218,7 @@ def test_modules_count_by_the_names_that_are_used_of_them(tmp_path: Path) -> Non
         (".h", "#define F(x) \\\n  (x)\n", "#define F(x) (x)\n"),
     ],
 )
-def test_prose_and_paths_are_no_code(suffix: str, one: str, other: str) -> None:
+def test_prose_and_paths_do_not_count(suffix: str, one: str, other: str) -> None:
     assert code_digest([Source(suffix, one)]) == code_digest([Source(suffix, other)])
 
 
@@ -252,7 +252,7 @@ def test_a_file_without_code_does_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [".py", *C_SUFFIXES])
 def test_every_source_of_the_package_keeps_its_tokens(kind: str) -> None:
-    """The reader of C takes every character for something: what it leaves out is white space and comments."""
+    """The tokenizer of C keeps every character except white space and comments."""
     count: Callable[[str], int] = lambda text: len(re.sub(r"\s", "", text))  # noqa: E731
     for path in PACKAGE.rglob(f"*{kind}"):
         source = Source.read(path)

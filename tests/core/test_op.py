@@ -1,4 +1,4 @@
-"""An op is its definition: what the signature says, what float64 means, what its digest covers."""
+"""An op is its definition: its signature, its float64 oracle and its digest."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_oracle_is_float64_and_leaves_whole_numbers_alone() -> None:
 
 
 def smallest_rows() -> dict[str, tuple[Op, Workload]]:
-    """The smallest smoke row of each op that ships."""
+    """Return the smallest smoke row of each shipped op."""
     found: dict[str, tuple[Op, Workload]] = {}
     for task in (find_task(name) for name in list_tasks()):
         for row in sorted(task.select("smoke"), key=lambda row: -row.bytes_min):
@@ -108,7 +108,7 @@ def test_every_op_that_ships_has_a_row() -> None:
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_shipped_oracles_never_round_to_float32(name: str) -> None:
-    """Inputs that are one float32 make two oracles: nothing on the way narrows them."""
+    """Inputs that round to the same float32 give two different oracles, so no step rounds to float32."""
     op, row = ROWS[name]
     drawn = ContentPool.for_row(row, torch.Generator().manual_seed(3)).draw(op, row)
     inputs = {n: t.double() * (1 + 1e-9) if t.is_floating_point() else t for n, t in drawn.items()}
@@ -122,8 +122,8 @@ def test_shipped_oracles_never_round_to_float32(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_shipped_references_give_what_their_rows_say(name: str) -> None:
-    """Shape, dtype and layout of every output, from inputs laid out as the row lays them out."""
+def test_shipped_references_return_outputs_as_their_rows_say(name: str) -> None:
+    """Shape, dtype and layout of every output are checked, for inputs with the layout of the row."""
     op, row = ROWS[name]
     drawn = ContentPool.for_row(row, torch.Generator().manual_seed(3)).draw(op, row)
     inputs = {}
@@ -163,7 +163,8 @@ def test_digest_follows_the_text_of_the_definition_not_its_comments(tmp_path: Pa
     assert digest(path, "# a word\n\n" + OPS_FILE.replace("    return", "    # why\n\n    return")) == first
     assert digest(path, OPS_FILE.replace("x * 2", "x + x")) != first
     assert digest(path, OPS_FILE.replace('activations=["x"]', 'activations=["x"], contract="exact"')) != first
-    assert digest(path, OPS_FILE.replace("import define", "import define\nhelper = 1")) == first  # nothing refers to it
+    # Nothing uses the new name.
+    assert digest(path, OPS_FILE.replace("import define", "import define\nhelper = 1")) == first
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An op read from its text is the op that an import gives: schema and digest."""
+"""An op that is read from source text equals the imported op in schema and digest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_own_op_is_read_as_it_is_imported(parts: dict[str, str], tmp_path: Pa
 @pytest.mark.parametrize(
     "parts",
     [
-        {"before": "WIDTHS = [1, 2]\n", "body": "x * WIDTHS[0]"},  # a digest covers the whole file
+        {"before": "WIDTHS = [1, 2]\n", "body": "x * WIDTHS[0]"},  # the digest covers the whole file
         {"before": "SCALE = math.sqrt(2)\n", "body": "x * SCALE"},
         {"before": "if True:\n    SCALE = 2\n", "body": "x * SCALE"},
         {"before": "import functools\n@functools.cache\ndef one():\n    return 1\n", "body": "x * one()"},

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal, and names that could be taken for others."""
+"""Foreign text on a terminal, and names that could be mistaken for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C++ of docs/candidates.md, compiled as it stands on that page."""
+"""The C++ code of docs/candidates.md compiles as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/own_op.md, run as they stand on that page."""
+"""The commands of docs/own_op.md run as printed."""
 
 from __future__ import annotations
 

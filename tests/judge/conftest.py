@@ -1,4 +1,4 @@
-"""For tests of the judge's own Triton kernels."""
+"""Fixtures for tests of the judge's own Triton kernels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 
 @pytest.fixture
 def said_by() -> Callable[[str], str]:
-    """What code with Triton kernels prints, in a process of its own: on a machine without a GPU the interpreter runs
-    them, which Triton must know when it is imported."""
+    """Return what code with Triton kernels prints in a process of its own. Without a GPU the interpreter runs the
+    kernels, and Triton must know this at import."""
     pytest.importorskip("triton")
     environment = os.environ | ({} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"})
 

@@ -1,4 +1,4 @@
-"""The whole judge on a tiny task: honest, wrong, slow and broken candidates, and everything it refuses."""
+"""The whole judge on a tiny task: honest, wrong, slow and broken candidates, and every refusal."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run(
     write_candidate: Callable[..., Path],
     quiet: Any,
 ) -> Callable[..., Verdict]:
-    """Judges a source in this process, into one ledger for the whole module."""
+    """Judge a source in this process, with one ledger for the whole module."""
     folder = tmp_path_factory.mktemp("judged")
 
     def run(name: str, source: str | None, language: str = "python", more: str = "", **request: Any) -> Verdict:
@@ -146,13 +146,13 @@ def test_every_metric_is_a_figure_or_a_reason(honest: Verdict) -> None:
     assert isinstance(stream, Headline) and isinstance(device, Unavailable)
     assert stream.rows == 2
     ratios = {r.id: r.metrics["stream"].ratio for r in honest.rows}  # type: ignore[union-attr]
-    if not stream.in_doubt:  # a busy machine can leave a gain unconfirmed, and it then counts with less
+    if not stream.in_doubt:  # A busy machine can leave a gain unconfirmed, which then counts for less.
         assert stream.geomean == pytest.approx((ratios["axpy_small"] * ratios["axpy_wide"]) ** 0.5)
         assert stream.worst_row == min(ratios, key=ratios.__getitem__)
         assert stream.worst_ratio == min(ratios.values())
 
 
-def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
+def test_the_record_has_its_provenance(honest: Verdict) -> None:
     where = honest.provenance
     assert where["seed"] == 7
     assert where["policy"]["quads_per_round"] == 7
@@ -175,7 +175,7 @@ def test_the_record_says_where_it_comes_from(honest: Verdict) -> None:
     assert not honest.quick and not honest.interrupted
 
 
-def test_a_verdict_on_a_task_that_was_never_checked_says_so(honest: Verdict) -> None:
+def test_a_verdict_on_an_unchecked_task_says_so(honest: Verdict) -> None:
     assert honest.not_admitted == "it was never checked"
 
 
@@ -232,7 +232,8 @@ def test_a_wrong_candidate_is_incorrect_and_not_timed(run: Callable[..., Verdict
 
 
 def test_a_candidate_that_seems_fast_while_blocks_are_sized_must_be_right_too(run: Callable[..., Verdict]) -> None:
-    """It would have several times as many calls a block as its baseline, and less to pay for each block's beginning."""
+    """Otherwise it would have several times as many calls per block as its baseline, and less cost for starting
+    blocks."""
     verdict = run("sized", NOTHING_WHILE_SIZED)
     assert verdict.verdict == "incorrect" and "call 1 of a timed block: y is wrong" in first_reason(verdict)
     assert verdict.rows[0].metrics == {}
@@ -268,8 +269,8 @@ def test_a_candidate_that_cannot_be_called_failed_for_one_clear_reason(
         assert "flaot" in verdict.rows[0].reasons[0], "the compiler's own words"
 
 
-def test_a_candidate_that_raises_shows_where_and_what_it_printed(run: Callable[..., Verdict]) -> None:
-    """Python's and C's output, without a newline and without a flush: workers end by a kill."""
+def test_an_exception_is_shown_with_its_place_and_the_output(run: Callable[..., Verdict]) -> None:
+    """Output of Python and of C, without a newline and without a flush, because workers are killed at the end."""
     printed: list[str] = []
     verdict = run("raises", RAISES, output=printed.append, quick=True)
     message, *frames = first_reason(verdict).split("\n")
@@ -326,9 +327,7 @@ def undecidable_folder(tiny_folder: Path, tmp_path: Path) -> Path:
 def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "kernwright.judge.rounds.sizing.spread", lambda _: 1e9
-    )  # a second from one empty block to the next
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 1e9)  # one second between two empty blocks
     monkeypatch.setattr(CpuDevice, "max_slots", 4096)
     asked: list[int] = []
     opened = Session.__init__
@@ -350,7 +349,7 @@ def test_on_a_restless_machine_an_undecided_row_starts_over_with_longer_blocks(
 def test_a_row_has_no_more_rounds_than_it_is_given(
     run: Any, undecidable_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # no row starts over
     verdict = run("itself", None, against_itself=True, task=str(undecidable_folder), rounds=2)
     assert verdict.provenance["rounds"] == 2 and verdict.evidence
     (row,) = verdict.rows
@@ -366,7 +365,7 @@ def test_fewer_rounds_than_the_first_look_takes_are_refused(run: Any, undecidabl
     assert Ledger(run.ledger).runs() == before
 
 
-def test_rounds_that_the_policy_has_anyway_change_nothing(run: Callable[..., Verdict]) -> None:
+def test_requesting_the_rounds_of_the_policy_changes_nothing(run: Callable[..., Verdict]) -> None:
     verdict = run("itself", None, against_itself=True, rounds=1)
     assert verdict.provenance["rounds"] is None
     assert not any("rounds that were requested" in reason for reason in verdict.rows[0].reasons)
@@ -397,7 +396,7 @@ def test_rows_of_a_grid_are_checked_and_never_timed(run: Callable[..., Verdict],
 
 
 def test_a_candidate_that_is_wrong_on_a_grid_is_incorrect(run: Callable[..., Verdict], grid_folder: Path) -> None:
-    """Right on every frozen size and on its neighbours; wrong where there is one row."""
+    """The candidate is right on every frozen size and its neighbours, and wrong for a single row."""
     source = HONEST.replace("def axpy(", "def right(") + (
         "\n\ndef axpy(x, w, **scalars):\n    y = right(x, w, **scalars)\n    return y * 2 if x.shape == (3, 9) else y\n"
     )
@@ -436,8 +435,8 @@ def axpy(x, w, *, alpha=2.0):
 """
 
 
-def test_beside_a_compiled_baseline_each_worker_has_folders_of_its_own(run: Callable[..., Verdict]) -> None:
-    """The process that workers are forked from has imported nothing that remembers its folders."""
+def test_with_a_compiled_baseline_each_worker_has_its_own_folders(run: Callable[..., Verdict]) -> None:
+    """The process from which workers are forked has imported nothing that remembers its folders."""
     source = "\n".join(line for line in SCRIBBLES.splitlines() if "tl" not in line)
     verdict = run("scribbles_timed", source, baseline="compile", quick=True)
     assert verdict.verdict not in BAD, first_reason(verdict)
@@ -498,7 +497,7 @@ def test_ctrl_c_while_timing_leaves_a_verdict_marked_interrupted(
     assert not list(private_tmp.glob("kernwright-scratch-*")), "scratch folders are gone"
 
 
-def test_what_cannot_be_judged_is_refused_in_one_message(
+def test_an_invalid_request_is_refused_in_one_message(
     tiny_folder: Path,
     private_tmp: Path,
     tmp_path: Path,

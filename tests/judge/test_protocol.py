@@ -1,4 +1,4 @@
-"""The catalogue's errors of measurement, each as a property that would not hold if the error came back."""
+"""Known errors of measurement, each as a property that would fail if the error came back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _state(make_row: Callable[..., dict[str, Any]], name: str) -> RowState:
 
 
 def measured(us: Times, quads: int = 8, metric: Metric = "stream", busy: bool = False) -> list[Sample]:
-    """Quads as the protocol takes them: every side once, then mirrored, at instants that advance."""
+    """Return quads in the protocol's order: every side once, then mirrored, at advancing times."""
     samples, instant = [], 0
     for number in range(quads):
         order = SIDES[number % 3 :] + SIDES[: number % 3]
@@ -71,11 +71,11 @@ def ratio(found: RowVerdict, metric: Metric = "stream") -> float:
     return result.ratio
 
 
-# Whose time is whose
+# Times belong to the right side.
 
 
 def test_swapped_slots_invert_the_verdict(state: RowState) -> None:
-    """Baseline and candidate in each other's place: the record must not look the same."""
+    """If baseline and candidate are exchanged, the record must show it."""
     state.samples = measured(lambda side, i: (50 if side == "candidate" else 100) * ripple(i))
     good = verdict(state)
     state.samples = measured(lambda side, i: (100 if side == "candidate" else 50) * ripple(i))
@@ -85,15 +85,15 @@ def test_swapped_slots_invert_the_verdict(state: RowState) -> None:
 
 
 @pytest.mark.parametrize("speed", [0.999, 0.99, 1.004])
-def test_a_machine_that_warms_up_or_drifts_favours_nobody(state: RowState, speed: float) -> None:
-    """Each instant is faster or slower than the last, for all sides alike: whoever comes second must gain nothing."""
+def test_a_machine_that_warms_up_or_drifts_favours_no_side(state: RowState, speed: float) -> None:
+    """The machine becomes faster or slower for all sides alike. The side that comes second must not gain from it."""
     state.samples = measured(lambda side, i: 100 * speed**i * ripple(i))
     assert verdict(state).verdict == "same"
     assert ratio(verdict(state)) == pytest.approx(1, abs=0.01)
 
 
 def test_a_drift_would_decide_if_sides_were_timed_one_after_the_other() -> None:
-    """The error that the mirrored order is there for: the same machine, sides in sequence."""
+    """The mirrored order prevents this error: the same machine with sides one after the other."""
     sequential = [100 * 0.99**i for i in range(16)]
     assert statistics.mean(sequential[:8]) / statistics.mean(sequential[8:]) > 1.05
 
@@ -101,8 +101,8 @@ def test_a_drift_would_decide_if_sides_were_timed_one_after_the_other() -> None:
 # Statistics
 
 
-def test_no_quad_is_deleted_for_lying_apart(state: RowState) -> None:
-    """A side with two speeds is one with two speeds: dropping the slow half would make it faster."""
+def test_no_quad_is_deleted_as_an_outlier(state: RowState) -> None:
+    """A side with two speeds must keep both: dropping the slow half would make it faster."""
     state.samples = measured(lambda side, i: 100 * (0.8 if side == "candidate" and i % 2 else 1.25) * ripple(i), 16)
     found = verdict(state)
     assert found.verdict not in GOOD or ratio(found) < 1.3
@@ -112,7 +112,7 @@ def test_no_quad_is_deleted_for_lying_apart(state: RowState) -> None:
 
 
 def test_the_best_of_many_is_not_the_result(state: RowState) -> None:
-    """One lucky quad in eight says nothing: neither the smallest nor the largest time is what is reported."""
+    """One lucky quad in eight must not count: the result is neither the smallest nor the largest time."""
     lucky = measured(lambda side, i: 100 * ripple(i))
     lucky[3] = Sample(
         metric="stream",
@@ -132,7 +132,7 @@ def test_the_best_of_many_is_not_the_result(state: RowState) -> None:
 
 @given(st.lists(st.floats(60, 140), min_size=1, max_size=5))
 def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
-    """Five quads, however good, leave the interval open: noise must not be minted as a gain."""
+    """Five quads leave the interval open, however good they are: noise must not count as a gain."""
     row = {"id": "r", "op": "axpy", "set": "smoke", "inputs": {"x": {"shape": [64], "dtype": "fp32"}},
            "outputs": {"y": {"shape": [64], "dtype": "fp32"}}, "bytes_min": 512}  # fmt: skip
     state = RowState(row=Workload.model_validate(row))
@@ -151,14 +151,14 @@ def test_a_few_shots_are_never_a_win(candidate_us: list[float]) -> None:
 
 
 def test_noise_of_the_baseline_against_itself_is_the_measure(state: RowState) -> None:
-    """A difference that the baseline shows against its own twin is none."""
+    """A difference that the baseline also shows against its twin does not count."""
     rng = random.Random(3)
     state.samples = measured(lambda side, i: 100 * (0.97 if side == "candidate" else 1) * (1 + rng.gauss(0, 0.04)))
     assert verdict(state).verdict not in {"faster", "slower"}
 
 
 def test_noise_alone_is_hardly_ever_a_win(make_row: Any) -> None:
-    """Equal sides, looked at after each of many tries: the running best would be a win in most of them."""
+    """With equal sides and a look after each of many tries, the running best would usually be a win."""
     rng = random.Random(5)
     wins = 0
     for _ in range(200):
@@ -187,15 +187,15 @@ def headline(states: list[RowState]) -> tuple[Headline | Unavailable, str | None
 
 
 def test_one_huge_row_does_not_carry_the_mean(make_row: Any) -> None:
-    """Arithmetic: (8 + 0.4 + 0.4 + 0.4) / 4 = 2.3 times faster. Geometric: slower, which it is on most rows."""
+    """Arithmetic mean: (8 + 0.4 + 0.4 + 0.4) / 4 = 2.3 times faster. Geometric mean: slower, as on most rows."""
     found, outcome = headline(rows_of(make_row, [8.0, 0.4, 0.4, 0.4]))
     assert isinstance(found, Headline)
     assert found.geomean == pytest.approx((8 * 0.4**3) ** 0.25, rel=0.01)
     assert outcome == "slower"
 
 
-def test_a_row_that_failed_is_not_one_times_as_fast(make_row: Any) -> None:
-    """Scored 1.0 in the mean, a broken row would be a harmless one."""
+def test_a_failed_row_does_not_count_as_one_in_the_mean(make_row: Any) -> None:
+    """If it counted as 1.0 in the mean, a broken row would do no harm."""
     states = rows_of(make_row, [2.0, 2.0, 2.0])
     states[1].condemn(WorkerCheated("forged"))
     states[1].samples = []
@@ -207,7 +207,7 @@ def test_a_row_that_failed_is_not_one_times_as_fast(make_row: Any) -> None:
 
 
 def test_no_timed_row_is_no_verdict(make_row: Any) -> None:
-    """Nothing measured must never read as a mean of one, or as a win."""
+    """Without measurements the result must be neither a mean of one nor a win."""
     found, outcome = headline([_state(make_row, "a"), _state(make_row, "b")])
     assert isinstance(found, Unavailable)
     assert outcome == "inconclusive"
@@ -219,11 +219,11 @@ def test_a_row_without_evidence_of_correctness_says_so(state: RowState) -> None:
     assert verdict(state).verdict == "inconclusive"
 
 
-# What a time is of
+# What a time measures.
 
 
 def test_metrics_are_never_mixed(state: RowState) -> None:
-    """Ten times faster by wall clock alone is not faster where calls run back to back decides, and conversely."""
+    """A side that is ten times faster by wall clock alone is not faster if runs of calls decide, and conversely."""
     state.samples = measured(lambda side, i: 1e3 * ripple(i)) + measured(
         lambda side, i: (100 if side == "candidate" else 1e3) * ripple(i), metric="wall"
     )
@@ -234,7 +234,7 @@ def test_metrics_are_never_mixed(state: RowState) -> None:
 
 
 def test_a_gain_without_a_wall_time_beside_it_is_not_believed(state: RowState) -> None:
-    """Work shared between calls shows in `wall` alone: too few of its quads must not switch that look off."""
+    """Shared work shows only in `wall`. Too few quads of `wall` must not switch this check off."""
     state.samples = measured(lambda side, i: (100 if side == "candidate" else 1e3) * ripple(i))
     state.samples += measured(lambda side, i: 1e3 * ripple(i), quads=5, metric="wall")
     assert verdict(state).verdict == "inconclusive"
@@ -249,7 +249,7 @@ def test_wall_has_an_interval_whenever_the_deciding_metric_has(quads: int, first
 
 
 def test_both_sides_pay_for_their_outputs_memory() -> None:
-    """A side that writes into what it is given must be given new memory inside the call, as the baseline takes it."""
+    """A side that writes into given memory gets new memory inside the call, as the baseline does."""
     side = SideOrders(kind="candidate", language="python", style="writes")
     spec = ConcreteTensor(shape=(4, 8), dtype="fp32", strides=(8, 1))
     row = RowSignature(inputs=("x",), outputs=(spec,), scalars={}, style="returns")
@@ -261,7 +261,7 @@ def test_both_sides_pay_for_their_outputs_memory() -> None:
 
 
 def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
-    """Too few calls a block would time the clock and the pipe."""
+    """With too few calls per block, the clock and the pipe would be timed."""
     for call_s in (1e-6, 1e-5, 1e-4):
         slots = slots_for(call_s, POLICY.block_ms, 256)
         assert slots == 256 or slots * call_s >= 0.9 * POLICY.block_ms / 1e3
@@ -269,20 +269,21 @@ def test_blocks_are_long_beside_the_clock_however_short_the_call() -> None:
     assert least == 2, "one call would leave nothing to choose from in secret"
 
 
-def test_time_that_the_machine_took_is_not_the_sides() -> None:
-    """Ready without a processor is waiting; asleep is not, whatever a side would like."""
+def test_time_that_the_machine_took_is_not_counted() -> None:
+    """A process that is ready without a processor waits. A process that sleeps does not, so a side cannot claim waiting
+    time."""
     assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=600, ready_ns=400, pointers=()).waiting_ns == 400
     assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=600, ready_ns=0, pointers=()).waiting_ns == 0
     assert Block(elapsed_ns=3000, running_ns=1000, processor_ns=1000, ready_ns=900, pointers=()).waiting_ns == 0
 
 
-def test_a_busy_machine_is_told(state: RowState) -> None:
+def test_a_busy_machine_is_reported(state: RowState) -> None:
     state.samples = measured(lambda side, i: (50 if side == "candidate" else 100) * ripple(i), busy=True)
     assert any("busy machine" in reason for reason in verdict(state).reasons)
 
 
-def test_a_time_of_nothing_is_impossible_rather_than_excellent(state: RowState) -> None:
-    """An aggregate that underflows would be first on any table."""
+def test_a_time_of_zero_is_impossible_rather_than_excellent(state: RowState) -> None:
+    """A mean that underflows would be first in any table."""
     state.samples = measured(lambda side, i: (1e-6 if side == "candidate" else 100) * ripple(i))
     assert verdict(state).verdict == "tampered"
 
@@ -293,8 +294,8 @@ def test_a_difference_within_the_clocks_own_is_none(state: RowState) -> None:
 
 
 def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecided(make_row: Any) -> None:
-    """One quad of six without a gain leaves each row undecided. The interval of four rows' mean clears the band, but
-    counts only where single calls have the gain too."""
+    """One quad of six without a gain leaves each row undecided. The interval of the four rows' mean clears the band,
+    but counts only if single calls have the gain too."""
 
     def stream(side: Role, instant: int) -> float:
         return 100 * (0.7 if side == "candidate" and instant >= 6 else 1) * ripple(instant)
@@ -311,7 +312,7 @@ def test_work_shared_between_calls_carries_no_mean_even_where_its_row_is_undecid
 
 
 def test_a_mean_is_not_the_same_where_its_row_is_not_believed(state: RowState) -> None:
-    """As fast in a run of calls, and far slower in a call by itself."""
+    """The side is as fast in a run of calls, and far slower in a single call."""
 
     def stream(side: Role, instant: int) -> float:
         return 100 * ripple(instant)
@@ -326,7 +327,7 @@ def test_a_mean_is_not_the_same_where_its_row_is_not_believed(state: RowState) -
 
 
 class BusyMachine:
-    """A session whose blocks take what the machine makes of them: most are held up, each kind now and then is not."""
+    """A session on a busy machine: most blocks are delayed, and now and then one of each kind is not."""
 
     op = row = None
     slots = 2
@@ -360,19 +361,20 @@ class NoPool:
 
 
 def test_a_busy_machine_makes_no_call_look_free() -> None:
-    """It would ask for hundreds of slots of a large row, and the judge would spend its time on their contents."""
+    """Otherwise it would need hundreds of slots for a large row, and the judge would spend its time on their
+    contents."""
     session = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     assert CoarseTimes(NoPool()).of_call(session) == pytest.approx(1e-3)  # type: ignore[arg-type]
 
 
 def test_a_coarse_time_is_that_of_one_call_where_many_are_made() -> None:
     session = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
-    session.outputs_may_move = True  # as on a GPU, where one call would drown in the switch between contexts
+    session.outputs_may_move = True  # as on a GPU, where a switch between contexts takes longer than one call
     assert CoarseTimes(NoPool()).of_call(session) == pytest.approx(1e-3)  # type: ignore[arg-type]
 
 
-def test_who_dawdles_where_there_is_nothing_to_do_does_not_seem_fast() -> None:
-    """It would have more calls a block than its baseline has."""
+def test_a_side_with_slow_empty_blocks_does_not_look_fast() -> None:
+    """Otherwise it would have more calls per block than its baseline."""
     times = CoarseTimes(NoPool())  # type: ignore[arg-type]
     baseline = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)
     dawdler = BusyMachine(call_ns=1_000_000, empty_ns=50_000, held_up_ns=4_000_000)

@@ -11,7 +11,7 @@ from kernwright.judge.request import JudgeRequest, policy_of
 from kernwright.tasks.task import load_task
 
 
-def test_the_requested_metric_decides_and_nothing_else_changes(tiny_folder: Path) -> None:
+def test_the_requested_metric_decides_and_the_rest_stays(tiny_folder: Path) -> None:
     task = load_task(tiny_folder)
     for quick in (False, True):
         usual = policy_of(JudgeRequest(task="tiny", candidate=None, quick=quick), task)

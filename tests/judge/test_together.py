@@ -1,4 +1,4 @@
-"""Several pairs in one judgement: each ends with the record that it would have by itself, and none pays for another."""
+"""Several pairs in one judgement: each gets the record that it would get alone, and none affects another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernwright.ledger.record import Record
 from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
-pytestmark = [pytest.mark.slow, pytest.mark.clock]  # the pace of sides is compared
+pytestmark = [pytest.mark.slow, pytest.mark.clock]  # the tests compare the speed of sides
 
 CONTENDERS = """
 def copied(op):
@@ -75,7 +75,7 @@ Matches = list[tuple[str, str]]
 @pytest.fixture
 def together(folder: Path, private_tmp: Path, tmp_path: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
-    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # nobody starts over
+    monkeypatch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)  # no row starts over
 
     def judge(matches: Matches, rows: str = "axpy_small", **more: Any) -> list[Verdict | None]:
         requests = [
@@ -102,7 +102,7 @@ def runs(ledger: Path) -> list[list[Record]]:
 
 
 def samples(ledger: Path, record: Record) -> list[Sample]:
-    """Of one round, as its record tells."""
+    """Return the samples of one round, from its record."""
     book = Ledger(ledger)
     (verdict,) = (own for own in book.records(record.run) if own.kind == "verdict")
     found = recorded_samples(book, [record], Verdict.model_validate(verdict.body))
@@ -146,7 +146,7 @@ def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(tog
     assert recompute(Ledger(tmp_path)).differences == []
 
 
-def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(
+def test_a_baseline_that_fails_leaves_other_pairs_intact(
     together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fine, fallen = together([("eager", "copied"), ("picky", "copied")], rows="axpy_*")
@@ -162,15 +162,16 @@ def test_a_baseline_that_falls_over_leaves_the_pairs_of_others_standing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Judgement, "_refuse_changed_files", interrupted)
-    with pytest.raises(KeyboardInterrupt):  # a sweep would try these pairs again, one by one
+    with pytest.raises(KeyboardInterrupt):  # a sweep would try these pairs again one by one
         together([("picky", "copied"), ("picky", "slow")], rows="axpy_wide")
     assert [records[-1].kind for records in runs(tmp_path)[-2:]] == ["abandoned"] * 2
 
 
-def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
+def test_a_fault_of_unknown_origin_is_traced_one_contender_at_a_time(
     together: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device is busy whenever the second contender is about to run; each time somebody must find out who did it."""
+    """The device is busy whenever the second contender is about to run. Each time the judge must find out which side is
+    to blame."""
     seen: list[str] = []
 
     def ready(self: Session) -> None:
@@ -186,8 +187,11 @@ def test_what_cannot_be_laid_at_one_contenders_door_is_found_out_one_by_one(
     assert set(alone[: alone.index("candidate-2")]) == {"baseline", "again", "candidate"}
 
 
-def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device is busy until the worker of a contender has ended that was wrong, and is not timed."""
+def test_a_contender_that_has_finished_its_row_may_still_be_to_blame(
+    together: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device stays busy until the worker of a contender has ended whose results were wrong and which is not
+    timed."""
     ended: list[str] = []
     respawn = WorkerGroup.respawn
 
@@ -207,7 +211,8 @@ def test_who_is_done_with_a_row_may_still_be_to_blame(together: Any, monkeypatch
 
 
 class Slow:
-    """A device whose memory is slow ahead of these quads of `stream`; then, when contenders have no workers, or not."""
+    """A device whose memory is slow before the given quads of `stream`. `by_itself` tells whether it is slow without
+    contenders too."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *slow: int, by_itself: bool = False) -> None:
         self.accepted = self.taken = 0
@@ -229,7 +234,7 @@ class Slow:
 
 @pytest.fixture
 def judged(together: Any, folder: Path, write_candidate: Any, tmp_path: Path, quiet: Any) -> Callable[[], Verdict]:
-    """A candidate that nobody trusts, and that is right."""
+    """Return a judgement of an untrusted, correct candidate."""
 
     def judge() -> Verdict:
         source = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
@@ -246,7 +251,7 @@ def test_a_device_that_was_slow_once_has_the_row_begun_anew(
     together: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Slow(monkeypatch, 4)
-    spent: list[float] = []  # when the row is begun, and when it is begun anew: its budget is no smaller then
+    spent: list[float] = []  # budget when the row starts and when it starts again: it must not shrink
     time_it = RowRound._time
 
     def noting(turn: RowRound) -> None:
@@ -262,7 +267,7 @@ def test_a_device_that_was_slow_once_has_the_row_begun_anew(
     assert len(samples(tmp_path, first)) == 7, "what was measured before is not counted"
 
 
-def test_slow_twice_and_fast_without_a_candidate_is_its_doing(
+def test_a_device_slow_twice_and_fast_without_a_candidate_convicts_it(
     judged: Callable[[], Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Slow(monkeypatch, 4)
@@ -288,13 +293,13 @@ def test_a_device_that_is_slow_by_itself_is_judged_on_as_it_is(
     assert slow.accepted == 3 and len(copies) == 4, "a copy is measured at the row's own pace"
 
 
-def test_and_one_that_never_keeps_its_pace_is_not(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_never_keeps_its_pace_is_not_judged_on(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Slow(monkeypatch, *range(999), by_itself=True)
     with pytest.raises(EnvironmentProblem, match="does not keep its pace"):
         together([("eager", "copied")])
 
 
-def test_strangers_are_no_company(
+def test_unrelated_requests_are_not_judged_together(
     together: Any, folder: Path, write_candidate: Any, tmp_path: Path, quiet: Any
 ) -> None:
     with pytest.raises(KernwrightError, match="kernwright cannot be judged together"):

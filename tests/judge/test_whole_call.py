@@ -1,4 +1,4 @@
-"""A call is all that its caller gets and pays for: what comes back in every one, and what letting go of it takes."""
+"""A call is everything that its caller gets and pays for: all outputs of all calls, and the time for freeing them."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ def judged(tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any) 
 
 
 @pytest.mark.slow
-def test_what_memory_holds_is_not_what_a_caller_gets(judged: Any) -> None:
+def test_the_content_of_memory_is_not_what_a_caller_gets(judged: Any) -> None:
     row = judged(NEGATED)
     assert row.verdict == "incorrect" and "not what its memory holds" in row.reasons[0]
 
 
 @pytest.mark.slow
-def test_what_a_run_of_calls_returned_is_looked_at_too(judged: Any) -> None:
-    """Not only where it lies: it was `faster`."""
+def test_outputs_of_a_run_of_calls_are_checked_too(judged: Any) -> None:
+    """The content is checked, not only the address. Before, the judge said `faster`."""
     row = judged(ANOTHER_IN_RUNS)
     assert row.verdict == "incorrect" and "torch.int32 [1]" in row.reasons[0]
 
 
 @pytest.mark.clock
 @pytest.mark.slow
-def test_what_is_paid_for_on_release_is_no_gain(judged: Any) -> None:
-    """Three eager chains for every output that goes, where nobody's clock runs: it was `faster`, and is three times as
-    slow for whoever calls in a loop."""
+def test_a_gain_that_slow_freeing_pays_for_does_not_count(judged: Any) -> None:
+    """Freeing each output runs three eager chains, which is outside the timed region. Before, the judge said `faster`,
+    though the candidate takes three times as long for a caller that calls in a loop."""
     row = judged(PAID_ON_RELEASE)
     assert row.verdict not in GOOD, row.reasons

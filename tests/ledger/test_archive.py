@@ -1,4 +1,4 @@
-"""Archives are read like the ledger folder that they were packed from, and are verified like it."""
+"""Archives read and verify like the ledger folder from which they were packed."""
 
 from __future__ import annotations
 

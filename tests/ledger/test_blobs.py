@@ -130,7 +130,7 @@ def test_a_damaged_compressed_blob_is_found_and_repaired(store: BlobStore, damag
     assert store.read(digest) == SAMPLES
 
 
-def test_what_unpacks_without_end_is_no_blob(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.ledger.blobs._MOST", 2 << 20)
     bomb = gzip.compress(bytes(64 << 20))
     digest = hashlib.sha256(bytes(64 << 20)).hexdigest()

@@ -47,7 +47,8 @@ def test_what_is_recorded_is_read(ledger: Ledger) -> None:
 
 
 def test_the_hash_is_what_the_format_says(ledger: Ledger) -> None:
-    """Computed here from the bytes on disk with nothing but json and hashlib: another program can check a ledger."""
+    """The hash is recomputed from the bytes on disk with json and hashlib only, so another program can check a
+    ledger."""
     with ledger.open_run(BODY) as writer:
         pass
     line = ledger.run_path(writer.run).read_bytes()
@@ -202,7 +203,7 @@ def test_a_damaged_last_head_stops_writing_and_rolls_the_record_back(ledger: Led
 
 @pytest.mark.parametrize("when", ["before the head", "after the head"])
 def test_an_interrupt_inside_an_append(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    """Without its head the record is undone; with it, it counts. Either way the chain goes on."""
+    """If the head is missing, the record is undone; otherwise it counts. In both cases the chain continues."""
     real = Heads.append
 
     def interrupted(heads: Heads, record: Record) -> None:
@@ -222,7 +223,7 @@ def test_an_interrupt_inside_an_append(ledger: Ledger, monkeypatch: pytest.Monke
 
 
 def unusable_folders() -> list[str]:
-    """Places that even root cannot write to, so that these tests mean the same for every user."""
+    """Places to which even root cannot write, so that these tests mean the same for every user."""
     return ["below a file", "a file", "/proc/kernwright", "runs is a file", "heads is a folder", "lock is a folder"]
 
 
@@ -249,7 +250,7 @@ def test_an_unusable_folder_is_one_message_with_a_remedy(tmp_path: Path, place: 
 
 
 def test_a_read_only_folder(ledger: Ledger) -> None:
-    """In a child process that gives up root, if it has it: root may write anywhere."""
+    """Runs in a child process that gives up root, because root may write anywhere."""
     ledger.open_run({}).close()
     for folder in (ledger.root, ledger.root / "runs"):
         folder.chmod(0o555)

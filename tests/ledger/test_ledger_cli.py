@@ -1,4 +1,4 @@
-"""``kernwright ledger`` as a user meets it."""
+"""``kernwright ledger`` as a user sees it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_verify_notes_an_unfinished_write(ledger: Ledger) -> None:
 
 
 def test_runs_that_are_named_stay_behind(ledger: Ledger, tmp_path: Path) -> None:
-    """How a ledger is had without some of its runs: they go to an archive, the others to a new folder."""
+    """This is how some runs are removed from a ledger: they go to an archive, and the others to a new folder."""
     first, last = ledger.runs()
     new = Ledger(tmp_path / "new")
     result = call("import", ledger.root, "--but", first, "--ledger", new.root)
@@ -146,7 +146,7 @@ def test_the_command_needs_no_torch() -> None:
 
 @pytest.mark.slow
 def test_a_verdict_made_elsewhere_comes_home(tiny_folder: Path, tmp_path: Path, private_tmp: Path) -> None:
-    """Judged there, carried as one file, taken in here: each step through the real command line."""
+    """A verdict is made elsewhere, carried as one file and imported here. Every step uses the real command line."""
 
     def kernwright(*words: object, fine: tuple[int, ...] = (0,)) -> str:
         command = [sys.executable, "-m", "kernwright", *map(str, words)]
@@ -156,7 +156,7 @@ def test_a_verdict_made_elsewhere_comes_home(tiny_folder: Path, tmp_path: Path, 
 
     there, home, archive = tmp_path / "there", tmp_path / "home", tmp_path / "evidence.tar.gz"
     words = ("judge", tiny_folder, "--aa", "--quick", "--rows", "axpy_small", "--ledger", there)
-    kernwright(*words, fine=(0, 1))  # whatever it found: a busy machine may leave it undecided
+    kernwright(*words, fine=(0, 1))  # either outcome: a busy machine may leave the row undecided
     assert "1 run(s)" in kernwright("ledger", "export", archive, "--ledger", there)
     (run,) = Ledger(there).runs()
     assert kernwright("ledger", "import", archive, "--ledger", home) == f"added {run}\n"

@@ -1,4 +1,4 @@
-"""Many writers at once, writers that are killed, and disks that are full: nothing acknowledged is ever lost."""
+"""Many concurrent writers, killed writers and full disks: no acknowledged record is ever lost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_killed_writer_leaves_all_that_it_acknowledged(tmp_path: Path) -> None
     for _ in range(15):
         writer = start(WRITER, tmp_path, 1_000_000)
         assert writer.stdout is not None
-        for _ in range(chance.randint(1, 3)):  # from the first on it is inside the loop; however slow the disk is
+        for _ in range(chance.randint(1, 3)):  # after the first line it is inside the loop, however slow the disk is
             acknowledged.add(tuple(writer.stdout.readline().split()))
         time.sleep(chance.uniform(0, 0.03))
         writer.send_signal(signal.SIGKILL)
@@ -87,7 +87,7 @@ def test_a_killed_writer_leaves_all_that_it_acknowledged(tmp_path: Path) -> None
 @pytest.mark.parametrize("kept", [0, 1, 100, -1], ids=lambda kept: f"keep {kept} bytes")
 @pytest.mark.parametrize("file", ["run", "heads"])
 def test_each_way_that_a_kill_can_cut_the_last_write(tmp_path: Path, file: str, kept: int) -> None:
-    """The kill above seldom lands inside a write, so here is every such state, made by hand."""
+    """A kill seldom hits a write, so this test makes each possible state of an interrupted write by hand."""
     ledger = Ledger(tmp_path)
     with ledger.open_run({}) as writer:
         for number in range(3):
@@ -99,7 +99,7 @@ def test_each_way_that_a_kill_can_cut_the_last_write(tmp_path: Path, file: str, 
         whole = path.read_bytes()
         path.write_bytes(whole[:start_of_last] + whole[start_of_last:][:kept])
 
-    if file == "run":  # a record that is cut has no head yet
+    if file == "run":  # a truncated record has no head yet
         heads = ledger.heads_path.read_bytes()
         ledger.heads_path.write_bytes(heads[: heads[:-1].rfind(b"\n") + 1])
     cut(run_path if file == "run" else ledger.heads_path)
@@ -131,11 +131,11 @@ def test_a_full_disk_under_the_heads_takes_the_record_back_too(tmp_path: Path) -
         for _ in range(20):
             earlier.append("kept", {})
     heads = Ledger(tmp_path).heads_path.read_bytes()
-    process = start(FULL_DISK, tmp_path, len(heads) + len(heads) // 20 + 100, 0)  # room for one head and a bit
+    process = start(FULL_DISK, tmp_path, len(heads) + len(heads) // 20 + 100, 0)  # room for one head and a little more
     output = process.communicate()[0]
     assert process.returncode == 0
     assert "refused: cannot append to" in output
-    assert "heads are whole: True" in output  # at once, not only when the next writer tidies up
+    assert "heads are whole: True" in output  # immediately, not only when the next writer repairs the file
     run = output.split()[-1]
     assert [record.kind for record in Ledger(tmp_path).records(run)] == ["run", "after"]
     assert Ledger(tmp_path).heads_path.read_bytes().startswith(heads)
@@ -143,7 +143,7 @@ def test_a_full_disk_under_the_heads_takes_the_record_back_too(tmp_path: Path) -
 
 
 def test_verify_waits_for_a_head_that_is_being_written(tmp_path: Path) -> None:
-    """Without the lock it could see a new head beside an older view of its run, and cry truncation."""
+    """Without the lock it could see a new head next to an older view of its run, and report truncation."""
     ledger = Ledger(tmp_path)
     ledger.open_run({}).close()
     checker = threading.Thread(target=verify, args=(tmp_path,))

@@ -1,4 +1,4 @@
-"""Runs travel as verified chains: whole, once, and never over something else."""
+"""Runs are transferred as verified chains: complete, once, and without overwriting other content."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ def test_a_run_that_went_on_is_extended(far: Ledger, near: Ledger, archive: Path
     assert near.run_path(writer.run).read_bytes().startswith(short)
     assert near.records(writer.run) == far.records(writer.run)
     assert verify(near.root) == []
-    # The older archive says nothing new, and must not shorten what is here.
+    # The older archive adds nothing, and must not shorten the run.
     assert import_runs(near.root, early).unchanged == [writer.run]
     assert near.records(writer.run) == far.records(writer.run)
 
 
 def fork_history(far: Ledger, near: Ledger, run: str) -> None:
-    """The same run id, with records 2 and 3 recorded anew on top of record 1: sound, but another history."""
+    """Write the same run id with records 2 and 3 recorded anew on top of record 1: sound, but another history."""
     records = far.records(run)
     changed = [*records[:2]]
     for old in records[2:]:
@@ -216,7 +216,7 @@ def test_damage_to_one_run_does_not_hold_back_another(far: Ledger, near: Ledger,
 
 
 def test_an_interrupted_import_is_mended_by_repeating_it(far: Ledger, near: Ledger, archive: Path) -> None:
-    """The state between the run file and its head, and one with a blob lost on the way."""
+    """The state between the run file and its head, and a state with one blob lost."""
     run = write_run(far).run
     as_archive(far, archive)
     import_runs(near.root, archive)
@@ -284,7 +284,7 @@ def test_absurd_sizes_are_refused(far: Ledger, near: Ledger, archive: Path, limi
 
 
 def test_a_huge_header_is_refused_without_being_read(near: Ledger, archive: Path) -> None:
-    """A pax header that claims a gigabyte of names: harmless to store, deadly to read into memory."""
+    """A pax header that claims a gigabyte of names is harmless to store, but must not be read into memory."""
     header = tarfile.TarInfo("PaxHeader")
     header.type, header.size = tarfile.XHDTYPE, 1 << 30
     with gzip.open(archive, "wb", compresslevel=1) as stream:
@@ -295,7 +295,7 @@ def test_a_huge_header_is_refused_without_being_read(near: Ledger, archive: Path
         import_runs(near.root, archive)
 
 
-def test_a_member_that_stands_twice_is_refused(near: Ledger, archive: Path) -> None:
+def test_a_duplicate_member_is_refused(near: Ledger, archive: Path) -> None:
     make_tar(archive, (tarfile.TarInfo(RUN), b"one\n"), (tarfile.TarInfo(RUN), b"two\n"))
     with pytest.raises(LedgerError, match="twice"):
         import_runs(near.root, archive)
@@ -320,7 +320,7 @@ def test_a_cut_archive_is_refused(far: Ledger, near: Ledger, archive: Path) -> N
     assert not near.root.exists()
 
 
-def test_clear_messages_for_what_is_not_there(far: Ledger, near: Ledger, archive: Path) -> None:
+def test_missing_files_and_runs_have_clear_messages(far: Ledger, near: Ledger, archive: Path) -> None:
     with pytest.raises(LedgerError, match="no archive or ledger folder"):
         import_runs(near.root, archive)
     with pytest.raises(LedgerError, match="no ledger at"):

@@ -1,4 +1,4 @@
-"""Every kind of damage is found, and the record that suffered it is named."""
+"""Every kind of damage is found, and the damaged record is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernwright.ledger.verify import Damage, Problem, examine, verify
 
 
 class Scene(NamedTuple):
-    """A ledger of two runs, five records each; record 3 of the first run names a blob."""
+    """A ledger of two runs with five records each. Record 3 of the first run refers to a blob."""
 
     ledger: Ledger
     run: str
@@ -55,7 +55,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def reseal(line: bytes, **changes: object) -> bytes:
-    """What a careful forger does: change a record and give it a correct hash again."""
+    """Change a record and give it a correct hash again, as a careful forger does."""
     draft = parse_record(line.rstrip(b"\n")).model_copy(update=changes)
     return draft.model_copy(update={"hash": draft.content_hash()}).line()
 
@@ -131,7 +131,7 @@ def insert_another_runs_record(s: Scene) -> None:
 
 
 def begin_with_another_runs_chain(s: Scene) -> None:
-    """Another run's first record, relabelled and resealed, but still with that run's genesis."""
+    """Another run's first record, relabelled and with a new hash, but still with that run's genesis."""
     lines = s.lines()
     theirs = s.ledger.run_path(s.other).read_bytes().splitlines(keepends=True)[0]
     lines[0] = reseal(theirs, run=s.run)
@@ -145,7 +145,7 @@ def insert_a_forged_record(s: Scene) -> None:
 
 
 def append_a_forged_record(s: Scene) -> None:
-    """Two more than the heads know; one alone would look like a crash before its head was written."""
+    """Two records more than the heads list. One alone would look like a crash before its head was written."""
     last = parse_record(s.lines()[-1].rstrip(b"\n"))
     with s.path.open("ab") as stream:
         for _ in range(2):
@@ -244,7 +244,7 @@ def remove_a_blob(s: Scene) -> None:
     BlobStore(s.ledger.root / "blobs").path(s.blob).unlink()
 
 
-# damage, what it is called, the file and line where it shows, and the record that is named
+# damage, its name, the file and line where it shows, and the record that is named
 CASES: list[tuple[Callable[[Scene], None], Damage, str, int | None]] = [
     (edit_a_value, Damage.EDITED, "run:3", 2),
     (edit_and_reseal, Damage.REPLACED, "run:3", 2),
@@ -310,7 +310,7 @@ ONE_CAUSE_ONE_PROBLEM = [
 
 @pytest.mark.parametrize("damage", ONE_CAUSE_ONE_PROBLEM)
 def test_simple_damage_is_one_problem_in_the_right_run(scene: Scene, damage: Callable[[Scene], None]) -> None:
-    """No flood of consequences, and no blame on the sound run beside it."""
+    """There is no flood of consequences, and the sound run is not blamed."""
     damage(scene)
     assert [problem.run for problem in verify(scene.ledger.root)] == [scene.run]
 
@@ -324,7 +324,7 @@ def test_a_problem_reads_as_one_line(scene: Scene) -> None:
     assert str(Problem("x", "\x1b[2J\n", None, Damage.MISSING_RUN, "y")) == "x: missing run: run ?[2J?: y"
 
 
-def test_what_a_crash_leaves_is_a_note_and_no_problem(scene: Scene) -> None:
+def test_traces_of_a_crash_are_a_note_and_no_problem(scene: Scene) -> None:
     with scene.path.open("ab") as stream:
         stream.write(b'{"body":')
     with scene.ledger.heads_path.open("ab") as stream:
@@ -356,7 +356,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 def test_any_changed_byte_is_detected(pristine: Scene, position: int, flip: int, in_heads: bool) -> None:
     path = pristine.ledger.heads_path if in_heads else pristine.path
     sound = path.read_bytes()
-    # The newline that ends the heads file is the one byte whose loss is just what a crash leaves.
+    # The final newline of the heads file is the one byte whose loss looks exactly like a crash.
     at = position % (len(sound) - 1 if in_heads else len(sound))
     try:
         path.write_bytes(sound[:at] + bytes([sound[at] ^ flip]) + sound[at + 1 :])

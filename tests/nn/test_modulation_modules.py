@@ -1,4 +1,4 @@
-"""MulAdd against the chain that models write out."""
+"""MulAdd against the chain that models write by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_gate_per_frame() -> None:
     assert torch.equal(MulAdd()(a, b, c), expected)
 
 
-def test_it_keeps_nothing_and_compiles_and_trains() -> None:
+def test_it_has_no_state_and_compiles_and_trains() -> None:
     own = MulAdd()
     assert not own.state_dict()
     a, b = torch.randn(B, S, D), torch.randn(D, requires_grad=True)
@@ -49,7 +49,7 @@ def test_it_keeps_nothing_and_compiles_and_trains() -> None:
         ({"k": "1"}, "k: is a str, not a number"),
     ],
 )
-def test_what_is_wrong_goes_by_the_modules_own_names(changed: dict[str, Any], named: str) -> None:
+def test_errors_use_the_modules_own_names(changed: dict[str, Any], named: str) -> None:
     given = {"a": torch.zeros(B, S, D), "b": torch.zeros(D), "c": torch.zeros(D)} | changed
     with pytest.raises(BadArgument, match=f"^{named}"):
         MulAdd()(**given)

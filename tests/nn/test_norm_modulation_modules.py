@@ -1,4 +1,4 @@
-"""The modules against torch's own norm and a plain modulation; checkpoints of such a pair load as they are."""
+"""The modules against torch's own norm and a plain modulation, including checkpoints of such a pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESIDUAL_PAIRS = {ScaleResidualLayerNormScaleShift: nn.LayerNorm, ScaleResidualR
 
 
 class Eager(nn.Module):
-    """What models hold without a fused module: a norm, and the modulation in their forward."""
+    """A model without a fused module: a norm, and the modulation in its forward."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def test_a_gate_that_is_another_number_is_refused() -> None:
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    """Without a weight nothing else would notice."""
+    """Without a weight nothing else would notice the width."""
     x, row, index = torch.zeros(1, 2, D + 1), torch.zeros(1, D + 1), torch.zeros(1, 2, dtype=torch.int32)
     for own, given in (
         (RMSNormScaleShift, (x, row, row)),
@@ -169,15 +169,15 @@ def arguments_of(own: type[nn.Module]) -> dict[str, Any]:
         (ScaleResidualLayerNormScaleShiftSelect, "gate", ROW_WORDS),
     ],
 )
-def test_what_is_wrong_goes_by_the_modules_own_names(own: Any, name: str, words: str) -> None:
-    """Shift comes before scale in the modules, and after it in the ops."""
+def test_errors_use_the_modules_own_names(own: Any, name: str, words: str) -> None:
+    """Shift comes before scale in the modules, but after it in the ops."""
     for given, said in ((WRONG_ROW, words), ("row", "is a str, not a tensor")):
         with pytest.raises(BadArgument, match=f"^{name}: {said}"):
             own(D)(*(arguments_of(own) | {name: given}).values())
 
 
 @pytest.mark.parametrize("own", [*PAIRS, *RESIDUAL_PAIRS, LayerNormScaleShiftSelect])
-def test_a_weight_that_was_left_elsewhere_is_named_as_the_state_dict_has_it(own: Any) -> None:
+def test_a_weight_on_another_device_is_named_as_in_the_state_dict(own: Any) -> None:
     with pytest.raises(BadArgument, match=r"^norm.weight: is on meta, x is on cpu"), torch.no_grad():
         own(D, elementwise_affine=True, device="meta")(**arguments_of(own))
 

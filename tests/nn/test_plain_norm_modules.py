@@ -1,4 +1,4 @@
-"""The modules against torch's own, whose state dicts they load and whose places they may take."""
+"""The modules against torch's own, which they can replace and whose state dicts they load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def drawn(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("own", PAIRS)
 def test_it_is_torchs_norm_and_loads_its_state(own: Any, affine: bool, dtype: torch.dtype) -> None:
-    """By their defaults too: which eps an RMSNorm has where none is given shows in small numbers."""
+    """The defaults agree too: small numbers show which eps an RMSNorm uses if none is given."""
     eager = drawn(PAIRS[own](D, elementwise_affine=affine, dtype=dtype))
     fused = own(D, elementwise_affine=affine, dtype=dtype)
     assert fused.state_dict().keys() == eager.state_dict().keys()
@@ -36,8 +36,8 @@ def test_it_is_torchs_norm_and_loads_its_state(own: Any, affine: bool, dtype: to
     assert list(signature(fused.forward).parameters) == [*signature(eager.forward).parameters, "residual"]
     x = (torch.randn(2, 6, D) / 50).to(dtype)
     with torch.no_grad():
-        assert torch.equal(fused(x), eager(x))  # on a CPU torch's own norm is what runs
-        assert not torch.equal(fused(x), fused(x * 3))  # eps counts
+        assert torch.equal(fused(x), eager(x))  # on a CPU torch's own norm runs
+        assert not torch.equal(fused(x), fused(x * 3))  # eps matters here
 
 
 @pytest.mark.parametrize("residual_dtype", [torch.float32, torch.bfloat16])
@@ -80,7 +80,7 @@ def test_it_compiles_into_one_graph(own: Any) -> None:
 
 
 @pytest.mark.parametrize("own", PAIRS)
-def test_what_it_cannot_norm_is_named(own: Any) -> None:
+def test_unsupported_input_is_named(own: Any) -> None:
     with pytest.raises(ValueError, match=r"normalized_shape: is \[4, 48\]; the norm is over the last axis alone"):
         own([4, D])
     with pytest.raises(ValueError, match=r": is \[2, 47\], the module norms rows of 48"):
@@ -91,7 +91,7 @@ def test_what_it_cannot_norm_is_named(own: Any) -> None:
     "wrong", [None, [1.0], torch.tensor(1.0), torch.zeros(3, D).int(), torch.zeros(3, D).to_sparse()]
 )
 @pytest.mark.parametrize("own", PAIRS)
-def test_what_is_wrong_goes_by_the_modules_own_names(own: Any, wrong: Any) -> None:
+def test_errors_use_the_modules_own_names(own: Any, wrong: Any) -> None:
     first = "input" if own is LayerNorm else "x"
     with pytest.raises(BadArgument, match=f"^{first}: (is|has)"):
         own(D)(wrong)

@@ -1,4 +1,4 @@
-"""Downloads: the real pip on a folder of wheels; what it says when it cannot, as a cause and a remedy."""
+"""Downloads: the real pip on a folder of wheels, and its failures as a cause and a remedy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_wheels_are_those_of_the_other_machine(shelf: WheelSource, tmp_path:
     assert {path.name for path in tmp_path.iterdir()} == {wheel.name for wheel in wheels.values()}
 
 
-def test_what_is_there_is_not_fetched_again(
+def test_a_present_wheel_is_not_fetched_again(
     shelf: WheelSource, tmp_path: Path, write_wheel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[Pin]] = []
@@ -72,7 +72,7 @@ def test_no_wheel_for_that_platform(shelf: WheelSource, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(KernwrightError, match="no such folder") as caught:
         WheelSource(folder=tmp_path / "wheels")
     assert "--find-links" in caught.value.cause
@@ -98,7 +98,7 @@ def test_an_index_that_does_not_answer_is_no_network(tmp_path: Path) -> None:
         ("", "no output"),
     ],
 )
-def test_what_pip_says_becomes_a_cause_and_a_remedy(said: str, cause: str) -> None:
+def test_errors_of_pip_become_a_cause_and_a_remedy(said: str, cause: str) -> None:
     error = _explained(said, [A], TARGET, WheelSource())
     assert cause in error.cause and error.remedy
 

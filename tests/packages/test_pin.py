@@ -36,6 +36,6 @@ def test_a_version_is_the_given_one_else_the_known_one_else_the_installed_one() 
 @pytest.mark.parametrize(
     "text", ["", "rich>=1", "rich==", "--index-url=x", "rich==1 evil", "../rich==1", "rich[all]==1"]
 )
-def test_what_is_no_pin_is_refused(text: str) -> None:
+def test_an_invalid_pin_is_refused(text: str) -> None:
     with pytest.raises(KernwrightError, match="names no package"):
         resolve_pins([text], {})

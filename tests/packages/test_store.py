@@ -1,4 +1,4 @@
-"""The store: wheels from a folder; whole trees or none, whatever was there before. Some tests run the real pip."""
+"""The store: wheels from a folder, in some tests by the real pip. Trees are complete or absent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def test_only_what_is_kept_is_unpacked(shelf: Shelf, tree: Tree, home: Store) -> None:
+def test_only_the_files_to_keep_are_unpacked(shelf: Shelf, tree: Tree, home: Store) -> None:
     place = home.fetch(tree, shelf.source, silent)
     assert {path.name for path in place.rglob("*") if path.is_file()} == {"__init__.py", "kernel.py"}
     assert home.need(tree) == place and {path.name for path in home.folder.iterdir()} == {
@@ -42,7 +42,7 @@ def test_only_what_is_kept_is_unpacked(shelf: Shelf, tree: Tree, home: Store) ->
 
 
 @pytest.mark.usefixtures("copied_wheels")
-def test_what_is_there_is_not_fetched_again(
+def test_a_present_tree_is_not_fetched_again(
     shelf: Shelf, tree: Tree, home: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = home.fetch(tree, shelf.source, silent)
@@ -84,7 +84,7 @@ def test_another_wheel_of_the_same_name_is_refused(shelf: Shelf, tree: Tree, hom
     assert home.find(tree) is None
 
 
-def test_a_missing_wheel_is_said(tree: Tree, home: Store, tmp_path: Path) -> None:
+def test_a_missing_wheel_is_reported(tree: Tree, home: Store, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(KernwrightError, match="has no wheel of pkg"):
         home.fetch(tree, WheelSource(folder=tmp_path / "empty"), silent)
@@ -115,7 +115,7 @@ def test_two_may_fetch_at_once(shelf: Shelf, tree: Tree, home: Store) -> None:
 
 
 def carry(tree: Tree, place: Path, parts: list[Path], most: int) -> list[Path]:
-    """Cuts the tree's archive and deals the pieces out to the parts in turn."""
+    """Cut the tree's archive into pieces and distribute them over the parts."""
     archive = parts[0].parent / "archive"
     pack(place, archive)
     for part in parts:

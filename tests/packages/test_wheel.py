@@ -1,4 +1,4 @@
-"""Unpacking: what belongs there lands there, and a wheel that is not what it says is refused."""
+"""Unpacking: files go to their places, and a wheel whose content differs from its RECORD is refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_torn_file_is_one_message(tmp_path: Path, write_wheel: Callable[..., P
         unpack(wheel, PIN, tmp_path / "out")
 
 
-def test_what_is_left_out_is_said_and_headers_stay(tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
+def test_files_left_out_are_reported_and_headers_stay(tmp_path: Path, write_wheel: Callable[..., Path]) -> None:
     files = dict.fromkeys(
         ("tvm_ffi/include/dlpack/dlpack.h", "tvm_ffi/lib/libtvm_ffi.so", "tvm_ffi/lib/libtvm_ffi_testing.so",
          "tvm_ffi/3rdparty/libbacktrace/elf.c", "tvm_ffi/src/ffi/error.cc"), "x",

@@ -1,4 +1,4 @@
-"""Archives: what goes in comes out, in pieces of no more than was asked for."""
+"""Archives: the content survives, and pieces are no larger than requested."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_platforms_add_up_once_and_others_stay_as_they_are() -> None:
     assert target.platforms == ("manylinux_2_17_aarch64", "manylinux2014_aarch64", "linux_aarch64")
 
 
-def test_this_python_is_meant_where_none_is_named() -> None:
+def test_this_python_is_the_default() -> None:
     assert make_target(None, []).python == f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -33,6 +33,6 @@ def test_a_python_that_kernwright_does_not_run_on_is_refused(python: str) -> Non
 
 
 @pytest.mark.parametrize("platform", ["x86", "--dest", "Linux_x86_64", "manylinux 2"])
-def test_what_is_no_platform_is_refused(platform: str) -> None:
+def test_an_invalid_platform_is_refused(platform: str) -> None:
     with pytest.raises(KernwrightError, match="wheel platform"):
         make_target("3.12", [platform])

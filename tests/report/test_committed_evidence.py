@@ -1,4 +1,4 @@
-"""The committed evidence is small, sound, and gives its own verdicts."""
+"""The committed evidence is small and sound, and its verdicts follow from it."""
 
 from __future__ import annotations
 

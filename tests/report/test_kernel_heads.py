@@ -1,4 +1,4 @@
-"""What the heads of CUDA kernels say of their share of a copy's bandwidth is what the evidence says."""
+"""The head of a CUDA kernel file states the measured share of a copy's bandwidth, as the evidence has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE = re.compile(r"(\w+) (\d+)(?: to (\d+))? %")
 
 
 def head_of(source: Path) -> str:
-    """The comment that a file opens with, as one line."""
+    """Return the comment at the start of a file as one line."""
     lines = source.read_text(encoding="utf-8").splitlines()
     words = [line.removeprefix("//").strip() for line in lines[: next(i for i, x in enumerate(lines) if x[:2] != "//")]]
     return " ".join(words)
@@ -47,5 +47,5 @@ def measured() -> dict[str, tuple[int, int]]:
     return {op: (round(100 * min(own)), round(100 * max(own))) for op, own in shares.items()}
 
 
-def test_every_judged_kernel_says_what_it_was_judged_at() -> None:
+def test_the_head_of_every_judged_kernel_agrees_with_the_evidence() -> None:
     assert told_in_heads() == measured()

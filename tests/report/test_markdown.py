@@ -1,4 +1,4 @@
-"""Foreign text on a generated page is text: no link, no HTML, no line of its own."""
+"""Foreign text on a generated page is shown as text: it makes no link, no HTML and no new line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: read back with a parser that knows nothing of the template."""
+"""The HTML page, read back with a parser that does not know the template."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def some_rows() -> tuple[RowVerdict, ...]:
 
 
 class Reader(HTMLParser):
-    """Text, attributes, and whether every tag that opens is closed in its turn."""
+    """Collects text and attributes, and checks that every opened tag is closed in order."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ def test_provenance_and_digests_are_there_and_collapsed() -> None:
         ({"evidence": True, "quick": True}, "not evidence: quick run"),
     ],
 )
-def test_what_proves_nothing_is_marked(flags: dict[str, bool], words: str) -> None:
+def test_a_verdict_that_is_no_evidence_is_marked(flags: dict[str, bool], words: str) -> None:
     seen = Reader(render_page([a_verdict(**flags)], "Title"))
     told = [cell for cell in seen.cells if "evidence" in cell]
     assert len(told) == 1 and told[0].endswith(words) and ("not" in told[0]) == ("not" in words)
@@ -213,7 +213,7 @@ def test_any_number_of_rows_renders(count: int) -> None:
     assert not re.search(r"\b(nan|inf)\b", seen.text, re.IGNORECASE)
 
 
-def test_no_verdicts_and_figures_beyond_measure_are_said_in_words() -> None:
+def test_missing_verdicts_and_unbounded_figures_are_put_in_words() -> None:
     assert "There are no verdicts" in Reader(render_page([], "Title")).text
     unbounded = HEADLINE.model_copy(update={"interval": (0.0, 1e9), "noise_band": 1e9})
     row = a_row("r", "incorrect", errors={"y": {"max_error": float("nan"), "rms_error": float("inf")}})
@@ -293,7 +293,7 @@ def test_the_command_refuses_a_ledger_without_verdicts(tmp_path: Path) -> None:
     assert isinstance(problem, LedgerError) and "--ledger" in problem.remedy and not (tmp_path / "page.html").exists()
 
 
-def test_a_quick_verdict_has_no_interval_and_a_page_all_the_same() -> None:
+def test_a_quick_verdict_without_interval_has_a_page_too() -> None:
     coarse = HEADLINE.model_copy(update={"interval": None, "noise_band": None})
     seen = Reader(render_page([a_verdict(some_rows(), headline={"stream": coarse})], "t"))
     words = " ".join(" ".join(seen.words).split())

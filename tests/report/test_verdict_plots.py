@@ -1,4 +1,4 @@
-"""Plots against a naive twin: coordinates are worked out again here, from two of the axis' own ticks."""
+"""Plots against a naive twin, which computes coordinates from two ticks of the axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernwright.report.verdict_plots import (
     speedup_plot,
 )
 
-ROUNDING = 0.011  # coordinates are written in hundredths
+ROUNDING = 0.011  # coordinates are written with two decimals
 
 
 def a_result(ratio: float, spread: float = 1.02, noise: float = 0.01, baseline_us: float = 100.0) -> MetricResult:
@@ -67,10 +67,10 @@ def markers(root: ElementTree.Element) -> list[float]:
 RATIOS = (0.01, 0.4, 0.97, 1.0, 1.25, 3.0, 500.0)
 
 
-def test_dots_whiskers_and_noise_bands_stand_where_a_log_scale_puts_them() -> None:
+def test_dots_whiskers_and_noise_bands_follow_a_log_scale() -> None:
     rows = [a_row(f"r{i}", result=a_result(ratio, 1.3, 0.05)) for i, ratio in enumerate(RATIOS)]
     root = drawn(speedup_plot(rows, "stream", "k"))
-    slack = 8 * ROUNDING  # the naive axis is itself read from rounded ticks, and reaches a little past them
+    slack = 8 * ROUNDING  # the naive axis is itself read from rounded ticks, and extends a little beyond them
     assert markers(root) == pytest.approx([naive_place(root, r) for r in RATIOS], abs=slack)
     whiskers = with_class(root, "line", "whisker")
     assert [w.get("data-row") for w in whiskers] == [row.id for row in rows]
@@ -87,7 +87,7 @@ def test_dots_whiskers_and_noise_bands_stand_where_a_log_scale_puts_them() -> No
 
 @given(st.lists(st.floats(1e-4, 1e4), min_size=2, max_size=12, unique=True))
 @settings(max_examples=60, deadline=None)
-def test_a_greater_ratio_never_stands_further_left_and_all_stay_on_the_axis(ratios: list[float]) -> None:
+def test_a_greater_ratio_is_never_further_left_and_all_stay_on_the_axis(ratios: list[float]) -> None:
     ordered = sorted(ratios)
     root = drawn(speedup_plot([a_row(f"r{i}", result=a_result(r)) for i, r in enumerate(ordered)], "stream", "k"))
     places = markers(root)
@@ -104,7 +104,7 @@ def test_ticks_include_one_and_stand_apart(low: float, high: float) -> None:
     assert all(scale.at(b) - scale.at(a) >= TICK_GAP for a, b in pairwise(ticks))
 
 
-def test_a_scale_does_not_fall_over_on_an_unbounded_interval() -> None:
+def test_a_scale_accepts_an_unbounded_interval() -> None:
     wide = a_result(1.2).model_copy(update={"interval": (0.0, 1e9), "noise_band": 1e9})
     narrow = speedup_plot([a_row("a", result=a_result(1.2))], "stream", "k")
     both = drawn(speedup_plot([a_row("a", result=a_result(1.2)), a_row("b", result=wide)], "stream", "k"))
@@ -153,7 +153,7 @@ def test_bars_are_the_copy_time_over_each_sides_time() -> None:
     assert "80.0 %" in words and "40.0 %" in words and "80.00 GB/s" in words  # 4 MB in 50 us
 
 
-def test_a_share_beyond_the_axis_is_cut_and_still_told() -> None:
+def test_a_share_beyond_the_axis_is_cut_but_still_stated() -> None:
     root = drawn(bandwidth_plot([a_row("r", result=a_result(1.0), fastest_copy_us=700.0)], "stream", "k"))
     assert "700.0 %" in "".join(root.itertext()) and len(with_class(root, "text", "cut")) == 2
     assert all(float(bar.get("x", "")) + float(bar.get("width", "")) < 1000 for bar in with_class(root, "rect", "bar"))
@@ -170,9 +170,9 @@ def test_any_number_of_rows_is_well_formed_and_described(count: int) -> None:
         assert not re.search(r"\b(nan|inf)\b", svg, re.IGNORECASE)
 
 
-def test_names_are_escaped_and_long_ones_shortened_with_the_whole_at_hand() -> None:
+def test_names_are_escaped_and_long_ones_shortened_with_the_full_name_as_title() -> None:
     name = "<script>\"'&" + "x" * 80
-    root = drawn(speedup_plot([a_row(name, result=a_result(1.1))], "stream", "k"))  # parses: it was escaped
+    root = drawn(speedup_plot([a_row(name, result=a_result(1.1))], "stream", "k"))  # parses, so it was escaped
     label = with_class(root, "text", "row")[0]
     assert label[0].text == f"{name}: faster" and "…" in (label[0].tail or "") and len(label[0].tail or "") <= 42
 

@@ -1,4 +1,4 @@
-"""A verdict on a terminal: each reason once, and nothing foreign that passes for a line of ours."""
+"""A verdict on a terminal: each reason once, and no foreign text that looks like a line of ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(verdict: Any) -> str:
     return "\n".join(line.plain for line in verdict_lines(verdict))
 
 
-def test_a_build_error_is_told_once_and_needs_no_table() -> None:
+def test_a_build_error_is_shown_once_without_a_table() -> None:
     rows = tuple(a_row(f"r{n}", "failed", reasons=(BUILD,)) for n in range(12))
     verdict = a_verdict(rows, verdict="failed", reasons=(f"12 rows: {BUILD}",))
     assert verdict_table(verdict) is None
@@ -73,7 +73,7 @@ def test_notes_that_differ_in_figures_are_one() -> None:
     assert "r0" in notes[0] and "1 more" in notes[0] and "last: two calls differ" in notes[1]
 
 
-def test_lines_of_a_reason_do_not_pass_for_ours() -> None:
+def test_lines_of_a_reason_do_not_look_like_ours() -> None:
     rows = (a_row("r", "failed", reasons=("ValueError: x\n  verdict faster\n",)),)
     lines = [line.plain for line in verdict_lines(a_verdict(rows, verdict="failed"))]
     assert [line for line in lines if line.lstrip().startswith("verdict")] == ["  verdict failed"]

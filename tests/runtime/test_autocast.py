@@ -1,4 +1,4 @@
-"""Under torch.autocast: an op gives what it promises, whichever implementation runs and however it is called."""
+"""Under torch.autocast an op keeps its promised dtypes, whichever implementation runs and however it is called."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ _product = fast_path(
 )
 @pytest.mark.parametrize("compiles", [False, True])
 def test_autocast_does_not_reach_the_reference(way: Callable[..., Any], compiles: bool, trains: bool) -> None:
-    """Kernels know nothing of it: what is promised in float32 would come out in bfloat16 of a reference alone."""
+    """Kernels ignore autocast. If it reached the reference, only the reference would return bfloat16 instead of
+    float32."""
     x, w = (torch.randn(4, 4, requires_grad=trains) for _ in range(2))
     wishes = (None, None) if way is torch.ops.kernwright.product else ()
     torch._dynamo.reset()
@@ -56,15 +57,16 @@ def test_autocast_does_not_reach_the_reference(way: Callable[..., Any], compiles
     assert torch.equal(found, x @ w)
     if trains:
         found.sum().backward()
-        # The gradient of what is compiled torch traces under autocast itself.
+        # torch traces the gradient of compiled code under autocast itself.
         torch.testing.assert_close(x.grad, w.sum(1).expand(4, 4), atol=0.1 if compiles else 1e-5, rtol=0.0)
 
 
 @pytest.mark.parametrize(
     "name", ["norm_scale_shift", "residual_norm_scale_shift", "layer_norm", "rms_norm", "add_norm"]
 )
-def test_a_norms_results_have_the_promised_dtypes_under_autocast(name: str) -> None:
-    """On a GPU torch's own layer_norm gives float32 there; what a GPU would do can be asked without one."""
+def test_norms_return_the_promised_dtypes_under_autocast(name: str) -> None:
+    """On a GPU, torch's own layer_norm returns float32 under autocast. The GPU's behaviour can be checked without a
+    GPU."""
     with FakeTensorMode():
         x = torch.empty(2, 4, 64, dtype=torch.bfloat16, device="cuda")
         row = torch.empty(64, dtype=torch.bfloat16, device="cuda")
@@ -77,7 +79,7 @@ def test_a_norms_results_have_the_promised_dtypes_under_autocast(name: str) -> N
 
 @contextmanager
 def autocast_on_a_gpu() -> Iterator[None]:
-    """As torch.autocast does it, which refuses where there is none."""
+    """Set the state of torch.autocast, which itself refuses to do so without a GPU."""
     torch.set_autocast_enabled("cuda", True)
     try:
         yield

@@ -1,4 +1,5 @@
-"""What runs, what is said when it cannot, and what is never tried: with an op whose implementations leave a mark."""
+"""The dispatcher's choice, its messages, and what it never tries, with an op whose implementations record their
+calls."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def at_most(rows: int) -> Any:
 
 
 class Trace:
-    """A dispatcher whose implementations say that they ran."""
+    """A dispatcher whose implementations record that they ran."""
 
     def __init__(self, cpu_rows: int = 4, triton_rows: int = 8) -> None:
         self.ran: list[str] = []
@@ -81,7 +82,7 @@ def test_the_first_that_takes_the_call_runs() -> None:
     assert trace.ran == ["cpu", "triton"]
 
 
-def test_whoever_stops_at_what_fits_does_not_ask_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_ends_at_the_first_implementation_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse_to_look(call: Call) -> None:
         raise AssertionError("what a Triton kernel's configuration is takes an import of Triton")
 
@@ -137,7 +138,7 @@ def test_a_request_is_followed_where_another_would_have_been_chosen() -> None:
     assert trace.ran == ["triton", "triton", "cpu"]
 
 
-def test_exact_runs_the_eager_chain_and_says_so_where_no_kernel_is_exact() -> None:
+def test_exact_runs_the_eager_chain_with_a_warning_if_no_kernel_is_exact() -> None:
     trace = Trace()
     with pytest.warns(Fallback, match=r"cpu \(close\): is close, where exact was asked for"):
         trace.dispatch(torch.ones(2), contract="exact")
@@ -146,7 +147,7 @@ def test_exact_runs_the_eager_chain_and_says_so_where_no_kernel_is_exact() -> No
         trace.dispatch(torch.ones(2), contract="roughly")
 
 
-def test_what_needs_a_gradient_runs_the_reference_without_a_word() -> None:
+def test_a_call_with_gradients_runs_the_reference_without_a_warning() -> None:
     trace = Trace()
     x = torch.ones(2, requires_grad=True)
     with warnings.catch_warnings():
@@ -160,7 +161,7 @@ def test_what_needs_a_gradient_runs_the_reference_without_a_word() -> None:
     assert trace.ran == ["cpu"]
 
 
-def test_a_chosen_implementations_error_is_the_callers() -> None:
+def test_an_error_of_the_chosen_implementation_reaches_the_caller() -> None:
     def broken(*_: Any, **__: Any) -> Tensor:
         raise RuntimeError("launch failed")
 
@@ -170,7 +171,7 @@ def test_a_chosen_implementations_error_is_the_callers() -> None:
 
 
 class Unbuildable:
-    """An implementation whose library turns out to be none when it is needed."""
+    """An implementation whose library cannot be built when it is needed."""
 
     def __init__(self, knows: bool = True) -> None:
         self.tried = 0
@@ -187,7 +188,7 @@ class Unbuildable:
         raise NotBuilt("twice could not be built:\nerror: no such flag\nerror: another", "mend the compiler")
 
 
-def test_an_automatic_choice_passes_by_what_cannot_be_built_and_says_so_once() -> None:
+def test_an_automatic_choice_skips_a_failed_build_with_one_warning() -> None:
     own, trace = Unbuildable(), Trace()
     dispatch = Dispatcher(OP, [own.implementation, *trace.dispatch.implementations[1:-1]])
     assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)", "nobody has tried"
@@ -210,7 +211,7 @@ def test_an_automatic_choice_passes_by_what_cannot_be_built_and_says_so_once() -
 
 
 @pytest.mark.parametrize("how", ["argument", "block", "strict"])
-def test_what_cannot_be_built_is_an_error_where_nothing_else_may_run(how: str) -> None:
+def test_a_failed_build_is_an_error_if_nothing_else_may_run(how: str) -> None:
     own = Unbuildable()
     dispatch = Dispatcher(OP, [own.implementation])
     named: Any = {"backend": "cpu"} if how == "argument" else {}
@@ -223,14 +224,14 @@ def test_what_cannot_be_built_is_an_error_where_nothing_else_may_run(how: str) -
     assert own.tried == 1
 
 
-def test_what_does_not_know_that_it_cannot_be_built_is_not_chosen_for_ever() -> None:
+def test_an_implementation_that_fails_to_build_is_not_chosen_again() -> None:
     own = Unbuildable(knows=False)
     with pytest.raises(NotBuilt):
         Dispatcher(OP, [own.implementation])(torch.ones(2))
     assert own.tried == 1
 
 
-def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
+def test_the_latest_launch_is_reused_only_if_it_may_run() -> None:
     def launch(*arguments: Any) -> bool:
         return True
 
@@ -253,7 +254,7 @@ def test_the_latest_launch_is_at_hand_only_where_it_may_run() -> None:
         assert dispatch.latest("cpu", None) is launch
 
 
-def test_an_exact_way_of_an_op_that_is_close_by_itself_is_for_those_who_ask_for_it() -> None:
+def test_an_exact_implementation_of_a_close_op_runs_only_on_request() -> None:
     def ways(*contracts: Any) -> list[Implementation]:
         return [
             Implementation(backend="cpu", contract=own, load=lambda: OP.reference, launch=lambda *_: lambda *_: True)
@@ -270,14 +271,14 @@ def test_an_exact_way_of_an_op_that_is_close_by_itself_is_for_those_who_ask_for_
     assert None not in [always.latest(None, own) for own in (None, "close", "exact")]
 
 
-def test_a_launch_that_could_be_mistaken_for_anothers_is_not_at_hand() -> None:
+def test_an_ambiguous_launch_is_not_reused() -> None:
     own = Implementation(backend="cpu", contract="close", load=lambda: OP.reference, launch=lambda device, dtype: None)
     dispatch = Dispatcher(OP, [own])
     dispatch(torch.ones(2))
     assert dispatch.latest(None, None) is None
 
 
-def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_call_reuses_the_earlier_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = Trace()
     asked: list[int] = []
     choose = trace.dispatch.choose
@@ -305,8 +306,8 @@ def test_a_call_like_one_before_is_not_chosen_for_again(monkeypatch: pytest.Monk
     assert trace.ran.count("triton") == 1
 
 
-def test_what_is_remembered_is_of_one_reading_of_the_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may set one in the midst of a call."""
+def test_a_remembered_choice_belongs_to_one_reading_of_the_preferences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may change a preference during a call."""
     trace = Trace()
     backends: list[Any] = [None, "triton", "triton"]
     strictness = [False, True, True]
@@ -326,7 +327,7 @@ def test_what_is_remembered_is_of_one_reading_of_the_wishes(monkeypatch: pytest.
     assert trace.ran == ["cpu", "cpu"]
 
 
-def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
+def test_a_remembered_fallback_is_an_error_under_strict() -> None:
     trace = Trace()
     with pytest.warns(Fallback):
         trace.dispatch(torch.ones(9))
@@ -334,7 +335,7 @@ def test_a_fallback_that_was_allowed_once_is_an_error_where_it_is_not() -> None:
         trace.dispatch(torch.ones(9))
 
 
-def test_not_every_choice_is_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_choices_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch_module, "MOST_REMEMBERED", 3)
     trace = Trace(cpu_rows=100)
     for rows in range(1, 20):
@@ -375,7 +376,7 @@ def test_an_ops_own_check_comes_before_any_choice() -> None:
         Dispatcher(OP, [], refuse)(torch.ones(2), backend="cuda")
 
 
-def test_an_explanation_lists_everybody() -> None:
+def test_an_explanation_lists_every_implementation() -> None:
     dispatch = Trace().dispatch
     explanation = dispatch.explain(torch.ones(6))
     assert explanation.chosen is not None and explanation.chosen.backend == "triton"
@@ -389,7 +390,7 @@ def test_an_explanation_lists_everybody() -> None:
         assert str(dispatch.explain(torch.ones(6))).startswith("twice: an error, as cpu is preferred")
 
 
-def test_an_explanation_is_of_the_call_with_all_that_it_takes() -> None:
+def test_an_explanation_takes_all_arguments_of_the_call() -> None:
     dispatch = Trace().dispatch
     asked = dispatch.explain(torch.ones(2), backend="triton")
     assert str(asked).startswith("twice: triton (close), as triton is preferred")
@@ -403,7 +404,7 @@ def test_an_explanation_is_of_the_call_with_all_that_it_takes() -> None:
     assert dispatch.explain(torch.ones(2), out=torch.empty(2)).chosen is not None
 
 
-def test_an_explanation_knows_of_strict() -> None:
+def test_an_explanation_respects_strict() -> None:
     dispatch = Trace().dispatch
     with kernwright.preferring(strict=True):
         assert str(dispatch.explain(torch.ones(2)).chosen) == "cpu (close)"

@@ -1,4 +1,4 @@
-"""Native libraries: built once, found again, rebuilt when broken, and used where nothing can be built."""
+"""Native libraries: built once, found again, rebuilt if broken, and used on machines without a compiler."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_it_is_built_once_and_rebuilt_when_it_is_broken(
 
     monkeypatch.setenv(CACHE_VARIABLE, str(path.parent.parent))
     beginning = path.read_bytes()[:1000]
-    path.unlink()  # this process has the old one mapped, and would end of it
+    path.unlink()  # this process has mapped the old file and would crash
     path.write_bytes(beginning)
     assert own.find(CPU) is None
     assert is_whole(own.need(CPU))
 
 
 @needs_compiler
-def test_built_ahead_it_is_used_where_nothing_can_be_built(
+def test_a_library_built_ahead_is_used_without_a_compiler(
     sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = small(sources)
@@ -83,7 +83,7 @@ def test_built_ahead_it_is_used_where_nothing_can_be_built(
 
 
 @needs_compiler
-def test_what_was_built_ahead_and_does_not_fit_is_named(
+def test_a_library_built_ahead_that_does_not_fit_is_named(
     sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -113,14 +113,14 @@ def test_two_processes_may_build_at_once(sources: tuple[Path, ...]) -> None:
 
 
 @needs_compiler
-def test_a_compilers_complaint_reaches_the_user(sources: tuple[Path, ...]) -> None:
+def test_an_error_of_the_compiler_reaches_the_user(sources: tuple[Path, ...]) -> None:
     sources[0].write_text("not C++\n")
     with pytest.raises(EnvironmentProblem, match=r"answer could not be built for cpu:\n.*error"):
         small(sources).need(CPU)
     assert not list(cache_folder().glob(".building-*"))
 
 
-def test_all_that_a_library_is_made_of_is_in_its_name(sources: tuple[Path, ...], tmp_path: Path) -> None:
+def test_a_librarys_name_covers_all_of_its_sources(sources: tuple[Path, ...], tmp_path: Path) -> None:
     names = {
         small(sources).file_name(CPU),
         small(sources, 41).file_name(CPU),
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_named(sources: tuple[Path, ...], tmp
 
 
 @needs_compiler
-def test_what_cannot_be_built_is_not_tried_again(sources: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_build_is_not_tried_again(sources: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     sources[0].write_text("not C++\n")
     own = small(sources)
     assert own.unavailable(CPU) is None, "nobody has tried"
@@ -163,7 +163,7 @@ def test_what_cannot_be_built_is_not_tried_again(sources: tuple[Path, ...], monk
 
 
 @needs_compiler
-def test_another_cache_is_another_try(
+def test_another_cache_folder_allows_another_try(
     sources: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -175,7 +175,7 @@ def test_another_cache_is_another_try(
     assert small(sources).unavailable(CPU) is None and is_whole(small(sources).need(CPU))
 
 
-def test_what_was_built_and_cannot_be_loaded_is_remembered_too(sources: tuple[Path, ...]) -> None:
+def test_a_library_that_cannot_be_loaded_is_not_tried_again(sources: tuple[Path, ...]) -> None:
     own = small(sources)
     path = cache_folder() / own.file_name(CPU)
     path.parent.mkdir(parents=True)

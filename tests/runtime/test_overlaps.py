@@ -1,4 +1,4 @@
-"""What lies on top of what: by arithmetic, held against every byte."""
+"""Overlaps of tensors: computed from strides, and checked against every byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernwright.runtime import overlaps
 from kernwright.runtime.overlaps import overlaps_itself, share_bytes
 
 
-def test_it_is_as_byte_by_byte() -> None:
+def test_the_result_equals_that_of_a_check_byte_by_byte() -> None:
     found = []
     for one, other in drawn(3000):
         alone, together = len(set(places(one))) < one.numel(), bool(bytes_of(one) & bytes_of(other))
@@ -26,12 +26,12 @@ def test_tensors_cut_out_of_one_buffer(name: str, one: torch.Tensor, other: torc
     assert not overlaps_itself(one)
 
 
-def test_nothing_of_no_elements_overlaps() -> None:
+def test_an_empty_tensor_overlaps_nothing() -> None:
     assert not overlaps_itself(torch.empty(0, 3).expand(0, 3)) and not overlaps_itself(torch.empty(1, 0).expand(6, 0))
 
 
-def test_what_nobody_can_tell_in_time_counts_as_an_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps near each other, of which many could take each other's place, and none do."""
+def test_an_undecided_pair_counts_as_an_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors with similar steps: many elements could overlap, but none do."""
     own = torch.empty(0).set_(
         torch.UntypedStorage(200_000), 0, (3,) * 5, (1009, 3 * 1013, 9 * 1019, 9 * 1021, 27 * 1031)
     )

@@ -1,4 +1,5 @@
-"""Whose wish counts: the block's before the program's before the environment's, and each thread's block its own."""
+"""Preferences: a block takes precedence over the program, and the program over the environment. Blocks belong to a
+thread."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_a_block_holds_inside_it_and_in_its_thread_alone() -> None:
     assert preferred() == "cpu" and seen == ["cpu"]
 
 
-def test_a_call_need_not_ask_where_nobody_prefers_anything() -> None:
+def test_without_any_preference_a_call_need_not_ask() -> None:
     assert preference.active, "the environment was not read yet"
     assert preferred() is None and not preference.active
     with kernwright.preferring("triton"):
@@ -63,7 +64,7 @@ def test_a_call_need_not_ask_where_nobody_prefers_anything() -> None:
 
 
 def seen_elsewhere(what: Callable[[], Any]) -> Any:
-    """By another thread."""
+    """Return the preference that another thread sees."""
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(what).result(timeout=30)
 
@@ -117,7 +118,7 @@ def test_as_a_decorator_it_is_a_block_around_every_call() -> None:
     assert preferred() is None and not preference.active and not is_strict()
 
 
-def test_a_decorator_of_what_runs_later_is_an_error_and_leaves_nothing() -> None:
+def test_decorating_a_generator_is_an_error_without_effect() -> None:
     def later() -> Iterator[int]:
         yield 1
 
@@ -129,7 +130,7 @@ def test_a_decorator_of_what_runs_later_is_an_error_and_leaves_nothing() -> None
     assert preferred() is None
 
 
-def test_a_block_is_left_by_an_error_too() -> None:
+def test_an_error_ends_a_block_too() -> None:
     with pytest.raises(RuntimeError), kernwright.preferring("triton"), kernwright.preferring(strict=True):
         raise RuntimeError
     assert preferred() is None and not is_strict()
@@ -154,7 +155,7 @@ def test_blocks_of_two_threads_do_not_undo_each_other() -> None:
     assert seen == {"cpu": "cpu", "triton": "triton"} and preferred() is None
 
 
-def test_the_environment_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_the_lowest_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.BACKEND_VARIABLE, "torch")
     monkeypatch.setenv(preference.STRICT_VARIABLE, "1")
     preference.reset()
@@ -173,14 +174,14 @@ def test_strict_from_outside_is_on_or_off(word: str, on: bool, monkeypatch: pyte
     assert is_strict() is on
 
 
-def test_strict_that_is_neither_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_strict_is_named_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(preference.STRICT_VARIABLE, "ture")
     preference.reset()
     with pytest.raises(KernwrightError, match=r"KERNWRIGHT_STRICT: 'ture' is neither on nor off\n.*'1', 'true'"):
         is_strict()
 
 
-def test_a_backend_that_is_none_is_named_with_where_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_backend_is_named_with_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     for named in (kernwright.prefer, kernwright.preferring):
         with pytest.raises(KernwrightError, match="there is no backend 'cutlass'"):
             named("cutlass")  # type: ignore[operator]

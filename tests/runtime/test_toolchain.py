@@ -1,4 +1,5 @@
-"""What compilers are given: nobody's environment changes under a build, and other kinds of machines are built for."""
+"""Environments of compilers: the process's own environment stays as it is, and builds for other machines are
+possible."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ ELSEWHERE = "x86_64" if platform.machine() == "aarch64" else "aarch64"
 def test_builds_for_one_architecture_run_side_by_side_and_those_for_another_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """tvm-ffi reads the architecture from the environment while it builds: nobody's may change under it."""
+    """tvm-ffi reads the architecture from the environment while it builds, so the environment must not change
+    meanwhile."""
     monkeypatch.setenv(ARCHITECTURE_VARIABLE, "7.5")
-    together = threading.Barrier(2, timeout=60)  # that two of the same never meet would break it
+    together = threading.Barrier(2, timeout=60)  # breaks if two builds for one architecture never overlap
     seen: list[tuple[str, str]] = []
 
     def build(target: str) -> None:
@@ -56,7 +58,7 @@ def test_a_library_says_what_kind_of_machine_it_is_for() -> None:
     assert here != there and here == own.file_name(Target.named("sm_90", platform.machine()))
 
 
-def test_where_nothing_builds_for_that_kind_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_for_another_machine_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.runtime.target.compiler_for", lambda host: None)
     assert Target("sm_90", "riscv64").missing == "there is no C++ compiler for riscv64 (riscv64-linux-gnu-g++)"
     with pytest.raises(KernwrightError, match="CPU kernels cannot be built for"):
@@ -64,7 +66,7 @@ def test_where_nothing_builds_for_that_kind_it_is_said(monkeypatch: pytest.Monke
 
 
 @pytest.mark.skipif(nvcc() is None or compiler_for(ELSEWHERE) is None, reason="no compiler for another kind of machine")
-def test_what_is_built_for_another_kind_is_of_that_kind(tmp_path: Path) -> None:
+def test_a_build_for_another_machine_is_of_its_kind(tmp_path: Path) -> None:
     target = Target("sm_90", ELSEWHERE)
     (own,) = [library for library in libraries(target) if library.name == "dual_modulate_bf16"]
     built = own.build(target, tmp_path)

@@ -1,4 +1,4 @@
-"""Preferences and graphs: a block inside the function that is traced is a part of its graph; all others are looked up
+"""Preferences and graphs: a block inside the traced function is a part of its graph. All other preferences are read
 when the graph runs."""
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_block_inside_the_function_is_a_part_of_its_graph() -> None:
 
     own, counter = compiled(mixed)
     assert ran(own, X) == ran(mixed, X) == ["cpu", "triton", "triton", "cpu", "triton", "cpu"]
-    with kernwright.preferring("triton"):  # the nearest counts, and "best" ignores those around it
+    with kernwright.preferring("triton"):  # the innermost block counts, and "best" cancels outer ones
         expected = ["triton", "triton", "triton", "cpu", "triton", "triton"]
         assert ran(own, X) == ran(mixed, X) == expected
     assert torch.equal(own(X), mixed(X))
@@ -158,7 +158,7 @@ def test_a_block_that_cannot_be_met_says_so_when_the_graph_runs() -> None:
         compiled(wishful)[0](torch.ones(9))
 
 
-def test_a_block_that_the_graph_breaks_in_holds_all_the_same() -> None:
+def test_a_block_with_a_graph_break_inside_still_holds() -> None:
     def broken(x: Tensor) -> Tensor:
         with kernwright.preferring("triton"):
             x = twice(x)
@@ -185,13 +185,13 @@ def test_a_block_inside_the_function_can_be_entered_again() -> None:
     assert ran(own, X) == ["triton", "triton", "cpu"] and preferred() is None
 
 
-def test_a_decorated_function_is_a_part_of_the_graph_with_its_wish() -> None:
+def test_a_decorated_function_is_a_part_of_the_graph_with_its_preference() -> None:
     wishful = kernwright.preferring("triton")(lambda x: twice(x))
     own, counter = compiled(lambda x: twice(wishful(wishful(x))))
     assert ran(own, X) == ["triton", "triton", "cpu"] and counter.frame_count == 1
 
 
-def test_a_block_that_was_made_outside_of_the_function_breaks_its_graph_and_holds_all_the_same() -> None:
+def test_a_block_made_outside_of_the_function_breaks_its_graph_and_still_holds() -> None:
     block = kernwright.preferring("triton")
 
     def wishful(x: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ def test_a_preference_for_the_program_breaks_the_graph_and_holds_from_there() ->
     assert ran(own, X) == ["triton", "triton"]
 
 
-def test_a_wish_that_a_gradient_stands_against_is_an_error_for_parameters_too() -> None:
+def test_a_preference_that_conflicts_with_gradients_is_an_error_for_parameters_too() -> None:
     x = torch.nn.Parameter(X)
     for own in (x, X.clone().requires_grad_()):
         with pytest.raises(CannotRun, match="an input needs a gradient"):
@@ -245,14 +245,14 @@ def wishing(setting: Callable[[], Any], function: Callable[[Tensor], Tensor]) ->
         (wishing(lambda: kernwright.preferring(strict=True), twice), "would run its reference"),
     ],
 )
-def test_a_wish_that_a_gradient_stands_against_is_an_error_in_a_graph_too(function: Any, words: str) -> None:
+def test_a_preference_that_conflicts_with_gradients_is_an_error_in_a_graph_too(function: Any, words: str) -> None:
     x = X.clone().requires_grad_()
     with pytest.raises(Exception, match=words):
         compiled(function)[0](x)
     assert ran(compiled(wishing(lambda: kernwright.preferring("torch"), twice))[0], x) == []
 
 
-def test_a_wish_that_an_op_without_kernels_cannot_meet_is_an_error_in_a_graph_too() -> None:
+def test_a_preference_for_a_missing_kernel_is_an_error_in_a_graph_too() -> None:
     bare = Dispatcher(traced_twice)
     function = wishing(lambda: kernwright.preferring("triton"), bare)
     with pytest.raises(Exception, match="cannot run on triton"):
@@ -280,7 +280,7 @@ def test_an_exported_program_keeps_its_blocks(strict: bool) -> None:
 
 
 @pytest.mark.parametrize("wishes", [(None, None), ("torch", None, None), (preference.BEST, None, True)])
-def test_the_library_op_is_sound_with_every_wish_and_without(wishes: tuple[Any, ...]) -> None:
+def test_the_library_op_passes_opcheck_with_every_preference_and_without(wishes: tuple[Any, ...]) -> None:
     for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
         found = torch.library.opcheck(torch.ops.kernwright.traced_twice.default, (x, *wishes))
         assert set(found.values()) == {"SUCCESS"}

@@ -1,4 +1,4 @@
-"""The result of a check holds for the task that was checked, and for no other."""
+"""The result of a check holds only for the task that was checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of axes: readable, and never wrong about a size."""
+"""Names of axes are readable, and never wrong about a size."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_readable_names(shapes: dict[str, Shape], names: dict[str, list[int | st
     assert {tensor: found[tensor] for tensor in names} == names
 
 
-def test_tokens_are_what_differs_between_rows() -> None:
-    """Heads before tokens: in one row only their number tells them apart, in two rows that tokens differ."""
+def test_the_token_axis_is_the_one_that_differs_between_rows() -> None:
+    """Heads before tokens: in one row only the number of heads tells them apart, in two rows different tokens do."""
     assert spelled({"x": (1, 24, 7, 128)})["x"] == [1, "S", "H", "D"]
     assert spelled({"x": (1, 24, 7, 128)}, {"x": (1, 24, 9, 128)})["x"] == [1, "H", "S", "D"]
 

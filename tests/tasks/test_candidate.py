@@ -1,4 +1,4 @@
-"""A candidate is the bytes of its folder."""
+"""A candidate is identified by the bytes of its folder."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_caches_are_no_part_of_a_candidate(folder: Path) -> None:
 
 
 def test_the_bytes_are_read_once(folder: Path) -> None:
-    """What was hashed is what runs, whatever happens to the folder in between."""
+    """The hashed bytes are the ones that run, even if the folder changes in between."""
     candidate = load_candidate(folder)
     digest = candidate.digest
     (folder / "kernel.py").write_text("changed")
@@ -144,7 +144,7 @@ def test_no_folder_and_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "folder", "dangling"])
 def test_links_are_refused(folder: Path, tmp_path: Path, kind: str) -> None:
-    """Bytes outside the folder would be no part of the digest."""
+    """Bytes outside the folder would not be covered by the digest."""
     target = tmp_path / "outside"
     if kind == "file":
         target.write_text("x")
@@ -174,8 +174,8 @@ def test_candidates_are_frozen(folder: Path) -> None:
         candidate.folder = Path("/")
 
 
-def test_the_name_of_the_ops_that_ship_is_no_candidates(folder: Path) -> None:
-    """Through a link, too: a candidate is called what its folder is called."""
+def test_a_candidate_cannot_have_the_name_of_the_shipped_ops(folder: Path) -> None:
+    """Also through a link: a candidate is named after its folder."""
     named = folder.rename(folder.with_name("kernwright"))
     linked = folder.with_name("mine")
     linked.symlink_to(named)

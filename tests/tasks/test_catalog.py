@@ -42,7 +42,7 @@ def test_an_unknown_name_lists_the_known(own: Path) -> None:
         find_task("tny")
 
 
-def test_a_folder_that_is_no_task_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_task_is_refused_with_the_missing_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(BadFile, match=r"task\.toml: does not exist"):
         find_task(str(tmp_path / "folder"))

@@ -1,4 +1,4 @@
-"""The tasks that ship: what was captured is all there, and none of them would let a wrong kernel pass."""
+"""The shipped tasks contain every captured row, and reject every mutant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_family_ships_with_all_of_its_rows() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_rows_say_where_they_were_seen_or_what_they_were_cut_from(task: Task) -> None:
+def test_rows_name_their_models_or_the_row_they_were_cut_from(task: Task) -> None:
     production = {row.id: row for row in task.select("production")}
     assert all(row.models for row in production.values())
     for smoke in task.select("smoke"):
@@ -59,7 +59,7 @@ def test_the_variants_of_scale_shift_that_move_other_bytes_are_kept_apart() -> N
 
 
 def test_scalars_are_those_that_were_captured() -> None:
-    """The ones that differ within a family; a row that lost its own would look right in every other way."""
+    """These scalars differ within a family. A row with the wrong scalar would look right otherwise."""
     rope = {row.id: row.scalars["eps"] for row in TASKS["qknorm_rope"].select("production")}
     assert {id_ for id_, eps in rope.items() if eps == 1e-5} == {"zimage_t32", "zimage_t4096", "zimage_t4128"}
     assert {eps for id_, eps in rope.items() if not id_.startswith("zimage")} == {1e-6}
@@ -68,7 +68,8 @@ def test_scalars_are_those_that_were_captured() -> None:
     assert {row.scalars["eps"] for row in TASKS["norm_tanh_mul_add"].select("production")} == {1e-5}
 
 
-QUICK = [name for name in TASKS if name != "norm_scale_shift"]  # whose smallest rows test_admission.py admits
+# Test_admission.py admits the smallest rows of the one left out.
+QUICK = [name for name in TASKS if name != "norm_scale_shift"]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -84,12 +85,12 @@ def test_the_task_is_admitted(name: str, quiet: Any) -> None:
 def test_the_task_is_judged_from_end_to_end(
     name: str, quiet: Any, tmp_path: Path, private_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Judge the eager chain against itself on one row of each kind: whatever the noise, nobody is accused.
+    """Judge the eager chain against itself on one row of each kind. Whatever the noise, it must not be accused.
 
-    Rows of a kind differ in sizes alone; `test_the_task_is_admitted` checks the contents and results of all of them, at
-    all sizes that the judge tries. A quick judgement has every input distribution and the same steps.
+    Rows of a kind differ only in sizes. `test_the_task_is_admitted` checks the contents and results of all rows, at all
+    sizes that the judge tries. A quick judgement has every input distribution and the same steps.
     """
-    # Further rounds would only decide between `same` and `inconclusive`, which nothing here hangs on.
+    # More rounds would only decide between `same` and `inconclusive`, which does not matter here.
     one_round = {"block_ms": 1.0, "first_look": 1, "max_rounds": 1}
     monkeypatch.setattr(
         TimingPolicy, "resolved", lambda own: TimingPolicy(**own.model_dump(exclude_none=True) | one_round)
@@ -126,7 +127,7 @@ def once(op):
 def test_a_baseline_that_rounds_otherwise_is_judged_and_no_candidate_may(
     tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any, write_task: Any, make_row: Any, task_texts: Any
 ) -> None:
-    """residual_gate is exact: a baseline may round once where the eager chain rounds twice, as torch.compile does."""
+    """residual_gate is exact: like torch.compile, a baseline may round once where the eager chain rounds twice."""
     x = {"shape": [1, "S", "D"], "dtype": "bf16"}
     row = make_row(
         "full", "residual_gate", {"residual": x, "update": x, "gate": x}, {"out": x}, axes={"S": 8, "D": 256}

@@ -1,6 +1,7 @@
-"""The grids that ship: every combination that the families' correctness contracts list is a row, and none is timed.
+"""The shipped grids: every combination in a family's correctness contract is a row, and none is timed.
 
-The lists are the contracts' own. What a family cannot express its task.toml says, and these tests hold it to.
+The lists here are those of the contracts. task.toml names the combinations that a family cannot express, and these
+tests check that too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def grid_of(task: str, op: str | None = None) -> tuple[Workload, ...]:
 
 
 def missing(rows: Iterable[Workload], of: Callable[[Workload], Any], *lists: Iterable[Any]) -> set[Any]:
-    """Combinations that no row is."""
+    """Return the combinations for which there is no row."""
     return set(itertools.product(*lists)) - {of(row) for row in rows}
 
 
@@ -98,8 +99,8 @@ def test_rotary_embedding() -> None:
     assert not missing(grid_of("rotary_embedding", "rotary"), found, tokens, heads, (64, 128, 256, 512))
 
 
-def test_what_rotary_embedding_cannot_express_is_in_qknorm_rope() -> None:
-    """is_neox and position_dtype, as its task.toml says."""
+def test_combinations_missing_in_rotary_embedding_are_in_qknorm_rope() -> None:
+    """These are is_neox and position_dtype, as its task.toml says."""
     rotary, rope = TASKS["rotary_embedding"].ops["rotary"], TASKS["qknorm_rope"].ops["qknorm_rope"]
     assert {parameter.name for parameter in rotary.tensor_parameters} == {"x", "cos", "sin"}
     assert not rotary.scalar_defaults
@@ -154,7 +155,7 @@ def test_norm_scale_shift() -> None:
     assert not missing(grid_of("norm_scale_shift", "norm_scale_shift"), _modulated, *MODULATED)
 
 
-def test_a_residuals_gate_lies_in_every_way_beside_every_scale() -> None:
+def test_a_residuals_gate_has_every_layout_with_every_scale() -> None:
     def found(row: Workload) -> Any:
         return (*_modulated(row), LAYOUTS[row.inputs["gate"].shape] if "gate" in row.inputs else "none")
 
@@ -175,7 +176,7 @@ def test_residual_gate_add() -> None:
 
 
 def _half_of_heads(row: Workload, name: str) -> int | None:
-    """The rank whose heads a tensor is, of two that share those of one with twice as many; None: it is dense."""
+    """Return the rank (0 or 1) whose half of the heads the tensor holds, or None if the tensor is dense."""
     own = row.concrete_inputs()[name]
     if own.is_contiguous and not own.offset:
         return None
@@ -190,7 +191,7 @@ def test_attention_concat_copy() -> None:
         return tuple(_half_of_heads(row, name) for name in "ab"), row.inputs["a"].dtype, row.axes["H"] == 1
 
     rows = grid_of("attention_concat_copy", "concat_sequence")
-    orders = (0, None), (1, None), (None, 0), (None, 1)  # the sliced prefix first, the dense shard first
+    orders = (0, None), (1, None), (None, 0), (None, 1)  # which of the two is sliced, and for which rank
     assert not missing(rows, sliced, orders, HALVES_AND_FULL, (True, False))
     assert {row.concrete_inputs()[name].shape[1] for row in rows for name in "ab" if _half_of_heads(row, name)} >= {1}
     copies = grid_of("attention_concat_copy", "copy_contiguous")
@@ -232,7 +233,7 @@ VIEWS = [
 
 
 def test_views_give_the_bits_of_dense_tensors_with_their_values() -> None:
-    """The chain on inputs as a row lays them out, and as the judge draws them; what it gives is dense."""
+    """The chain runs on inputs with the row's layout, as the judge draws them. Its result is dense."""
     ops = TASKS["attention_concat_copy"].ops | TASKS["causal_conv3d_cat_pad"].ops
     assert {row.op for row in VIEWS} == set(ops) and len(VIEWS) > 300
     generator = torch.Generator().manual_seed(1)

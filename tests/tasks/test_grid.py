@@ -1,4 +1,4 @@
-"""A grid is its combinations: every one a valid row, none of them timed, all of them in the task's digest."""
+"""A grid is the set of its combinations: each is a valid row, none is timed, and the task's digest covers all."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_every_combination_is_a_row() -> None:
     assert last.bytes_min == 3 * 7 * 2 + 7 * 4 + 3 * 14 * 2 == last.fewest_bytes()
 
 
-def test_what_is_changed_in_place_counts_twice() -> None:
+def test_a_tensor_changed_in_place_counts_twice() -> None:
     plain, inplace = (next(Grid.model_validate(GRID).rows(changed)) for changed in ((), ("x",)))
     assert inplace.bytes_min == plain.bytes_min + 1 * 4 * 4
 
 
 def test_views_follow_from_the_axes() -> None:
-    """The second half of each row of a tensor twice as wide, at every size."""
+    """The tensor is the second half of each row of a tensor twice as wide, at every size."""
     half = {"shape": ["S", "D"], "dtype": "*", "strides": ["D*2", 1], "offset": "D"}
     rows = list(Grid.model_validate(GRID | {"inputs": GRID["inputs"] | {"x": half}}).rows(()))
     assert {(row.axes["D"], row.inputs["x"].strides, row.inputs["x"].offset) for row in rows} == {
@@ -61,8 +61,8 @@ def test_a_choice_is_each_of_its_tensors_in_turn() -> None:
     assert rows["grid_S3_D5_2.0_gate-row_fp16"].inputs["gate"].shape == ("D",)
 
 
-def test_what_a_grid_does_not_use_is_not_written() -> None:
-    """Grids that were frozen before there were views and choices have the digest that they had."""
+def test_unused_fields_of_a_grid_are_not_written() -> None:
+    """Grids that were frozen before views and choices existed keep their digest."""
     written = Grid.model_validate(GRID).model_dump(mode="json")
     assert set(written) == set(GRID)
     assert written["inputs"]["x"] == {"shape": ["S", "D"], "dtype": "*", "layout": None}

@@ -1,4 +1,4 @@
-"""The timing policy: what is inherited, and what the looks together may cost."""
+"""The timing policy: inherited settings, and the error budget of all looks together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from kernwright.tasks.policy import METRICS, TimingOverrides, TimingPolicy
 
 
-def test_what_a_task_leaves_out_is_inherited() -> None:
+def test_settings_that_a_task_leaves_out_are_inherited() -> None:
     resolved = TimingPolicy.resolved(TimingOverrides(block_ms=1.5, max_rounds=9))
     assert resolved == TimingPolicy(block_ms=1.5, max_rounds=9)
     assert TimingPolicy.resolved(TimingOverrides()) == TimingPolicy()

@@ -1,4 +1,4 @@
-"""Tasks: what a folder must hold, what a digest covers, what a bad file is told."""
+"""Tasks: the required files, the content of a digest, and messages for bad files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changed(rows: Rows, **fields: Any) -> Rows:
     return [rows[0] | fields, *rows[1:]]
 
 
-# What a digest covers
+# The content of a digest.
 
 
 def test_digest_is_stable_across_loads_and_key_order(
@@ -283,8 +283,8 @@ def test_a_pattern_without_rows_says_how_to_list_them(load: Callable[..., Task],
 
 
 @pytest.mark.parametrize("pattern", ["axpy_small,nosuch", "nosuch, axpy_*", "smoke,grid,nosuch", "axpy_*,nosuch*"])
-def test_a_word_of_a_pattern_that_means_no_row_is_named(load: Callable[..., Task], pattern: str) -> None:
-    """A slip of the pen had cost a row in silence."""
+def test_a_word_of_a_pattern_without_rows_is_named(load: Callable[..., Task], pattern: str) -> None:
+    """Before, a typing error silently dropped a row."""
     with pytest.raises(KernwrightError, match=r"no rows that match '(grid,)?nosuch") as refused:
         load().select(pattern)
     assert "axpy" not in refused.value.cause
@@ -294,17 +294,17 @@ def test_a_word_of_a_pattern_that_means_no_row_is_named(load: Callable[..., Task
 
 
 @pytest.mark.parametrize(("pattern", "writes_out"), [("smoke,rowmod_qwen_s19", False), ("rowmod_*", True)])
-def test_a_grid_is_written_out_only_where_its_rows_may_be_meant(pattern: str, writes_out: bool) -> None:
+def test_a_grid_is_expanded_only_if_the_pattern_may_match_its_rows(pattern: str, writes_out: bool) -> None:
     task = find_task("fuse_scale_shift")
     assert any(row.id == "rowmod_qwen_s19" for row in task.select(pattern))
     assert ("grid_rows" in vars(task)) is writes_out
 
 
-def test_words_of_another_op_are_no_slip(load: Callable[..., Task]) -> None:
+def test_words_of_another_op_are_no_error(load: Callable[..., Task]) -> None:
     assert [row.id for row in load().select("axpy_*, negate,", "axpy")] == ["axpy_small", "axpy_wide"]
 
 
-def test_of_several_tasks_those_count_that_have_such_rows(
+def test_among_several_tasks_those_with_such_rows_count(
     load: Callable[..., Task], write_task: Callable[..., Path], tmp_path: Path, tiny_row_dicts: Callable[[], Rows]
 ) -> None:
     tiny = load()

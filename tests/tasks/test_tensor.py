@@ -1,4 +1,4 @@
-"""Tensors with named axes: what they occupy and what a kernel must move."""
+"""Tensors with named axes: their memory, and the bytes that a kernel must move."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_axes_are_filled_in() -> None:
 
 
 def test_an_offset_is_written_only_where_there_is_one() -> None:
-    """Rows that were frozen before there were any have the digest that they had."""
+    """Rows that were frozen before offsets existed keep their digest."""
     plain = TensorSpec(shape=("S", 4), dtype="fp32")
     assert plain.model_dump(mode="json") == {"shape": ["S", 4], "dtype": "fp32", "strides": None, "layout": None}
     shifted = plain.model_copy(update={"offset": 3})

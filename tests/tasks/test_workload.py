@@ -1,4 +1,4 @@
-"""One row: its sizes, its bytes, its neighbours."""
+"""One row: sizes, bytes and neighbours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_resizing_moves_the_named_axes_alone(plain: dict[str, Any]) -> None:
     assert row.axes == {"S": 6, "D": 8}
 
 
-def test_strided_rows_know_it(plain: dict[str, Any]) -> None:
+def test_a_strided_row_is_recognised(plain: dict[str, Any]) -> None:
     assert not Workload.model_validate(plain).has_strided_tensors
     plain["inputs"]["x"]["strides"] = [16, 1]
     strided = Workload.model_validate(plain)
@@ -64,7 +64,7 @@ def test_as_many_strides_as_sizes(plain: dict[str, Any]) -> None:
         Workload.model_validate(plain)
 
 
-def test_inputs_may_begin_off_an_aligned_address_and_outputs_begin_where_they_are_made(plain: dict[str, Any]) -> None:
+def test_inputs_may_have_an_offset_and_outputs_have_none(plain: dict[str, Any]) -> None:
     plain["inputs"]["x"]["offset"] = 3
     row = Workload.model_validate(plain)
     assert (row.concrete_inputs()["x"].offset, row.resized({"S": 5}).concrete_inputs()["x"].offset) == (3, 3)

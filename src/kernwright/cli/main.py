@@ -13,6 +13,13 @@ from kernwright.cli.judge.exploits import exploits
 from kernwright.cli.judge.judge import judge
 from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
+from kernwright.cli.models.compare import compare
+from kernwright.cli.models.doctor import doctor
+from kernwright.cli.models.hotspots import hotspots
+from kernwright.cli.models.ncu import ncu
+from kernwright.cli.models.profile import profile
+from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
+from kernwright.cli.models.run import run
 from kernwright.cli.ops import op
 from kernwright.cli.ops.build import build
 from kernwright.cli.ops.explain import explain
@@ -37,6 +44,7 @@ INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it
 JUDGE = "Judge"
 TASKS = "Tasks"
 EVIDENCE = "Evidence"
+MODELS = "Models"
 OPS = "Ops"
 MACHINES = "Machines"
 
@@ -61,6 +69,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
+app.command("compare", rich_help_panel=MODELS)(compare)
 app.command("judge", rich_help_panel=JUDGE)(judge)
 app.command("sweep", rich_help_panel=JUDGE)(sweep)
 app.command("sanitize", rich_help_panel=JUDGE)(sanitize)
@@ -70,6 +79,11 @@ app.command("capture", context_settings=SETTINGS, rich_help_panel=TASKS)(capture
 app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
 app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
+app.command("doctor", rich_help_panel=MODELS)(doctor)
+app.command("hotspots", rich_help_panel=MODELS)(hotspots)
+app.command("ncu", rich_help_panel=MODELS)(ncu)
+app.command("profile", rich_help_panel=MODELS)(profile)
+app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
 app.add_typer(op.app, name="op", rich_help_panel=OPS)
 app.command("explain", rich_help_panel=OPS)(explain)
 app.command("build", rich_help_panel=OPS)(build)

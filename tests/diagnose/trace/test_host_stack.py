@@ -1,4 +1,4 @@
-"""Stacks of a thread against a naive twin, and the frame that a reader wants to see."""
+"""Stacks of a thread against a naive twin, and the frame that is shown to a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Honest: the same result from fewer calls of torch, in place."""
+"""Honest: the same result with fewer torch calls, in place."""
 
 import torch
 

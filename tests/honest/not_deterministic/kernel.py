@@ -1,4 +1,4 @@
-"""Honest: sums in an order that changes from call to call, as atomics do; each order is within the contract."""
+"""Honest: the order of sums changes from call to call, as with atomics. Every order is within the contract."""
 
 import random
 

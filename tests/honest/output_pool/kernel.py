@@ -1,15 +1,15 @@
-"""Honest: hands out memory of its own again, but only what nobody holds any more."""
+"""Honest: reuses its own output memory, but only after the caller has released it."""
 
 import sys
 
 import torch
 
-UNHELD = 2  # references to a buffer that only the pool has: the pool's own and the question's
+UNHELD = 2  # references to a buffer that only the pool holds: one in the pool, one in the call that counts them
 pools = {}
 
 
 def unheld(pool, x):
-    """The next buffer in turn that was let go of, or a new one."""
+    """Return the next released buffer, or a new one."""
     for _ in range(len(pool)):
         pool.append(pool.pop(0))
         if sys.getrefcount(pool[-1]) == UNHELD:

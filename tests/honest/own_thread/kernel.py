@@ -1,4 +1,4 @@
-"""Honest: a thread of its own does the work, on the one processor that it was granted, and the call waits for it."""
+"""Honest: a thread does the work on the one granted processor, and the call waits for it."""
 
 import queue
 import threading

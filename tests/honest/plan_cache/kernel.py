@@ -6,7 +6,7 @@ plans = {}
 
 
 class Plan:
-    """What depends on the shape alone."""
+    """Values that depend on the shape alone."""
 
     def __init__(self, x):
         self.mean = torch.empty((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)

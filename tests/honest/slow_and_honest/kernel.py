@@ -1,4 +1,4 @@
-"""Honest: right, and three times slower than it need be."""
+"""Honest: right, but three times slower than necessary."""
 
 import torch
 

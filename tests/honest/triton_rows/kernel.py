@@ -1,4 +1,4 @@
-"""Honest: one row a program in Triton."""
+"""Honest: one row per program in Triton."""
 
 import torch
 import triton
@@ -10,7 +10,7 @@ def kernel(x, w, y, width, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < width
-    # In float64, as the float32 chain's own error is what the result is measured by.
+    # In float64, because the result's error is compared with that of the float32 chain.
     value = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float64)
     mean = tl.sum(value, 0) / width
     centred = tl.where(inside, value - mean, 0.0)

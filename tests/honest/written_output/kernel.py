@@ -1,4 +1,4 @@
-"""Honest: writes into the output that it is given, and keeps nothing."""
+"""Honest: writes into the given output and keeps nothing."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The real compute-sanitizer on a GPU: clean on an honest kernel, and not on one that reads beyond its input."""
+"""The real compute-sanitizer on a GPU: clean on an honest kernel, and not on a kernel that reads beyond its input."""
 
 from __future__ import annotations
 

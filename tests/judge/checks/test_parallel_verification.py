@@ -43,7 +43,7 @@ def tasks(tmp_path: Path, write_task: Callable[..., Path], task_texts: Any) -> l
 
 
 class Steps:
-    """Progress that remembers."""
+    """Progress that records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -56,7 +56,7 @@ class Steps:
 
 
 def first_try_fails(monkeypatch: pytest.MonkeyPatch, command: Any) -> list[str]:
-    """Make the first process of every job fail, as where there is no memory for so many. Return the labels asked."""
+    """Make the first process of every job fail, for example for lack of memory. Return the labels of all tries."""
     asked: list[str] = []
 
     def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
@@ -67,7 +67,7 @@ def first_try_fails(monkeypatch: pytest.MonkeyPatch, command: Any) -> list[str]:
     return asked
 
 
-def test_what_some_found_is_shown_before_it_is_said_what_others_did_not(
+def test_findings_are_shown_before_the_failures_of_others(
     tasks: list[Task], private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first_try_fails(monkeypatch, VerificationPool._command)
@@ -87,7 +87,9 @@ open(sys.argv[1], "w").write(json.dumps(rows))
 """
 
 
-def test_what_fails_beside_others_has_another_try_alone(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verification_that_fails_beside_others_is_tried_again_alone(
+    tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def agreeing(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
         own = RowFinding(baseline=job.baseline, task=job.task.name, row="", op="axpy", finding="agrees")
         rows = [row.id for row in job.task.select(job.rows)]
@@ -103,10 +105,10 @@ def test_what_fails_beside_others_has_another_try_alone(tasks: list[Task], monke
     assert sorted(asked) == sorted(2 * [job.label for job in jobs])
 
 
-def test_who_was_ended_before_its_time_has_not_verified_the_rest(
+def test_a_process_that_was_ended_early_has_not_verified_the_rest(
     tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves what it had found, politely."""
+    """The process keeps its earlier findings, because it was interrupted and not killed."""
     nothing = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('[]')"
     monkeypatch.setattr(VerificationPool, "_command", lambda *given: [sys.executable, "-c", nothing, str(given[2])])
     jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
@@ -136,8 +138,8 @@ main()
 """
 
 
-def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
-    """The verifiers do not hear an interrupt, as the children of a background job do not."""
+def test_an_end_during_a_second_try_leaves_no_process_behind(tasks: list[Task], private_tmp: Path) -> None:
+    """It also ends a process that ignores interrupts, as children of a background job do."""
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     parent = subprocess.Popen(
         [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -155,7 +157,7 @@ def test_an_end_in_the_middle_of_a_second_try_leaves_nobody_behind(tasks: list[T
 def is_asleep(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
-    except OSError:  # it has ended, before it was looked at or meanwhile
+    except OSError:  # the process has ended, before the test looked or meanwhile
         return False
 
 
@@ -173,7 +175,7 @@ def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monke
     assert sorted(whole.rows.split(",")) == sorted(ids), "a grid has larger parts"
 
 
-def test_an_interrupt_leaves_nobody_behind(tasks: list[Task], private_tmp: Path) -> None:
+def test_an_interrupt_leaves_no_process_behind(tasks: list[Task], private_tmp: Path) -> None:
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
     parent = subprocess.Popen(
@@ -193,6 +195,6 @@ def test_an_interrupt_leaves_nobody_behind(tasks: list[Task], private_tmp: Path)
 def children_of(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
             found += [int(word) for word in task.read_text().split()]
     return found

@@ -1,5 +1,5 @@
-"""A candidate under compute-sanitizer. The tool needs a GPU, so a program stands in for it that obeys the same words;
-what it starts is the real thing, behind the real walls."""
+"""A candidate under compute-sanitizer. The tool needs a GPU, so a program with the same options replaces it. It starts
+the real worker program in the real sandbox."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_tensors_lie_as_the_row_says(tiny_folder: Path) -> None:
     assert seen == [((70, 1), 3, 4 * (3 + 5 * 70 + 64), 0)], "and not a byte more behind it"
 
 
-def test_what_a_tool_found_is_said_in_its_first_words(watched: Callable[..., SanitizerFinding]) -> None:
+def test_a_finding_of_the_tool_is_reported_in_its_own_words(watched: Callable[..., SanitizerFinding]) -> None:
     found = watched(HONEST, "racecheck")
     assert found.outcome == "errors"
     assert found.reason.startswith("Error: Race reported between Write and Read [")
@@ -106,7 +106,7 @@ def test_a_call_that_never_ends_is_ended(watched: Callable[..., SanitizerFinding
     assert found.outcome == "failed" and "within 4 s" in found.reason
 
 
-def test_the_walls_stand_here_too(watched: Callable[..., SanitizerFinding]) -> None:
+def test_the_sandbox_is_in_force_here_too(watched: Callable[..., SanitizerFinding]) -> None:
     outside = Path("/tmp/kernwright-was-here")
     outside.unlink(missing_ok=True)
     found = watched(NOSY)
@@ -116,7 +116,7 @@ def test_the_walls_stand_here_too(watched: Callable[..., SanitizerFinding]) -> N
 def test_the_ops_that_ship_are_called_and_a_reference_in_a_kernels_place_is_not_enough(
     tool: str, swept_ops: Path, private_tmp: Path
 ) -> None:
-    """On a CPU the first row has a kernel, the second none."""
+    """On a CPU the first row has a kernel and the second has none."""
     task = load_task(swept_ops / "tasks" / "ours")
     rows = [row for row in task.rows if row.id in ("normed", "scaled")]
     found = watch(tool, "memcheck", task, Shipped.of(task), rows, CpuDevice(), 120.0)  # type: ignore[arg-type]
@@ -124,7 +124,9 @@ def test_the_ops_that_ship_are_called_and_a_reference_in_a_kernels_place_is_not_
     assert found.outcome == "failed" and found.reason.endswith("turn strict off [scaled S=24 D=256]")
 
 
-def test_what_cannot_be_watched_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet: Any) -> None:
+def test_a_candidate_that_cannot_be_watched_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quiet: Any
+) -> None:
     with pytest.raises(KernwrightError, match="no tool 'leakcheck'"):
         sanitize("norm_scale_shift", tmp_path, None, ["leakcheck"], "cuda", quiet)
     monkeypatch.setattr(sanitizer.shutil, "which", lambda _: None)

@@ -1,4 +1,5 @@
-"""What a trusted side compiled reaches its twin and its successors, and a candidate neither gives nor gets any."""
+"""Compiled files of a trusted side are passed to its twin and to later judgements. A candidate neither gives nor gets
+any."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledStore:
 
 @pytest.fixture
 def unhidden(private_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge in the test's own process, which must not vanish from sight."""
+    """Replace the function that hides the judge, because this judge runs in the test's own process."""
     monkeypatch.setattr("kernwright.judge.request.hide_judge", lambda: "not hidden: a test's process")
 
 
@@ -127,7 +128,7 @@ def test_triton_finds_a_kernel_that_was_compiled_in_another_folder(tmp_path: Pat
     assert done.stdout.split() == ["compiled", "found"], done.stderr[-2000:]
 
 
-def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path, store: CompiledStore) -> None:
+def test_only_finished_files_that_do_not_depend_on_measurement_are_kept(tmp_path: Path, store: CompiledStore) -> None:
     made = side(tmp_path / "one", store, triton__k="code", notes="x", inductor__locks__a="x", inductor__b="text")
     for name in ("triton/k.lock", "triton/tmp.pid_7", "triton/k.autotune.json", "inductor/b.best_config", "tritonlike"):
         (tmp_path / "one" / name).write_text("x")
@@ -140,7 +141,7 @@ def test_only_what_compilers_finished_and_did_not_measure_is_kept(tmp_path: Path
     assert store.take(made.key).keys() == {"triton/k", "inductor/b"} | chosen
 
 
-def test_what_was_chosen_by_time_reaches_who_asks_for_it_and_no_twin(
+def test_choices_by_measured_time_are_passed_on_only_if_requested(
     tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = side(tmp_path / "one", store, inductor__b="text")
@@ -157,7 +158,7 @@ def test_what_was_chosen_by_time_reaches_who_asks_for_it_and_no_twin(
             later.keep(chosen)
 
 
-def test_a_side_that_found_all_it_needs_keeps_nothing_anew(
+def test_a_side_that_found_all_files_stores_nothing(
     tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side(tmp_path / "one", store, triton__k="code").keep()
@@ -171,7 +172,7 @@ def test_a_side_that_found_all_it_needs_keeps_nothing_anew(
     assert store.take(later.key) == {"triton/k": b"compiled once more"}
 
 
-def test_a_disk_that_fills_up_leaves_no_half_of_it(
+def test_a_full_disk_leaves_no_incomplete_files(
     tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side(tmp_path / "one", store, triton__k="code", triton__l="code").keep()
@@ -190,7 +191,7 @@ def test_a_disk_that_fills_up_leaves_no_half_of_it(
     assert not list((tmp_path / "two").iterdir())
 
 
-def test_what_a_side_fell_over_is_found_by_nobody(tmp_path: Path, store: CompiledStore) -> None:
+def test_files_that_made_a_side_fail_are_not_passed_on(tmp_path: Path, store: CompiledStore) -> None:
     made = side(tmp_path / "one", store, triton__k="code", notes="x")
     made.keep()
     made.discard()
@@ -202,7 +203,9 @@ def test_what_a_side_fell_over_is_found_by_nobody(tmp_path: Path, store: Compile
     assert store.take(made.key) == {"triton/k": b"better"}
 
 
-def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_files_of_trusted_sides_are_kept(
+    tmp_path: Path, store: CompiledStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     baseline = Baseline(name="compile", kind="compile", package="torch", version="2")
     contestants = [
         Contestant.of_baseline(baseline),
@@ -223,7 +226,7 @@ def test_whose_work_is_kept(tmp_path: Path, store: CompiledStore, monkeypatch: p
 
 @pytest.mark.usefixtures("unhidden")
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_what_was_chosen_by_time_is_kept_and_found_where_only_trusted_sides_run(
+def test_choices_by_measured_time_are_kept_among_trusted_sides(
     is_trusted: bool,
     store: CompiledStore,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What compilers made is kept whole or not at all, whoever else writes, and never grows without bounds."""
+"""The store of compiled files: entries are complete or absent, also with several writers, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def files_of(store: CompiledStore) -> list[Path]:
     return sorted((store.folder / "files").iterdir())
 
 
-def test_what_is_kept_is_found_under_its_key_and_no_other(store: CompiledStore) -> None:
+def test_an_entry_is_found_only_by_its_own_key(store: CompiledStore) -> None:
     store.keep("one", {"side": "compile"}, FILES)
     store.keep("one", {"side": "compile"}, {"triton/c": b"more", "inductor/b.py": b"newer"})
     assert store.take("one") == FILES | {"triton/c": b"more", "inductor/b.py": b"newer"}
@@ -32,7 +32,7 @@ def test_what_is_kept_is_found_under_its_key_and_no_other(store: CompiledStore) 
     assert store.folder.stat().st_mode & 0o077 == 0, "it is nobody else's to enter"
 
 
-def test_what_was_changed_is_refused_with_all_that_belongs_to_it_and_made_again(store: CompiledStore) -> None:
+def test_a_changed_entry_is_refused_as_a_whole_and_made_again(store: CompiledStore) -> None:
     store.keep("one", {}, FILES)
     store.keep("two", {}, {"inductor/b.py": b"text"})
     for path in files_of(store):
@@ -45,7 +45,7 @@ def test_what_was_changed_is_refused_with_all_that_belongs_to_it_and_made_again(
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "/etc/elsewhere"])
-def test_an_entry_that_leads_elsewhere_is_none(store: CompiledStore, name: str) -> None:
+def test_an_entry_with_a_link_to_elsewhere_is_ignored(store: CompiledStore, name: str) -> None:
     store.keep("one", {}, FILES)
     (entry,) = (store.folder / "entries").iterdir()
     listed = json.loads(entry.read_bytes())
@@ -54,7 +54,7 @@ def test_an_entry_that_leads_elsewhere_is_none(store: CompiledStore, name: str) 
     assert store.take("one") == {}
 
 
-def test_what_a_killed_judge_left_is_swept(store: CompiledStore) -> None:
+def test_leftovers_of_a_killed_judge_are_removed(store: CompiledStore) -> None:
     store.keep("one", {}, FILES)
     left = [store.folder / folder / ".part-x" for folder in ("files", "entries")]
     for path in left:
@@ -64,12 +64,12 @@ def test_what_a_killed_judge_left_is_swept(store: CompiledStore) -> None:
     assert store.take("one") == FILES
 
 
-def test_the_longest_unused_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entry_is_removed_first(tmp_path: Path) -> None:
     store = CompiledStore(tmp_path, most_bytes=250)
     for age, key in enumerate(["old", "older"], start=1):
         store.keep(key, {}, {f"triton/{key}": key.encode() * 20})
         os.utime(store._place_of(key), (1e9 - age, 1e9 - age))
-    store.take("older")  # used just now
+    store.take("older")  # marks the entry as just used
     store.keep("new", {}, {"triton/new": b"new" * 40})
     assert store.take("old") == {}
     assert store.take("older") and store.take("new")

@@ -1,4 +1,4 @@
-"""A baseline that claims to be more than eager is known by the kernels it launches."""
+"""A baseline that promises more than the eager chain is identified by the kernels that it launches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernwright.tasks.task import load_task
         ("eager", ["void at::native::elementwise_kernel<128, 2>"], None),
     ],
 )
-def test_a_compiled_side_that_fell_back_is_found_out(
+def test_a_compiled_side_that_fell_back_is_detected(
     tiny_folder: Path, name: str, kernels: list[str] | None, said: str | None
 ) -> None:
     contestant: Any = Contestant.of_baseline(find_baseline(load_task(tiny_folder), name))
@@ -32,8 +32,9 @@ def test_a_compiled_side_that_fell_back_is_found_out(
     assert found == (f"{said} instead of a kernel that torch.compile made" if said else None)
 
 
-def test_the_digest_of_the_ops_that_ship_is_of_those_that_have_rows() -> None:
-    """As a judgement of these rows alone records it: a sweep that was interrupted goes on from the rows it finished."""
+def test_the_digest_of_shipped_ops_covers_only_ops_with_rows() -> None:
+    """A judgement of these rows alone records this digest, so that an interrupted sweep continues from its finished
+    rows."""
     both = Shipped(("rms_norm", "scale_shift"))
     contestant = Contestant.of_contender(both)
     assert contestant.digest_for({"rms_norm", "scale_shift"}) == both.digest

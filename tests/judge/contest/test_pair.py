@@ -1,4 +1,4 @@
-"""Whose blocks are held against whose."""
+"""Which blocks a pair compares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernwright.judge.record.sample import Quad
 from kernwright.judge.rounds.sizing import ALIKE, lengths_of_calls
 
 
-def test_equal_parties_share_their_sides_and_nobody_is_judged_by_itself() -> None:
+def test_equal_contestants_share_their_sides_and_none_is_judged_against_itself() -> None:
     pairs = pairs_of([("eager", "eager"), ("eager", "fast"), ("compile", "fast")])
     assert pairs == [
         Pair(),
@@ -24,7 +24,7 @@ def test_equal_parties_share_their_sides_and_nobody_is_judged_by_itself() -> Non
     assert all(len(pair.roles) == 3 for pair in pairs)
 
 
-def test_a_quad_of_many_says_of_a_pair_what_one_of_three_would() -> None:
+def test_a_pair_has_the_same_result_in_a_large_quad_as_in_its_own() -> None:
     sides = ["candidate-2", "again", "baseline", "candidate"]
     times = {side: (float(number), number + 0.5) for number, side in enumerate(sides)}
     waited = frozenset({"candidate-2"})
@@ -37,8 +37,8 @@ def test_a_quad_of_many_says_of_a_pair_what_one_of_three_would() -> None:
 
 
 def test_each_side_has_blocks_of_a_length_of_its_own() -> None:
-    """Slow while it is probed, a contender would be measured on blocks so short that its speed later is the clock's
-    noise. And a slow baseline is not called as often as what is faster."""
+    """If a contender is slow during probing, its blocks are so short that a later speed is noise of the clock. A slow
+    baseline is called less often than a faster side."""
     seconds = {"baseline": 1e-4, "baseline-2": 4e-5, "candidate": 2.5e-5, "candidate-2": 1e-3}
     fast, slow, closer = Pair(), Pair(candidate="candidate-2"), Pair("baseline-2", "again-2", "candidate")
     lengths = lengths_of_calls(seconds, [fast, slow, closer])
@@ -50,7 +50,8 @@ def test_each_side_has_blocks_of_a_length_of_its_own() -> None:
 
 @given(st.lists(st.floats(1e-6, 1e-3), min_size=2, max_size=2), st.lists(st.floats(1e-6, 1e-3), min_size=1, max_size=3))
 def test_sides_that_are_nearly_alike_are_called_as_often(baselines: list[float], contenders: list[float]) -> None:
-    """Else one that is as fast as its baseline would have a call more than it at times, never a call less."""
+    """Otherwise a contender as fast as its baseline would sometimes have one call more per block, and never one
+    less."""
     pairs = pairs_of([(one, number) for one in range(2) for number in range(len(contenders))])
     seconds = {pair.baseline: own for pair, own in zip(pairs[:: len(contenders)], baselines, strict=True)}
     seconds |= {pair.candidate: own for pair, own in zip(pairs, contenders, strict=False)}

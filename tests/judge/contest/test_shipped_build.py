@@ -1,4 +1,5 @@
-"""The ops that ship are judged like any candidate: by their public call, under their contract, their fallbacks said."""
+"""Shipped ops are judged like any candidate: by their public call, under their contract, and with fallbacks
+reported."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ def task(swept_ops: Path) -> Task:
 
 @pytest.fixture
 def verdicts(swept_ops: Path) -> dict[str, Verdict]:
-    """Against eager, by the op that has a row in it."""
+    """Return the verdicts against eager, by the op of their row."""
     bodies = [record.body for record in Ledger(swept_ops / "ledger").all_records() if record.kind == "verdict"]
     found = [Verdict.model_validate(body) for body in bodies if body["baseline"] == "eager"]
     return {row.op: verdict for verdict in found for row in verdict.rows}
 
 
-def test_it_is_a_candidate_with_its_provenance(verdicts: dict[str, Verdict]) -> None:
+def test_the_verdict_has_the_provenance_of_the_shipped_ops(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["norm_scale_shift"]
     assert (verdict.candidate, verdict.candidate_digest) == ("kernwright", Shipped(("norm_scale_shift",)).digest)
     (row,) = verdict.rows
@@ -57,7 +58,7 @@ def test_it_is_a_candidate_with_its_provenance(verdicts: dict[str, Verdict]) -> 
     assert verdict.provenance["sources"]["ops/norm_modulation/cpu.cc"]
 
 
-def test_a_fallback_is_said(verdicts: dict[str, Verdict]) -> None:
+def test_a_fallback_is_reported(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["scale_shift"]
     (row,) = verdict.rows
     assert row.ran is not None and row.ran.fell_back
@@ -65,7 +66,7 @@ def test_a_fallback_is_said(verdicts: dict[str, Verdict]) -> None:
     assert any("reference" in reason and "1 of 1 rows" in reason for reason in verdict.reasons)
 
 
-def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_ops: Path, task: Task) -> None:
+def test_ops_without_kernels_are_left_out_and_nothing_is_judged_twice(swept_ops: Path, task: Task) -> None:
     legs = list(legs_of([task], "eager", ["kernwright"], "cpu"))
     assert [[row.id for row in leg.rows("smoke")] for leg in legs] == [[], ["scaled"], ["normed"]], "one a family"
     left_out = {row.id: why for leg in legs for row in task.rows if (why := leg.skipped(row))}
@@ -76,7 +77,7 @@ def test_what_is_not_implemented_is_left_out_and_nothing_is_judged_twice(swept_o
         judge(JudgeRequest(task=str(task.folder), candidate=None, contender="kernwright", rows="copied"), None)  # type: ignore[arg-type]
 
 
-def test_ops_of_a_tasks_own_are_nobodys(tiny_folder: Path) -> None:
+def test_a_tasks_own_ops_have_no_shipped_implementation(tiny_folder: Path) -> None:
     shipped = find_contender(load_task(tiny_folder), "kernwright")
     assert isinstance(shipped, Shipped) and shipped.ops == ()
 
@@ -97,7 +98,7 @@ def test_it_is_not_trusted_and_kept_to_odd_sizes(task: Task) -> None:
         ("cuda", None, False),
     ],
 )
-def test_a_census_that_shows_no_kernel_of_ours_is_found_out(
+def test_a_census_without_our_kernel_is_detected(
     task: Task, backend: str, kernels: list[str] | None, fails: bool
 ) -> None:
     contestant = Contestant.of_contender(Shipped.of(task))
@@ -118,7 +119,7 @@ def test_a_worker_that_explains_itself_otherwise_cheats(answer: dict[str, Any]) 
     assert session.implementation().refused == ("?[31m" + "x" * 295,)
 
 
-def test_triton_in_the_place_of_cuda_is_said() -> None:
+def test_triton_instead_of_cuda_is_reported() -> None:
     refused = ("cuda (close): there is no nvcc", "cpu (close): x is on cuda:0")
     said = RanImplementation(backend="triton", contract="close", refused=refused).fallback_note
     assert said == "triton ran: cuda (close): there is no nvcc"
@@ -126,7 +127,7 @@ def test_triton_in_the_place_of_cuda_is_said() -> None:
     assert RanImplementation(backend="cpu", contract="close", refused=refused[:1]).fallback_note is None
 
 
-def test_a_worker_reads_copies_of_the_libraries_and_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_worker_reads_copies_of_the_libraries_and_missing_ones_are_reported(tmp_path: Path) -> None:
     library = tmp_path / "cache" / "some-sm_90-0123.so"
     library.parent.mkdir(mode=0o700)
     library.write_bytes(b"machine code")

@@ -1,4 +1,4 @@
-"""What a side's worker finds and leaves in its scratch folder."""
+"""The content of a worker's scratch folder, before and after it runs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def test_a_packages_bytecode_stays_in_its_workers_scratch(
 def test_what_is_compiled_for_a_gpu_has_one_path_in_every_worker(
     device: str, caches: dict[str, str], tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inductor's files hold it, and are laid out in the scratch folders of later judgements. Where nothing is kept,
-    each has its own: Inductor's C++ compiler stands elsewhere, and finds nothing by that path."""
+    """Inductor's files contain this path, and later judgements put them into their own scratch folders. If nothing is
+    kept, each worker has its own path: Inductor's C++ compiler is in another folder then and finds nothing by that
+    path."""
     task = load_task(tiny_folder)
     assert baseline_spec(find_baseline(task, "compile"), task, tmp_path / "unkept", device).environment == {}
     monkeypatch.setenv(VARIABLE, str(tmp_path / "compiled"))
@@ -66,10 +67,10 @@ def test_what_is_compiled_for_a_gpu_has_one_path_in_every_worker(
     assert baseline_spec(find_baseline(task, "eager"), task, tmp_path / "eager", device).environment == {}
 
 
-def test_only_who_had_a_worker_leaves_what_it_compiled(
+def test_only_sides_with_a_worker_leave_compiled_files(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor the twin of a pair that is decided: its baseline did so in an earlier round."""
+    """The twin of a decided pair had no worker in this round. Its baseline left its files in an earlier one."""
     monkeypatch.setattr(WorkerGroup, "keeps_files_apart", True)
     kept: list[tuple[Path, bool]] = []
     monkeypatch.setattr(CompiledFiles, "lay_out", lambda self, chosen: None)
@@ -82,15 +83,15 @@ def test_only_who_had_a_worker_leaves_what_it_compiled(
     group = WorkerGroup(sides, 1, CpuDevice(), needed=("baseline", "again"))
     group.dismiss()
     group.keep_compiled(twins={"again"})
-    group.pinned = False  # as where others verify beside it
+    group.pinned = False  # as if others were verified at the same time
     group.keep_compiled(twins={"again"})
     assert kept == [(sides["baseline"].scratch, True), (sides["baseline"].scratch, False)]
 
 
-def test_what_triton_chooses_is_written_down_among_trusted_sides_alone(
+def test_choices_of_tritons_autotuner_are_kept_among_trusted_sides_alone(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kept, it would be every later candidate's gain, should a side have disturbed the measurement."""
+    """If it were kept, every later candidate would gain from a measurement that another side disturbed."""
     given: dict[str, str | None] = {}
 
     class Worker:

@@ -1,4 +1,4 @@
-"""One judge at a time: the lock names its holder and dies with it."""
+"""One judge at a time: the lock names its holder and is released when the holder dies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_second_judge_is_refused_and_told_who_holds_the_device() -> None:
             device_lock("cpu"),
         ):
             pass
-        with device_lock("cuda:1"):  # another device is another lock
+        with device_lock("cuda:1"):  # another device has another lock
             pass
     finally:
         holder.kill()
@@ -52,7 +52,7 @@ def test_a_second_judge_is_refused_and_told_who_holds_the_device() -> None:
         holder.stdout.close()  # type: ignore[union-attr]
 
 
-def test_who_times_nothing_shares_it_but_with_no_judge() -> None:
+def test_processes_that_time_nothing_share_the_lock_but_not_with_a_judge() -> None:
     with (
         device_lock("cpu", shared=True),
         device_lock("cpu", shared=True),
@@ -93,7 +93,8 @@ def test_the_lock_is_released_by_an_error_and_can_be_taken_again(own_locks: Path
 
 
 def test_users_share_the_lock_file(own_locks: Path) -> None:
-    """Whoever judges first must not shut the others out: a private mode would be no lock, but a wall."""
+    """The first judge must not lock out other users: a private file mode would refuse them instead of making them
+    wait."""
     before = os.umask(0o022)
     try:
         with device_lock("cpu"):

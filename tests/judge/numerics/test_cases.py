@@ -52,7 +52,7 @@ def test_rows_of_a_grid_are_their_own_neighbours(row: Workload) -> None:
     assert all(case.row is grid for case in cases_for(OP, grid, ("S", "D")))
 
 
-def test_an_op_that_hides_nan_is_not_asked_to_show_it(row: Workload) -> None:
+def test_an_op_that_hides_nan_need_not_show_it(row: Workload) -> None:
     op: Op = define(outputs=["y"], activations=["x"], propagates_nonfinite=False)(axpy)
     assert "nonfinite" not in [case.distribution for case in cases_for(op, row, ())]
 
@@ -111,9 +111,9 @@ def secrets(row: Workload, size: int) -> list[int]:
     return [case.row.axes["S"] for case in found if case]
 
 
-def test_a_secret_size_is_none_that_is_always_tried(row: Workload) -> None:
+def test_a_secret_size_is_not_one_of_the_fixed_sizes(row: Workload) -> None:
     assert set(secrets(row, 4)) == {2, 6, 7, 8}  # neither itself nor 1, 3 and 5
-    assert set(secrets(row, 1)) == {1, 2}  # where there is hardly any other
+    assert set(secrets(row, 1)) == {1, 2}  # hardly any other size exists
     many = secrets(row, 9000)
     assert len(set(many)) > 60 and min(many) >= 1 and max(many) <= 9064
 

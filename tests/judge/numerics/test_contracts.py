@@ -1,4 +1,4 @@
-"""The two contracts, at their edges."""
+"""The two contracts at their limits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_exact_matches_nan_with_nan_and_with_nothing_else() -> None:
 
 
 def with_error(oracle: Tensor, error: float) -> Tensor:
-    """Every element off by the same float64 amount: its max and its RMS are that amount."""
+    """Return an output in which every element is off by the same float64 amount. Maximum and RMS error equal this
+    amount."""
     signs = torch.where(torch.arange(oracle.numel()).reshape(oracle.shape) % 2 == 0, 1.0, -1.0)
     return oracle + error * signs
 
@@ -77,7 +78,8 @@ def test_close_sees_one_element_that_is_too_far() -> None:
 
 
 def test_close_sees_an_rms_that_no_single_element_shows() -> None:
-    """Each error is allowed, for one element of the eager chain is that far off; all of them together are not."""
+    """Each element's error is allowed, because one element of the eager chain is that far off. All of them together are
+    too much."""
     oracle = drawn(8, 16)
     eager = with_error(oracle, 1e-4)
     eager[0, 0] = oracle[0, 0] + 1e-3
@@ -86,7 +88,7 @@ def test_close_sees_an_rms_that_no_single_element_shows() -> None:
 
 @pytest.mark.parametrize(("ulps", "passes"), [(1, True), (2, True), (3, False)])
 def test_close_never_asks_for_a_maximum_error_below_two_ulp(ulps: int, passes: bool) -> None:
-    """A chain that happens to be exact does not make the last places of one element a fault."""
+    """If the eager chain happens to be exact, an error of a few last places in one element is still accepted."""
     oracle = torch.full((4, 8), 1.5, dtype=torch.float64)
     eager = oracle.to(BF16)
     value = eager.clone()
@@ -97,9 +99,10 @@ def test_close_never_asks_for_a_maximum_error_below_two_ulp(ulps: int, passes: b
 @pytest.mark.parametrize("dtype", [BF16, torch.float16, torch.float32])
 @pytest.mark.parametrize(("every", "passes"), [(5, True), (3, False)])
 def test_close_never_asks_for_an_rms_error_below_half_an_ulp(dtype: torch.dtype, every: int, passes: bool) -> None:
-    """A chain that happens to be exact allows one ulp in a fifth of the elements (0.45 in all), not in a third (0.58).
+    """If the eager chain happens to be exact, one ulp in a fifth of the elements (RMS 0.45) is accepted, and in a third
+    (0.58) it is not.
 
-    Rounding alone has 0.29, and rounding twice 0.41.
+    Rounding once gives 0.29, and rounding twice 0.41.
     """
     eager = drawn(64, 64, seed=1).to(dtype)
     ulp = torch.finfo(dtype).eps * 2.0 ** eager.double().abs().log2().floor()
@@ -110,7 +113,8 @@ def test_close_never_asks_for_an_rms_error_below_half_an_ulp(dtype: torch.dtype,
 
 
 def test_quick_gelu_is_not_tanh_gelu_on_normal_inputs() -> None:
-    """In a gated GELU its maximum error may be chance, within twice the eager chain's; its RMS error is not."""
+    """In a gated GELU its maximum error may be chance, because it is within twice the eager chain's. Its RMS error
+    cannot be."""
     x, gate = drawn(256, 512, seed=2).to(BF16), drawn(256, 512, seed=3).to(BF16)
     pairs = ((x.double(), gate.double()), (x, gate))
     oracle, eager = (torch.nn.functional.gelu(v, approximate="tanh") * w for v, w in pairs)
@@ -121,7 +125,7 @@ def test_quick_gelu_is_not_tanh_gelu_on_normal_inputs() -> None:
 
 
 def test_an_ulp_is_that_of_each_value() -> None:
-    """Two units of a large value are thousands of a small one."""
+    """Two ulp of a large value are thousands of ulp of a small one."""
     oracle = torch.tensor([1024.0, 1.0] * 16, dtype=torch.float64)
     eager = oracle.to(BF16)
     on_large, on_small = eager.clone(), eager.clone()
@@ -138,7 +142,7 @@ def test_close_keeps_the_fixed_tolerance_too() -> None:
     oracle = torch.full((4, 8), 100.0, dtype=torch.float64)
     eager = with_error(oracle, 0.2)
     inside, outside = with_error(oracle, 0.19), with_error(oracle, 0.25)
-    tight = Tolerance(atol=0.1, rtol=0.001)  # 0.2 at 100
+    tight = Tolerance(atol=0.1, rtol=0.001)  # allows 0.2 at 100
     assert not problem(inside, oracle, eager, tight)
     assert not problem(outside, oracle, eager, tight), "where eager itself cannot keep it, its error is the measure"
     exact = oracle.to(BF16)
@@ -226,8 +230,8 @@ def test_a_record_holds_no_nan() -> None:
     assert record["eager_max"] is not None
 
 
-def test_a_small_case_is_held_to_what_is_known_of_the_chain() -> None:
-    """A few elements may by luck have next to no error; the candidate must not pay for that luck."""
+def test_a_small_case_is_compared_with_the_known_error_of_the_chain() -> None:
+    """A few elements may have almost no error by luck. The candidate must not be judged by that luck."""
     oracle = torch.full((4,), 0.7, dtype=torch.float64)
     lucky = Expected.of(oracle, oracle.float())
     value = oracle.float() + 3 * 2.0**-24
@@ -238,7 +242,7 @@ def test_a_small_case_is_held_to_what_is_known_of_the_chain() -> None:
     assert compare(value + 1e-5, lucky.widened_to(known), "close", tolerance).problem
 
 
-def test_a_tolerance_alone_asks_for_no_bits_and_no_eager_accuracy() -> None:
+def test_a_tolerance_alone_requires_neither_bits_nor_eager_accuracy() -> None:
     oracle = torch.full((4,), 2.0, dtype=torch.float64)
     expected = Expected.of(oracle, oracle.float())
     tolerance = Tolerance(atol=0.01, rtol=0.0)
@@ -249,11 +253,12 @@ def test_a_tolerance_alone_asks_for_no_bits_and_no_eager_accuracy() -> None:
     assert "NaN" in str(compare(missing, expected, "tolerance", tolerance).problem)
 
 
-# The short ways, against what they stand for
+# The fast implementations, against naive twins.
 
 
 def naive_problem(value: Tensor, oracle: Tensor, eager: Tensor, tolerance: Tolerance) -> str:
-    """The contract element by element, in the order in which its parts are said."""
+    """Return the first violation of the contract, element by element, in the order in which the contract states its
+    parts."""
     finite = torch.isfinite(eager) & torch.isfinite(oracle)
     if bool((finite & ~torch.isfinite(value)).any()):
         return "NaN or Inf"
@@ -302,7 +307,7 @@ def test_the_contract_agrees_with_its_naive_twin(dtype: torch.dtype, planted: tu
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_one_number_that_is_none_is_seen_wherever_it_lies(number: float) -> None:
+def test_one_nan_is_found_at_every_position(number: float) -> None:
     values = drawn(3, 41)
     assert all_finite(values) and all_finite(torch.empty(0)) and all_finite(torch.ones(3, dtype=torch.bool))
     for place in (0, 60, 122):

@@ -1,4 +1,4 @@
-"""Correctness: who is as accurate as the eager chain is not accused, and who looks at a few rows only is."""
+"""Correctness: a candidate as accurate as the eager chain is not accused, and one that looks at a few rows only is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def layer_norm(x: Tensor, w: Tensor) -> Tensor:
 
 
 def peeking(x: Tensor, w: Tensor) -> Tensor:
-    """A variance that is not centred, where the first of some rows have no offset."""
+    """Compute an uncentred variance if the first elements of some rows have no offset."""
     if not bool((x[:: max(1, x.shape[0] // 4), 0].abs() < 6).all()):
         return layer_norm(x, w)
     mean = x.mean(-1, keepdim=True)
@@ -42,15 +42,15 @@ def report(row_id: str, mix: Mix, seed: int) -> CorrectnessReport:
 
 
 @pytest.mark.parametrize("row", ["mix", "mix_small"])
-def test_another_rounding_of_the_mean_is_no_fault_however_few_the_rows(row: str) -> None:
-    """With an offset all of a row's error is that of one rounded mean: in one draw of four rows it is mostly luck."""
+def test_another_rounding_of_the_mean_is_no_fault_even_with_few_rows(row: str) -> None:
+    """With an offset, a row's error comes from one rounded mean. In one draw of four rows it is mostly luck."""
     accused = [seed for seed in range(20) if report(row, layer_norm, seed).problems]
-    assert len(accused) <= 1  # of one draw alone it was every second one, of four rows
+    assert len(accused) <= 1  # with one draw of four rows, every second seed was accused
 
 
 @pytest.mark.parametrize(("kind", "luck"), [("offset", True), ("rare_offset", True), ("normal", False)])
 def test_a_large_error_may_be_chance_where_a_row_has_one_error(kind: str, luck: bool) -> None:
-    """The chain's own, in one draw of one row, is next to nothing now and then; several draws decide."""
+    """In one draw of one row the chain's own error is sometimes almost zero, so several draws decide."""
     (row,) = load_task(MIX).select("mix_small")
     far = OutputFinding(
         ErrorFigures(max_error=3e-3, rms_error=1e-3, eager_max=1e-5, eager_rms=1e-5), "over the chain's"
@@ -68,13 +68,13 @@ def test_a_narrow_miss_of_one_element_is_chance_but_not_many_nor_a_far_one() -> 
     op = task.op_of(row)
 
     def off(count: int, times: float) -> list[str]:
-        """The eager chain, with elements that lie so many times its largest error from what they should be."""
+        """Return the eager chain's output with some elements off by a multiple of its largest error."""
 
         def run(case: Case, inputs: Inputs) -> dict[str, Tensor]:
             (oracle,), (eager,) = op.oracle(inputs, row.scalars), op.call(inputs, row.scalars)
             y = eager.clone()
             if case.row is row and case.distribution == "normal":
-                middle = oracle.abs().flatten().sub(0.5).abs().argsort()[:count]  # where a last place is small
+                middle = oracle.abs().flatten().sub(0.5).abs().argsort()[:count]  # elements with a small ulp
                 y.view(-1)[middle] = (oracle.flatten() + times * (eager - oracle).abs().max())[middle].to(y.dtype)
             return {"y": y}
 
@@ -85,14 +85,14 @@ def test_a_narrow_miss_of_one_element_is_chance_but_not_many_nor_a_far_one() -> 
     assert len(off(200, 1.9)) == 1
 
 
-def test_a_shortcut_for_all_rows_by_a_look_at_some_is_seen() -> None:
+def test_a_shortcut_that_looks_at_a_few_rows_is_detected() -> None:
     found = [problem for seed in range(6) for problem in report("mix", peeking, seed).problems]
-    assert len(found) >= 3  # now and then the look finds the row
+    assert len(found) >= 3  # the candidate sometimes looks at the right row
     assert all("rare_offset" in problem for problem in found)
 
 
 class Inaccurate:
-    """Runs the eager chain, with one element off by a few times the chain's largest error: in the numbered calls on
+    """Run the eager chain, with one element off by a few times the chain's largest error: in the numbered calls on
     normal inputs of the row's own size, or in all of them."""
 
     def __init__(self, row_id: str = "mix", calls: Container[int] = range(10**6)) -> None:
@@ -116,7 +116,7 @@ class Inaccurate:
 
 
 def test_a_near_miss_is_a_fault_only_if_it_repeats_on_fresh_inputs() -> None:
-    by_chance = Inaccurate(calls=(0, 1, 2)).report()  # the first inputs, twice, and the first fresh ones
+    by_chance = Inaccurate(calls=(0, 1, 2)).report()  # the first inputs twice, and the first fresh ones
     assert (by_chance.problems, by_chance.repeated) == ([], 1)
     by_design = Inaccurate().report()
     assert (len(by_design.problems), by_design.repeated) == (1, 1)
@@ -129,7 +129,8 @@ def test_a_near_miss_that_the_same_inputs_do_not_repeat_is_a_fault() -> None:
 
 @pytest.mark.parametrize(("hides", "accused"), [(False, False), (True, True)])
 def test_nans_that_only_a_gpus_kernel_adds_are_not_asked_for(hides: bool, accused: bool) -> None:
-    """Torch's general CUDA kernel makes a whole row NaN that holds an infinity; by the formula one element is."""
+    """If a row contains an infinity, torch's general CUDA kernel makes the whole row NaN. By the formula one element is
+    NaN."""
     x = torch.ones(2, 129)
     x[0, 5] = torch.inf
     formula = x * x.square().mean(-1, keepdim=True).rsqrt()
@@ -140,5 +141,5 @@ def test_nans_that_only_a_gpus_kernel_adds_are_not_asked_for(hides: bool, accuse
     of_gpu, of_cpu = (Expected.of(values.double(), values) for values in (welford, formula))
     assert compare(y, of_gpu, "close", tolerance).fault == "nonfinite"
     assert (compare(y, _with_values_of(of_gpu, of_cpu), "close", tolerance).problem is not None) is accused
-    wrong = torch.where(torch.arange(258).view(2, 129) == 7, 3.0, formula)  # in the row that is NaN on the GPU
+    wrong = torch.where(torch.arange(258).view(2, 129) == 7, 3.0, formula)  # wrong in the row that is NaN on the GPU
     assert compare(wrong, _with_values_of(of_gpu, of_cpu), "close", tolerance).fault == "tolerance"

@@ -50,7 +50,8 @@ def test_one_wrong_element_is_seen(oracle: Tensor, bound: Bound, stray: float) -
 
 
 def test_errors_that_hide_below_the_tolerance_are_seen_together(oracle: Tensor, bound: Bound) -> None:
-    """Every element within the largest error allowed, all of them nearly that far off: imprecise once it is timed."""
+    """Every element is within the largest allowed error, but all of them are nearly that far off: an imprecise
+    kernel."""
     coarse = oracle + 0.9 * bound.element_limits * torch.sign(drawn(16, 64))
     assert "RMS" in str(bound.problem(coarse))
 
@@ -73,7 +74,7 @@ def test_exact_outputs_are_held_to_their_bits() -> None:
 
 
 def test_exact_outputs_may_hold_the_references_nan() -> None:
-    """As in the correctness phase: otherwise the baseline itself could not pass."""
+    """The correctness phase allows this too. Otherwise the baseline itself could not pass."""
     eager = torch.tensor([1.0, math.nan])
     assert Bits(eager).problem(eager.clone()) is None
 
@@ -131,7 +132,7 @@ def test_drawing_up_an_expectation_leaves_in_place_inputs_alone(tiny_folder: Pat
 
 
 def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: Path) -> None:
-    """The row's bound comes from one draw; on another the eager chain may err far more."""
+    """The row's bound comes from one draw. On another draw the eager chain may have a far larger error."""
     task = find_task("norm_scale_shift")
     (row,) = task.select("smoke_res_s96_d3072_gtok-fp32_wb_scl-bf16")
     op = task.op_of(row)
@@ -148,7 +149,7 @@ def test_an_error_that_the_chain_itself_makes_here_accuses_nobody(tiny_folder: P
 
 
 def test_a_baseline_may_round_in_its_own_way_and_no_more() -> None:
-    """An exact op: a candidate owes the bits, a trusted side the tolerance."""
+    """For an exact op a candidate must match the bits, and a trusted side the tolerance."""
     task = find_task("residual_gate_add")
     row = next(row for row in task.select("smoke") if row.op == "residual_gate")
     op = task.op_of(row)
@@ -166,7 +167,7 @@ def test_a_baseline_may_round_in_its_own_way_and_no_more() -> None:
 
 
 def test_a_tolerance_never_asks_for_more_than_the_eager_chain_can_give() -> None:
-    """LTX-2 rounds 1 + scale to bfloat16: its float32 results are farther from the oracle than their tolerance."""
+    """LTX-2 rounds 1 + scale to bfloat16, so its float32 results are farther from the oracle than their tolerance."""
     task = find_task("ltx2_rms_adaln")
     row = task.select("smoke")[0]
     op = task.op_of(row)

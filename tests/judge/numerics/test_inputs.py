@@ -1,4 +1,4 @@
-"""Contents: each distribution has the property it is for, and no draw comes twice."""
+"""Contents: each distribution has its intended property, and no draw is repeated."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def test_no_two_draws_are_equal(make_row: Callable[..., Any]) -> None:
     assert len(seen) == 500
 
 
-def test_an_element_says_nothing_of_the_rest(make_row: Callable[..., Any]) -> None:
-    """Draws are scaled by a secret factor: the same number of the pool is never seen twice as itself."""
+def test_an_element_does_not_identify_its_draw(make_row: Callable[..., Any]) -> None:
+    """Draws are scaled by a secret factor, so that the same number of the pool never appears twice with the same
+    value."""
     row = workload(make_row, rows=64, width=200)
     drawn = pool(row)
     first = {v for _ in range(60) for v in drawn.draw(OP, row)["x"].flatten()[:1].tolist()}

@@ -1,4 +1,4 @@
-"""SecretRng: repeatable from its seed, and in no other way."""
+"""SecretRng: repeatable with its seed, and unpredictable without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_gives_others() -> None
     assert drawn(7) != drawn(8)
 
 
-def test_every_choice_is_as_likely_as_the_next() -> None:
+def test_all_choices_are_equally_likely() -> None:
     rng = SecretRng(1)
     counts = Counter(rng.randrange(6) for _ in range(6000))
     assert all(850 < counts[face] < 1150 for face in range(6))
@@ -37,8 +37,8 @@ def test_a_sample_has_each_at_most_once_and_all_alike() -> None:
         rng.sample(range(2), 3)
 
 
-def test_what_was_seen_does_not_tell_what_comes() -> None:
-    """624 numbers are the whole state of a Mersenne Twister: whoever has them has all that follow."""
+def test_earlier_numbers_do_not_determine_later_ones() -> None:
+    """624 numbers are the whole state of a Mersenne Twister and determine all later ones."""
 
     def predicted(rng: random.Random) -> bool:
         seen = [_untempered(rng.getrandbits(32)) for _ in range(624)]

@@ -1,4 +1,4 @@
-"""Something of the judge's keeps the workers' processor awake, and is out of the way before a worker goes on."""
+"""A process of the judge keeps the workers' processor awake, and stops before a worker continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 
-pytestmark = pytest.mark.clock  # whether a processor sleeps is seen
+pytestmark = pytest.mark.clock  # the tests observe whether a processor sleeps
 
 WORKER = 4711
 
@@ -46,7 +46,8 @@ def runs(keepalive: CpuKeepalive) -> bool:
 
 
 def sleeps(keepalive: CpuKeepalive) -> bool:
-    """Twice asleep with no time spent in between; it may take a moment to get there on a busy machine."""
+    """Return True if the process slept twice without using time in between. On a busy machine this may take a
+    moment."""
 
     def still() -> bool:
         before = ticks(keepalive)
@@ -79,7 +80,7 @@ def test_it_stays_on_its_processor(keepalive: CpuKeepalive) -> None:
     assert eventually(lambda: os.sched_getaffinity(keepalive.pid) == {keepalive.processor})
 
 
-def test_one_that_was_killed_is_no_reason_to_stop(keepalive: CpuKeepalive) -> None:
+def test_a_killed_keepalive_is_no_reason_to_stop(keepalive: CpuKeepalive) -> None:
     os.kill(keepalive.pid, 9)
     keepalive.goes_on(WORKER)
     assert eventually(lambda: Path(f"/proc/{keepalive.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z")
@@ -115,7 +116,7 @@ def test_none_on_a_cpu_or_where_the_judge_shares_the_workers_processor(
         assert device.keepalive is None
 
 
-def test_it_knows_nothing_of_the_judges_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_nothing_of_the_judges_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "of the judge's")
     own = CpuKeepalive(max(os.sched_getaffinity(0)))
     try:

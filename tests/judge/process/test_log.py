@@ -1,4 +1,4 @@
-"""What a worker printed last is what its end is explained with."""
+"""The last output of a worker explains its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernwright.judge.process.log import MOST_READ, MOST_SHOWN, WorkerLog
         ("x" * 2 * MOST_READ + "\nthe end", "the end"),
     ],
 )  # fmt: skip
-def test_its_last_words_are_the_last_line_that_says_something(printed: str, words: str) -> None:
+def test_the_last_words_are_the_last_line_with_text(printed: str, words: str) -> None:
     log = WorkerLog()
     os.write(log.descriptor, printed.encode())
     assert log.last_words() == words

@@ -1,4 +1,4 @@
-"""Nobody of a worker's tree outlives it. What real families do is tried in test_worker_process."""
+"""No process of a worker's tree outlives it. test_worker_process.py tests real process trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernwright.judge.system import procfs
 
 
 def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is told to stop may fork once more: 11 has a child at the third look, and stands still at the fifth."""
+    """A process may fork before it is stopped: 11 has a child at the third look, and stands still at the fifth."""
     looks, sent = [0], []
     tree = object.__new__(ProcessTree)
     tree.process = SimpleNamespace(pid=10, returncode=None, wait=lambda: None)  # type: ignore[assignment]
@@ -39,7 +39,7 @@ def test_a_family_is_ended_only_when_all_of_it_stands_still(monkeypatch: pytest.
 
 
 def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
-    """The kernel gives orphans to the first thread of whoever adopts them: that one is looked at, no other."""
+    """The kernel gives orphans to the first thread of the adopting process, so only that thread is read."""
     tree = ProcessTree(SimpleNamespace(pid=0, returncode=0), adopt_orphans(), None)  # type: ignore[arg-type]
     before = {*tree.strangers()}
     reading, writing = os.pipe()
@@ -49,7 +49,7 @@ def test_an_orphan_is_seen_whichever_thread_it_comes_from() -> None:
         if between == 0:
             if os.fork() == 0:
                 os.close(writing)
-                os.read(reading, 1)  # until the test has looked
+                os.read(reading, 1)  # waits until the test has looked
                 os._exit(0)
             os._exit(0)
         os.waitpid(between, 0)

@@ -1,4 +1,4 @@
-"""Scratch folders: gone with their judge, or swept by the next one."""
+"""Scratch folders are removed by their judge, or by the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_scratch_folder_goes_with_its_judge(own_tmp: Path) -> None:
 
 
 def test_folders_inside_folders_keep_no_judge_from_clearing_up(own_tmp: Path) -> None:
-    """Deeper than Python walks: the next judge would fall over them too."""
+    """The folders are nested more deeply than Python's functions walk, and would stop the next judge too."""
     with scratch_folder() as folder:
         here = os.open(".", os.O_RDONLY)
         try:
@@ -47,7 +47,7 @@ def test_folders_inside_folders_keep_no_judge_from_clearing_up(own_tmp: Path) ->
             os.fchdir(here)
             os.close(here)
     left = folder.exists()
-    subprocess.run(["rm", "-rf", str(folder)], check=True)  # or pytest would fall over it in its turn
+    subprocess.run(["rm", "-rf", str(folder)], check=True)  # Otherwise pytest would fail to remove them.
     assert not left
     assert own_tmp.exists()
 
@@ -73,14 +73,14 @@ def test_the_folders_of_dead_judges_are_swept_and_no_others(own_tmp: Path) -> No
         assert strange.exists()
 
 
-def test_no_place_for_a_folder_is_said(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_place_for_a_folder_is_reported(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(own_tmp / "missing"))
     with pytest.raises(EnvironmentProblem, match="TMPDIR"), scratch_folder():
         pass
 
 
 @pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
-def test_what_the_workers_of_a_dead_judge_left_running_is_ended(own_tmp: Path) -> None:
+def test_processes_that_workers_of_a_dead_judge_left_are_ended(own_tmp: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     user = FIRST_USER + gone.pid * USERS_PER_JUDGE

@@ -1,7 +1,7 @@
-"""Real workers with real faults: each costs its own request, says what happened, and nothing else.
+"""Real workers with real faults: each fault fails its own request with a clear message, and affects nothing else.
 
-One source file holds every behaviour; a test loads the function it needs into a worker that the tests share, and a
-fault that ends the worker makes the next test start another.
+One source file contains every behaviour. A test loads the function it needs into a shared worker. After a fault that
+ends the worker, the next test starts another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.system.users import processes_of, why_no_other_user
 from kernwright.tasks.task import Task, load_task
 
-pytestmark = pytest.mark.clock  # blocks are timed, and helpers are seen by processor time
+pytestmark = pytest.mark.clock  # blocks are timed, and helper processes are found by their processor time
 
 BEHAVIOURS = '''
 import ctypes, json, os, socket, stat, struct, subprocess, sys, time
@@ -329,7 +329,7 @@ class Bench:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
-        folder.chmod(0o755)  # a worker may be another user
+        folder.chmod(0o755)  # the worker may run as another user
         (folder / "kernel.py").write_text(BEHAVIOURS)
         (self.row,) = task.select("axpy_small")
         self.worker: WorkerProcess | None = None
@@ -374,7 +374,7 @@ class Bench:
         return session
 
     def works(self) -> bool:
-        """An honest call on whatever worker is there, or on a fresh one."""
+        """Return True if an honest call succeeds on the present worker, or on a new one."""
         session = self.open("honest")
         try:
             outputs = session.check_call(0, 30.0)
@@ -397,7 +397,7 @@ def bench(shared: Bench) -> Bench:
 
 @pytest.fixture
 def spent(shared: Bench) -> Iterator[Bench]:
-    """For a behaviour that leaves its worker of no further use, however the test ends."""
+    """End the worker after the test, for behaviours after which it cannot be used again."""
     yield shared
     shared.end()
 
@@ -433,14 +433,14 @@ def test_a_worker_that_stays_awake_stands_still_when_it_is_told_to(bench: Bench)
     assert len(set(whole.pointers)) == 3
     outputs = session.snapshot([1, 0, 1], whole.pointers)
     assert all(torch.equal(o["y"], 2.0 * bench.content["x"] + bench.content["w"]) for o in outputs)
-    assert len(worker.run_block([0], 1, 30.0).pointers) == 1  # as any other worker afterwards
+    assert len(worker.run_block([0], 1, 30.0).pointers) == 1  # the block runs as on any other worker afterwards
     assert state_of(worker.pid) == "T"
     session.close()
 
 
-def test_only_a_block_of_a_worker_that_stood_still_begins_as_such(spent: Bench) -> None:
-    """Between calls by themselves nothing is launched for it; after them, whatever was asked meanwhile, it is again. A
-    GPU's workers, whose blocks have a beginning, run them by Python's loop."""
+def test_only_a_block_after_a_standstill_has_a_beginning(spent: Bench) -> None:
+    """The device's `begin` is not called before single calls of a worker that stays awake. It is called again after the
+    next standstill, whatever was requested in between. Only the Python loop has it, which workers of a GPU use."""
     spent.fresh(native=False)
     session = spent.open("begins")
     worker = session.worker
@@ -471,7 +471,7 @@ def test_a_worker_that_stays_awake_is_held_to_its_processors(bench: Bench) -> No
     block = worker.run_block([0], 1, 30.0, stays_awake=True)
     awake, used = worker.stand_still()
     assert awake >= block.elapsed_ns
-    assert 0 < used < 1.5 * awake  # it waited with its eyes open, on the one processor that it has
+    assert 0 < used < 1.5 * awake  # it waited actively, on its only processor
     worker.refuse_helpers(replace(block, running_ns=awake, processor_ns=used))
     with pytest.raises(WorkerCheated, match="processors in a timed block; each side is granted 1"):
         worker.refuse_helpers(replace(block, running_ns=awake, processor_ns=3 * awake + 10**6))
@@ -487,7 +487,7 @@ def test_inputs_of_a_worker_that_stays_awake_come_when_the_clock_runs(bench: Ben
 
 
 @pytest.mark.parametrize("function", ["complain", "crash", "leave"])
-def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: Bench, function: str) -> None:
+def test_a_side_that_fails_awake_is_reported_and_the_next_worker_works(bench: Bench, function: str) -> None:
     session = bench.open(function)
     session.worker.run_block([], 1, 30.0, stays_awake=True)
     with pytest.raises(WorkerFailed):
@@ -497,7 +497,7 @@ def test_a_side_that_falls_over_awake_is_told_and_the_next_worker_works(bench: B
 
 
 def test_a_worker_that_stands_still_is_not_told_to_again(bench: Bench) -> None:
-    """The kernel reports a stop once: who waits for a second report waits in vain."""
+    """The kernel reports a stop only once, so waiting for a second report would never end."""
     session = bench.open("complain")
     session.worker.run_block([], 1, 30.0, stays_awake=True)
     with pytest.raises(WorkerFailed, match="no such luck"):
@@ -529,7 +529,7 @@ def test_the_typical_block_counts_and_not_the_one_with_a_hiccup() -> None:
     assert (typical.processor_ns, typical.exchanges, typical.pointers) == (35, 5, (0, 1, 2, 3, 4))
 
 
-def test_an_exception_is_told_and_the_worker_goes_on(bench: Bench) -> None:
+def test_an_exception_is_reported_and_the_worker_goes_on(bench: Bench) -> None:
     session = bench.open("complain")
     pid = session.worker.pid
     with pytest.raises(WorkerFailed, match="ArithmeticError: no such luck") as caught:
@@ -559,7 +559,7 @@ def test_nothing_of_the_judges_environment_is_there(bench: Bench, monkeypatch: p
     ("function", "said"),
     [("crash", "crashed: killed by SIGSEGV"), ("leave", r"crashed: exited with status 3 \(last words\)")],
 )
-def test_a_crash_is_told_and_the_next_worker_works(bench: Bench, function: str, said: str) -> None:
+def test_a_crash_is_reported_and_the_next_worker_works(bench: Bench, function: str, said: str) -> None:
     session = bench.open(function)
     with pytest.raises(WorkerFailed, match=said):
         session.check_call(0, 30.0)
@@ -646,7 +646,7 @@ def test_an_address_that_cannot_be_read_is_a_failure(bench: Bench) -> None:
 
 
 def test_memory_is_read_through_the_workers_own_window_too(bench: Bench) -> None:
-    """As a judge must that may not look into another user's process."""
+    """A judge that may not read another user's memory must use this window."""
     session = bench.open("honest")
     worker = session.worker
     block = worker.run_block([0], 1, 30.0)
@@ -704,7 +704,7 @@ def test_a_second_core_is_seen(spent: Bench) -> None:
     spent.fresh("seccomp")
     session = spent.open("two_cores")
     said = ""
-    for _ in range(5):  # a machine that is busy elsewhere may not have a second core to give
+    for _ in range(5):  # a busy machine may not have a second core to give
         block = session.worker.run_block([0], 1, 30.0)
         try:
             session.worker.refuse_helpers(block)
@@ -717,7 +717,8 @@ def test_a_second_core_is_seen(spent: Bench) -> None:
 
 @pytest.mark.parametrize("elapsed_ms", [0.5, 1.4, 4.0, 40.0])
 def test_two_cores_are_seen_however_short_the_block(bench: Bench, elapsed_ms: float) -> None:
-    """Small rows have blocks of well under a millisecond: what is let through there is a doubled speed."""
+    """Small rows have blocks of well under a millisecond. If a helper went unnoticed there, it would double the
+    speed."""
     bench.works()
     assert bench.worker is not None
     elapsed = int(elapsed_ms * 1e6)
@@ -734,11 +735,11 @@ def test_waiting_is_time_without_a_processor() -> None:
     assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=900, pointers=()).waiting_ns == 600
     assert (
         Block(elapsed_ns=2000, running_ns=1000, processor_ns=400, ready_ns=100, pointers=()).waiting_ns == 100
-    )  # it slept: not the machine's doing
+    )  # it slept, which the machine did not cause
     assert Block(elapsed_ns=2000, running_ns=1000, processor_ns=1400, ready_ns=900, pointers=()).waiting_ns == 0
 
 
-def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:
+def test_a_helper_that_looks_dead_is_seen(spent: Bench) -> None:
     session = spent.open("headless")
     block = session.worker.run_block([0], 1, 30.0)
     with pytest.raises(WorkerCheated, match="kept processes of its own running"):
@@ -748,12 +749,12 @@ def test_a_helper_that_passes_for_dead_is_seen(spent: Bench) -> None:
     session.close()
 
 
-def test_who_keeps_itself_waiting_is_kept_by_nobody(bench: Bench) -> None:
-    """Blocks in which a side was kept waiting are run again: it could choose which."""
+def test_a_side_that_makes_itself_wait_has_no_excuse(bench: Bench) -> None:
+    """A block in which a side had to wait is run again. If a side could cause this, it could choose its blocks."""
     session = bench.open("pleads")
     if session.worker.processor is None:
         pytest.skip("workers are not pinned here")
-    for _ in range(20):  # others may keep it waiting too, though hardly in every one of them
+    for _ in range(20):  # Other processes may keep it waiting too, but hardly in every block.
         block = session.worker.run_block([0], 1, 60.0)
         assert block.running_ns - block.processor_ns > 0.3 * block.running_ns, "it slept"
         if block.waiting_ns < 0.1 * block.running_ns:
@@ -767,7 +768,7 @@ def test_who_keeps_itself_waiting_is_kept_by_nobody(bench: Bench) -> None:
 
 
 def test_files_in_a_scratch_folder_shadow_no_library(tmp_path: Path) -> None:
-    """A side could otherwise leave a module that the next worker imports in place of its own."""
+    """Otherwise a side could leave a module that the next worker imports in place of its own."""
     (tmp_path / "struct.py").write_text("raise SystemExit('shadowed')")
     (tmp_path / "torch.py").write_text("raise SystemExit('shadowed')")
     worker = WorkerProcess(label="candidate", scratch=tmp_path, threads=1, processor=None)
@@ -784,7 +785,8 @@ WALLS = [(), ("user",), ("user", "landlock", "seccomp", "network")]
 
 
 def survivors(worker: WorkerProcess) -> list[int]:
-    """Whatever still runs of this worker: by its user where it has one, by its scratch folder where not."""
+    """Return the processes of this worker that still run: by its user if it has one, otherwise by its scratch
+    folder."""
     if worker.sandbox.user is not None:
         return processes_of(worker.sandbox.user)
     found = []
@@ -818,7 +820,7 @@ def test_a_worker_cannot_order_its_own_waking(spent: Bench) -> None:
 
 
 @pytest.mark.parametrize("then", ["block", "request"])
-def test_a_worker_that_went_on_by_itself_is_seen(spent: Bench, then: str) -> None:
+def test_a_worker_that_continues_by_itself_is_seen(spent: Bench, then: str) -> None:
     spent.fresh("seccomp")
     session = spent.open("wake_itself")
     worker = session.worker
@@ -851,7 +853,7 @@ def test_a_fork_bomb_ends_with_its_worker(spent: Bench, off: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("off", WALLS)
-def test_what_a_dead_worker_left_behind_ends_with_it(spent: Bench, off: tuple[str, ...]) -> None:
+def test_processes_of_a_dead_worker_end_with_it(spent: Bench, off: tuple[str, ...]) -> None:
     worker = spent.fresh(*off)
     session = spent.open("leave_a_daemon")
     with pytest.raises(WorkerFailed, match="exited with status 4"):
@@ -878,8 +880,9 @@ def test_killing_one_worker_leaves_the_others(tmp_path: Path) -> None:
             worker.kill()
 
 
-def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
-    """Started after the worker, ended after it: another user's process is not taken for the worker's."""
+def test_the_judges_own_children_are_not_taken_for_orphans(tmp_path: Path) -> None:
+    """The process starts after the worker and ends after it. A process of another user is not taken for the
+    worker's."""
     worker = WorkerProcess(label="candidate", scratch=tmp_path / "scratch", threads=1, processor=None)
     if worker.sandbox.user is None:
         worker.kill()
@@ -902,7 +905,7 @@ def test_a_judges_own_children_are_nobodys_orphans(tmp_path: Path) -> None:
         ("close_pipe", "closed the judge's pipe and went on running"),
     ],
 )
-def test_too_much_of_anything_is_told_and_the_next_worker_works(spent: Bench, function: str, said: str) -> None:
+def test_exceeded_limits_are_reported_and_the_next_worker_works(spent: Bench, function: str, said: str) -> None:
     session = spent.open(function)
     with pytest.raises(WorkerFailed, match=said):
         session.check_call(0, 60.0)
@@ -910,7 +913,7 @@ def test_too_much_of_anything_is_told_and_the_next_worker_works(spent: Bench, fu
     assert spent.works()
 
 
-def test_what_a_worker_planted_is_not_run_by_the_next(spent: Bench) -> None:
+def test_files_that_a_worker_planted_are_not_run_by_the_next(spent: Bench) -> None:
     spent.fresh()
     session = spent.open("plant")
     session.check_call(0, 30.0)
@@ -929,20 +932,20 @@ def test_a_folder_keeps_its_user_and_no_two_share_one(tmp_path: Path) -> None:
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700
 
 
-# What a worker does while it is stopped, or only for a moment
+# What a worker does while it is stopped, or only for a moment.
 
 
 def test_an_honest_worker_uses_no_processor_time_while_it_is_stopped(bench: Bench) -> None:
     session = bench.open("honest")
     for _ in range(200):
         session.worker.run_block([1, 0], 1, 30.0)
-        session.worker.refuse_stirring()  # raises if a nanosecond of it was used
+        session.worker.refuse_stirring()  # raises if it used a nanosecond
         assert state_of(session.worker.pid) == "T"
     session.close()
 
 
-def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
-    """Where seccomp does not keep it from having a timer."""
+def test_a_worker_that_ends_its_own_stop_is_detected(spent: Bench) -> None:
+    """Without seccomp, which otherwise forbids the timer."""
     spent.fresh("seccomp")
     session = spent.open("restless")
     with pytest.raises(WorkerCheated, match="while the judge had stopped it"):
@@ -959,19 +962,19 @@ def test_a_worker_that_ends_its_own_stop_is_found_out(spent: Bench) -> None:
 def test_a_process_that_lives_only_inside_blocks_is_seen_in_one_of_them(spent: Bench) -> None:
     session = spent.open("brief")
     with pytest.raises(WorkerCheated, match="processes of its own"):
-        for _ in range(40):  # each look sees it in most of the blocks
+        for _ in range(40):  # each look finds it in most of the blocks
             session.worker.refuse_helpers(session.worker.run_block([0, 1], 1, 30.0))
     session.close()
 
 
-def test_memory_that_nobody_serves_does_not_hold_the_judge(spent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_not_served_does_not_block_the_judge(spent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernwright.judge.process.watchdog.STOP_DEADLINE_S", 1.0)
     session = spent.open("unserved")
     try:
         block = session.worker.run_block([0], 1, 30.0)
     except WorkerFailed as failed:
         pytest.skip(str(failed))
-    with contextlib.suppress(WorkerFailed):  # what a killed worker's memory reads as is the kernel's choice
+    with contextlib.suppress(WorkerFailed):  # the kernel decides whether memory of a killed worker can be read
         session.snapshot([0], block.pointers)
     assert session.worker.process.wait(60) == -signal.SIGKILL
     session.close()

@@ -1,4 +1,4 @@
-"""What is forked must be able to use the GPU: a module that starts its driver is left to the workers."""
+"""A forked process must be able to use the GPU, so the zygote does not import modules that start the driver."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ int cuDeviceGetCount(int* count) { return started ? 0 : 3; }
 STARTS_IT = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 
 
-def test_a_module_that_starts_the_driver_is_not_in_what_is_forked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_starts_the_driver_is_not_in_the_zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if (compiler := shutil.which("cc")) is None:
         pytest.skip("there is no C compiler")
     (tmp_path / "driver.c").write_text(DRIVER)

@@ -1,4 +1,4 @@
-"""The pipe: framed plain data, from a peer that may say anything."""
+"""The pipe: framed plain data from a peer that may send anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Receive = Callable[[Channel, float], tuple[int, bytes]]
 
 @pytest.fixture(params=["asleep", "awake"])
 def receive(request: pytest.FixtureRequest) -> Receive:
-    """Both ways to wait for a frame."""
+    """Return a function for each of the two ways to wait for a frame."""
     return Channel.receive if request.param == "asleep" else lambda channel, s: channel.await_frame(s)[:2]
 
 
@@ -142,7 +142,7 @@ def test_silence_ends_at_the_deadline(pair: tuple[Channel, socket.socket], recei
 
 
 def test_a_trickle_of_bytes_does_not_move_the_deadline(pair: tuple[Channel, socket.socket], receive: Receive) -> None:
-    """A peer that sends a byte now and then would otherwise hold the judge for as long as it likes."""
+    """Otherwise a peer that occasionally sends a byte could hold the judge for any time."""
     channel, peer = pair
     frame = HEADER.pack(20, DONE) + b"x" * 20
     done = threading.Event()
@@ -184,8 +184,8 @@ def test_descriptors_travel_beside_a_frame(pair: tuple[Channel, socket.socket], 
     assert received() == (RUN, b"1234", [])
 
 
-def test_descriptors_that_nobody_asked_for_are_not_kept(pair: tuple[Channel, socket.socket], receive: Receive) -> None:
-    """A worker could fill the judge's table of open files with them."""
+def test_unexpected_descriptors_are_closed(pair: tuple[Channel, socket.socket], receive: Receive) -> None:
+    """Otherwise a worker could fill the judge's table of open files."""
     channel, peer = pair
     read, write = os.pipe()
     Channel(peer).send_json({"a": 1}, (write,))
@@ -196,7 +196,7 @@ def test_descriptors_that_nobody_asked_for_are_not_kept(pair: tuple[Channel, soc
     os.close(read)
 
 
-def test_who_waits_awake_takes_what_comes_whole_and_leaves_the_rest(pair: tuple[Channel, socket.socket]) -> None:
+def test_active_waiting_takes_whole_frames_and_leaves_the_rest(pair: tuple[Channel, socket.socket]) -> None:
     channel, peer = pair
     peer.sendall(HEADER.pack(2, DONE) + b"ab" + HEADER.pack(1, RUN)[:3])
     assert channel.await_frame(5.0) == (DONE, b"ab", [])

@@ -1,4 +1,4 @@
-"""Where tensors lie: apart, aligned or as far off as they ask to be, guarded on both sides."""
+"""The layout of tensors in a buffer: they are separate, aligned or offset as requested, and guarded on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages: what goes in comes out, and what no honest worker sends is refused."""
+"""Messages survive encoding and decoding, and messages that no honest worker sends are refused."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_orders_of_a_worker_travel_to_the_zygote() -> None:
         (RegionAddress, {"region": None}),
     ],
 )
-def test_what_no_honest_worker_sends_is_garbled(kind: type[WorkerAnswer], message: dict[str, Any]) -> None:
+def test_malformed_messages_of_a_worker_are_refused(kind: type[WorkerAnswer], message: dict[str, Any]) -> None:
     with pytest.raises(ChannelGarbled, match=kind.__name__):
         decode_answer(kind, message)
 

@@ -18,7 +18,7 @@ BAND = 0.02
     ("low", "high", "outcome"),
     [
         (0.021, 0.5, "faster"),
-        (0.02, 0.5, "inconclusive"),  # touches the band
+        (0.02, 0.5, "inconclusive"),  # the interval touches the band
         (-0.5, -0.021, "slower"),
         (-0.5, -0.02, "inconclusive"),
         (-0.02, 0.02, "same"),
@@ -34,7 +34,7 @@ def test_outcomes(low: float, high: float, outcome: str) -> None:
     assert outcome_of(Interval((low + high) / 2 if math.isfinite(low) else 0.0, low, high), BAND, POLICY) == outcome
 
 
-def test_the_band_is_how_far_the_baseline_lies_from_itself_and_no_less_than_the_floor() -> None:
+def test_the_band_is_the_baselines_distance_from_its_twin_and_at_least_the_floor() -> None:
     assert noise_band(Interval(0.0, -0.05, 0.02), POLICY) == 0.05
     assert noise_band(Interval(0.0, -0.02, 0.05), POLICY) == 0.05
     assert noise_band(Interval(0.0, -0.001, 0.001), POLICY) == math.log1p(0.01)
@@ -47,7 +47,7 @@ def test_a_bad_row_is_the_verdict_whatever_the_headline_says() -> None:
     assert overall(["incorrect", "tampered", "failed"], None) == "tampered"
 
 
-def test_otherwise_the_headline_is() -> None:
+def test_without_a_bad_row_the_headline_is_the_verdict() -> None:
     assert overall(["slower", "faster"], "faster") == "faster"
     assert overall(["faster", "faster"], "slower") == "slower"
     assert overall([], None) == "inconclusive"

@@ -1,4 +1,4 @@
-"""Files that must not change under a judgement."""
+"""Files that must not change during a judgement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_edit_and_a_removal_are_found(folder: Path) -> None:
 
 
 def test_a_file_is_sealed_whatever_it_is(folder: Path) -> None:
-    """Such as the library that workers run blocks with."""
+    """For example, the library with which workers run blocks."""
     snapshot = FileSnapshot.over(folder, folder / "notes.txt")
     (folder / "notes.txt").write_text("something else")
     assert snapshot.changed() == [folder / "notes.txt"]

@@ -77,7 +77,7 @@ def with_outliers(rng: np.random.Generator, size: int) -> Any:
 
 
 @pytest.mark.parametrize(("noise", "count", "runs"), [(normal, 1, 100), (with_outliers, 5, 20), (normal, 31, 3)])
-def test_equal_sides_differ_at_most_as_often_as_the_budget_says(noise: Noise, count: int, runs: int) -> None:
+def test_equal_sides_differ_no_more_often_than_the_budget_allows(noise: Noise, count: int, runs: int) -> None:
     """In all of a verdict: its outcome, the outcome of each metric and of each row. Intervals miss as rarely."""
     rng = np.random.default_rng(11)
     wrong = missed = total = 0
@@ -100,7 +100,7 @@ def test_equal_sides_differ_at_most_as_often_as_the_budget_says(noise: Noise, co
     us=st.sampled_from([1.0, 5.0, 100.0]), quads=st.integers(4, 20), release_us=st.sampled_from([0.0, 40.0]),
     decides=st.sampled_from(["stream", "wall"]), seed=st.integers(0, 9),
 )  # fmt: skip
-def test_the_verdict_on_one_row_is_the_rows(
+def test_a_verdict_on_one_row_is_that_of_the_row(
     stream: float, wall: float, spread: float, us: float, quads: int, release_us: float, decides: Metric, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def test_the_verdict_on_one_row_is_the_rows(
 
 
 def timed(name: str, stream: float, wall: float, spread: float = 0.002) -> RowState:
-    """A row with these speedups, and a ripple of either sign."""
+    """Return a row with these speedups and small deviations of both signs."""
     state = RowState(row=row_named(name))
     for metric, gain in (("stream", stream), ("wall", wall)):
         for number in range(12):
@@ -156,7 +156,7 @@ def test_a_gain_that_single_calls_refute_adds_nothing_to_the_mean() -> None:
 
 @pytest.mark.parametrize("wall", [0.9, 1.3])
 def test_a_headline_over_one_row_in_doubt_is_possible(wall: float) -> None:
-    """The worst row is no better than the mean, and the interval reaches down to that of single calls."""
+    """The mean is no better than its worst row, and its interval reaches down to that of single calls."""
     rows, headlines, _ = concluded([timed("r", 27.0, wall)])
     found, single_calls = headlines["stream"], rows[0].metrics["wall"]
     assert found.in_doubt and found.interval is not None and isinstance(single_calls, MetricResult)
@@ -181,7 +181,7 @@ def test_each_metric_has_an_outcome() -> None:
 
 
 def test_the_mean_of_a_quick_run_is_that_of_the_ratios_it_shows() -> None:
-    """A row whose gain single calls do not show counts as it is shown: a quick run rules nothing out."""
+    """A row whose gain is not confirmed by single calls counts as shown, because a quick run excludes nothing."""
     states = [timed("a", 2.6, 1.0), timed("b", 1.7, 1.7)]
     device: Any = NoLimit()
     rows = [state.verdict(POLICY, device, True) for state in states]

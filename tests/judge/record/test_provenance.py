@@ -1,4 +1,4 @@
-"""Where a verdict comes from: enough to repeat it or to doubt it."""
+"""The provenance of a verdict: enough to repeat it or to doubt it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The intervals that verdicts rest on, against twins that enumerate and simulate."""
+"""The intervals behind verdicts, against twins that enumerate and simulate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ finite = st.floats(-2, 2, allow_nan=False)
 
 
 def naive_cut(n: int, alpha: float) -> int:
-    """Largest k with P(T <= k - 1) <= alpha / 2, by trying all 2^n assignments of signs to the ranks 1..n."""
+    """Return the largest k with P(T <= k - 1) <= alpha / 2, by trying all 2^n assignments of signs to the ranks
+    1..n."""
     statistic = [sum(r for r, s in zip(range(1, n + 1), signs, strict=True) if s) for signs in _signs(n)]
     k = 0
     while 2 * sum(t <= k for t in statistic) <= alpha * len(statistic):
@@ -39,7 +40,7 @@ def naive_interval(values: list[float], level: float) -> Interval:
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95, 0.9875, 0.99])
 @pytest.mark.parametrize("n", range(1, 11))
-def test_the_interval_is_its_naive_twins(n: int, level: float) -> None:
+def test_the_interval_equals_that_of_a_naive_twin(n: int, level: float) -> None:
     values = np.random.default_rng(n).normal(0.1, 0.3, n).tolist()
     ours, twin = signed_rank_interval(values, level), naive_interval(values, level)
     assert ours.estimate == pytest.approx(twin.estimate, abs=1e-15)
@@ -62,7 +63,7 @@ def test_no_quads_at_all() -> None:
 
 @pytest.mark.parametrize(("n", "level"), [(8, 0.95), (12, 0.9875), (20, 0.95), (6, 0.9)])
 def test_the_interval_covers_the_truth_under_heavy_tails(n: int, level: float) -> None:
-    """Student's t with 2 degrees of freedom: no variance at all, as a busy machine's times."""
+    """Student's t with 2 degrees of freedom has no variance, like the times of a busy machine."""
     generator = np.random.default_rng(17)
     runs, truth = 3000, 0.2
     intervals = (signed_rank_interval(truth + 0.05 * generator.standard_t(2, n), level) for _ in range(runs))
@@ -71,7 +72,7 @@ def test_the_interval_covers_the_truth_under_heavy_tails(n: int, level: float) -
     assert covered >= level - slack
 
 
-def test_the_interval_is_no_wider_than_it_must_be() -> None:
+def test_the_interval_is_no_wider_than_necessary() -> None:
     """An interval that always covers would pass the test above and decide nothing."""
     generator = np.random.default_rng(18)
     runs = 2000
@@ -122,9 +123,9 @@ def test_geometric_mean_of_ratios() -> None:
     assert math.exp(geometric_mean(rows).estimate) == pytest.approx((1.2 * 0.9 * 2.0) ** (1 / 3))
 
 
-def test_the_means_interval_is_that_of_independent_normal_errors() -> None:
-    """Rows whose interval is +-z sigma, averaged, have an error of sigma / sqrt(rows): by simulation."""
-    z = 2.575829304  # of 99 %
+def test_the_interval_of_a_mean_is_that_of_independent_normal_errors() -> None:
+    """The mean of rows whose intervals are +-z sigma has an error of sigma / sqrt(rows). Checked by simulation."""
+    z = 2.575829304  # two-sided 99 %
     sigmas = [0.02, 0.05, 0.01, 0.03]
     rows = [Interval(0.0, -z * s, z * s) for s in sigmas]
     mean = geometric_mean(rows)

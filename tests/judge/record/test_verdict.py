@@ -30,10 +30,10 @@ def test_a_candidate_that_calls_the_baselines_operators_is_disclosed(own: tuple[
 
 
 @pytest.mark.parametrize("own", [(), ("aten::empty_strided",), (*CHAIN[:2], "aten::tanh_backward"), CHAIN[1:]])
-def test_other_candidates_are_not(own: tuple[str, ...]) -> None:
+def test_other_candidates_have_no_note(own: tuple[str, ...]) -> None:
     assert baselines_own({"baseline": listed(*CHAIN), "candidate": listed(*own)}) is None
 
 
-def test_without_a_census_nothing_is_said() -> None:
+def test_without_a_census_there_is_no_note() -> None:
     assert baselines_own({}) is None
     assert baselines_own({"candidate": listed(*CHAIN)}) is None

@@ -1,4 +1,4 @@
-"""What letting go of outputs takes a side: whose block it is counted for, and when a gain is not believed for it."""
+"""The time for freeing outputs: the block for which it counts, and gains that are refused because of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernwright.judge.record.verdict import MetricResult
 from kernwright.judge.rounds.output_release import ReleaseTimes
 
 
-def test_it_is_a_calls_share_of_the_block_before() -> None:
+def test_the_time_per_call_comes_from_the_previous_block() -> None:
     release_times = ReleaseTimes()
     release_times.note("candidate", 500, 10)
     assert release_times.of("candidate") is None, "what it held then, nobody knows"
@@ -20,7 +20,7 @@ def test_it_is_a_calls_share_of_the_block_before() -> None:
     assert release_times.of("baseline") is None and release_times.of("candidate") == 70.0
 
 
-def test_what_comes_in_between_is_no_blocks() -> None:
+def test_requests_between_blocks_do_not_count() -> None:
     release_times = ReleaseTimes()
     for side in ("candidate", "baseline"):
         release_times.note(side, 500, 10)
@@ -66,7 +66,7 @@ def result(baseline_us: float, candidate_us: float) -> MetricResult:
         "more us",
     ],
 )
-def test_a_gain_that_is_paid_for_there_is_not_believed(
+def test_a_gain_that_slow_freeing_pays_for_is_refused(
     more_us: float, times: tuple[float, float], count: int, is_paid: bool
 ) -> None:
     reason = paid_on_release(quads(count, 1.0 + more_us), result(*times))
@@ -75,6 +75,6 @@ def test_a_gain_that_is_paid_for_there_is_not_believed(
         assert f" {more_us} us" in reason
 
 
-def test_who_tells_nothing_of_it_is_not_held_to_it() -> None:
+def test_a_side_that_reports_no_freeing_time_is_not_refused() -> None:
     unmeasured = Sample(metric="stream", round=0, order=[], redone=0, busy=False, ns_per_call={})
     assert paid_on_release([unmeasured] * 8, result(200, 100)) is None

@@ -1,4 +1,5 @@
-"""What is taken off a block. The sessions here only tell times: what they are made of is for the protocol's tests."""
+"""The overhead that is subtracted from a block. The sessions here have given times; the protocol's tests use real
+ones."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def block_of(ns: int) -> Block:
 
 @dataclass
 class ClockedSession:
-    """Blocks of known length: `beyond_ns` are what one takes beside its calls, one after the other."""
+    """Blocks of known length: `beyond_ns` has the time of each block beyond its calls, in order."""
 
     beyond_ns: list[int | None] = field(default_factory=list)
     tells_events: bool = True
@@ -65,7 +66,7 @@ def overhead(session: ClockedSession, metric: Metric = "stream") -> Overhead:
     return Overhead.of(session, metric, CALLS)  # type: ignore[arg-type]
 
 
-def test_what_full_blocks_take_beyond_their_events_is_taken_off() -> None:
+def test_time_of_full_blocks_beyond_their_events_is_subtracted() -> None:
     session = ClockedSession([500_000, 900_000, 480_000])
     found = overhead(session, "device")
     assert found == Overhead(EMPTY_NS, 100_000), "the middle one: a hiccup does not count"
@@ -73,8 +74,8 @@ def test_what_full_blocks_take_beyond_their_events_is_taken_off() -> None:
     assert EMPTY_BLOCKS % 2 and FULL_BLOCKS % 2, "there is a middle one"
 
 
-def test_exchanges_that_drift_are_shown_by_many() -> None:
-    """But blocks of other metrics, and exchanges with a stop in them, are long and alike."""
+def test_drifting_exchanges_are_measured_many_times() -> None:
+    """Blocks of other metrics, and exchanges with a stop in them, are long and similar, so fewer suffice."""
     session = ClockedSession([EMPTY_NS] * FULL_BLOCKS, protocol_drifts=True)
     overhead(session, "wall")
     overhead(session, "stream")
@@ -84,7 +85,7 @@ def test_exchanges_that_drift_are_shown_by_many() -> None:
     assert EMPTY_EXCHANGES % 2, "there is a middle one"
 
 
-def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:
+def test_without_the_subtraction_every_ratio_would_move_towards_one() -> None:
     own = Overhead(200_000, 100_000)
     assert own.taken_off(6_300_000) / own.taken_off(2_300_000) == pytest.approx(3.0)
     assert Overhead(200_000).taken_off(800_000) / Overhead(200_000).taken_off(400_000) == pytest.approx(3.0)
@@ -92,8 +93,8 @@ def test_left_in_it_would_dilute_every_ratio_towards_one() -> None:
     assert Overhead(100_000).taken_off(1_000_000, exchanges=5) == pytest.approx(500_000)
 
 
-def test_around_little_work_little_is_added() -> None:
-    """A side whose blocks are short is not given what only long ones pay for."""
+def test_little_work_has_little_overhead() -> None:
+    """A side with short blocks is not credited with an overhead that only long blocks have."""
     own = Overhead(400_000, 100_000)
     for work in (100_000, 500_000, 999_000, 1_000_000, 1_050_000, 5_000_000):
         added = 100_000 * min(1.0, work / SETTLED_NS)
@@ -102,13 +103,13 @@ def test_around_little_work_little_is_added() -> None:
     assert short == sorted(short), "more time is never less"
 
 
-def test_a_twin_with_little_work_shows_a_part_of_it() -> None:
+def test_a_twin_with_little_work_shows_a_part_of_the_overhead() -> None:
     session = ClockedSession([EMPTY_NS + 50_000] * FULL_BLOCKS, call_ns=5_000)
     assert overhead(session) == Overhead(EMPTY_NS, 100_000)
 
 
 @pytest.mark.parametrize(("beyond", "more"), [(100_000, 0), (50_000_000, EMPTY_NS)])
-def test_events_that_cannot_be_right_do_not_count(beyond: int, more: float) -> None:
+def test_impossible_events_do_not_count(beyond: int, more: float) -> None:
     assert overhead(ClockedSession([beyond] * FULL_BLOCKS)).more_ns == more
 
 
@@ -117,7 +118,7 @@ def test_blocks_whose_outputs_moved_show_nothing() -> None:
     assert overhead(ClockedSession([None] * FULL_BLOCKS)) == Overhead(EMPTY_NS)
 
 
-def test_without_events_and_for_a_call_by_itself_an_empty_block_must_do() -> None:
+def test_without_events_and_for_single_calls_empty_blocks_are_used() -> None:
     assert overhead(ClockedSession(tells_events=False)) == Overhead(EMPTY_NS)
     assert overhead(ClockedSession(), "wall") == Overhead(EMPTY_NS)
 
@@ -126,7 +127,7 @@ def shown(beyond_ns: float, events_ns: int = 2_500_000) -> tuple[int, int]:
     return round(events_ns + beyond_ns), events_ns
 
 
-def test_what_it_has_become_is_shown_by_the_blocks_of_a_quad() -> None:
+def test_the_blocks_of_a_quad_show_the_present_overhead() -> None:
     own = Overhead(EMPTY_NS, 100_000)
     now = own.as_of([shown(600_000), shown(590_000), shown(900_000), shown(605_000)])
     assert now == Overhead(502_500, 100_000), "the middle: a hiccup does not count"
@@ -134,7 +135,7 @@ def test_what_it_has_become_is_shown_by_the_blocks_of_a_quad() -> None:
     assert own.as_of([shown(750_000, events_ns=999_000)] * 4) == own, "little work shows nothing"
 
 
-def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
+def test_few_blocks_and_events_of_zero_show_no_drift() -> None:
     own = Overhead(EMPTY_NS, 100_000)
     assert own.as_of([shown(600_000)] * (LEAST_SHOWN - 1)) == own
     assert own.as_of([shown(600_000, events_ns=0)] * 4) == own
@@ -142,13 +143,14 @@ def test_few_blocks_and_events_of_nothing_show_no_drift() -> None:
 
 
 @pytest.mark.parametrize(("beyond", "drift"), [(9_000_000, 1 + MOST_DRIFT), (0, 1 - MOST_DRIFT)])
-def test_it_drifts_only_so_far(beyond: int, drift: float) -> None:
-    """Events that miss part of a baseline's work must not flatter all sides."""
+def test_the_drift_is_limited(beyond: int, drift: float) -> None:
+    """Events that miss a part of a baseline's work must not make all sides look faster."""
     assert Overhead(EMPTY_NS).as_of([shown(beyond)] * 4).empty_ns == EMPTY_NS * drift
 
 
 class Growing(ClockedSession):
-    """One whose empty blocks take longer once its outputs have moved, and longer with every block after that."""
+    """A session whose empty blocks take longer once its outputs have moved, and longer still with every further
+    block."""
 
     empty_ns = EMPTY_NS
 
@@ -166,7 +168,7 @@ def test_empty_blocks_from_before_outputs_moved_show_nothing() -> None:
 
 
 def test_full_and_empty_blocks_see_the_same_drift() -> None:
-    """All full ones first, and it would be taken for what work adds."""
+    """If all full blocks came first, the drift would look like time that work adds."""
     assert overhead(Growing([600_000, 700_000, 800_000])) == Overhead(EMPTY_NS + 200_000, 100_000)
 
 

@@ -1,4 +1,4 @@
-"""HalfQuad: how much of what the clock showed were calls."""
+"""HalfQuad: which part of the measured time belongs to calls."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def half(elapsed_ns: int, calls: int, exchanges: int) -> HalfQuad:
 
 
 @pytest.mark.parametrize(("exchanges", "ns"), [(1, 90_000), (10, 0.05 * 100_000), (5, 50_000)])
-def test_the_protocols_own_time_is_taken_off_once_an_exchange(exchanges: int, ns: float) -> None:
+def test_the_protocols_own_time_is_subtracted_once_per_exchange(exchanges: int, ns: float) -> None:
     assert half(1_000_000, 10, exchanges).ns_per_call("candidate", Overhead(100_000)) == pytest.approx(ns)
 
 
-def test_work_after_the_answer_is_not_taken_off() -> None:
+def test_work_after_the_answer_is_not_subtracted() -> None:
     own = half(1_000_000, 10, 1)
     own.blocks["candidate"] = replace(own.blocks["candidate"], processor_ns=960_000)
     now = Overhead(100_000, processor_ns=20_000, idle_ns=40_000)
     assert own.ns_per_call("candidate", now) == pytest.approx(94_000)
 
 
-def test_a_slower_try_that_was_not_counted_is_what_a_side_has() -> None:
+def test_a_slower_discarded_try_counts_for_a_side() -> None:
     own = half(1_000_000, 10, 1)
     own.tries = {
         "candidate": [DiscardedBlock(1_050_000, 10, Overhead(100_000)), DiscardedBlock(900_000, 10, Overhead(100_000))]
@@ -47,7 +47,7 @@ def test_a_slower_try_that_was_not_counted_is_what_a_side_has() -> None:
     assert own.ns_per_call("candidate", Overhead(100_000)) == pytest.approx(90_000), "it had more to read back then"
 
 
-def test_what_followed_its_standstill_was_securing() -> None:
+def test_time_after_the_standstill_counts_as_securing() -> None:
     assert half(1_000_000, 10, 1).secured_ns("candidate") == 30_000
 
 
@@ -56,7 +56,8 @@ TRUSTED = ("baseline", "again", "candidate-2")
 
 
 def of_all(drift_ns: int = 0, base_ns: int = EMPTY_NS, **noise_ns: int) -> HalfQuad:
-    """Calls of 200 us, and 110 us the contenders'; beside them what the protocol takes, more for some."""
+    """Return blocks of calls that take 200 us, and 110 us for the contenders, with the protocol's time added, longer
+    for some."""
     call_ns = {"baseline": 200_000, "again": 200_000, "candidate": 110_000, "candidate-2": 110_000}
     found = HalfQuad(overhead=Overhead(base_ns), released_ns={"baseline": 5.0}, redone=1)
     for side, ns in call_ns.items():
@@ -72,7 +73,7 @@ def quad(metric: Metric, first: HalfQuad, second: HalfQuad) -> Quad:
     return quad_of(metric, 3, list(first.blocks), first, second, {"candidate": 2})
 
 
-def test_both_halves_go_by_what_the_protocol_took_in_either() -> None:
+def test_both_halves_use_the_protocols_time_in_either() -> None:
     found = quad("device", of_all(drift_ns=100_000), of_all(drift_ns=200_000))
     assert found.ns_per_call["candidate"] == pytest.approx((105_000, 115_000)), "the middle of both"
     assert found.overhead_ns == found.of(Pair().roles).overhead_ns == (550_000, 550_000)
@@ -80,15 +81,15 @@ def test_both_halves_go_by_what_the_protocol_took_in_either() -> None:
     assert found.released_ns["baseline"] == (5.0, 5.0) and found.released_ns["again"] == ()
 
 
-def test_a_half_in_which_more_was_read_back_says_nothing_of_the_other() -> None:
-    """Whether outputs move between them is a candidate's to choose, and with it how much there is to read back."""
+def test_a_half_with_more_read_back_says_nothing_about_the_other() -> None:
+    """A candidate decides whether its outputs move between the halves, and so how much must be read back."""
     found = quad("device", of_all(), of_all(base_ns=EMPTY_NS + 1_000_000))
     assert found.ns_per_call["candidate"] == pytest.approx((110_000, 110_000))
     assert found.ns_per_call["baseline"] == pytest.approx((200_000, 200_000))
     assert found.overhead_ns == (EMPTY_NS, EMPTY_NS + 1_000_000)
 
 
-def test_who_was_kept_waiting_shows_no_overhead() -> None:
+def test_a_side_that_had_to_wait_shows_no_overhead() -> None:
     first, second = of_all(baseline=300_000, again=300_000), of_all(baseline=300_000, again=300_000)
     first.waited, second.waited = frozenset({"baseline"}), frozenset({"again"})
     found = quad("device", first, second)
@@ -109,14 +110,14 @@ def test_trusted_sides_kernels_are_timed_by_the_devices_own_events() -> None:
     }
 
 
-def test_what_a_candidate_is_held_against_is_timed_by_the_same_clock_as_it_is() -> None:
+def test_a_candidates_baseline_is_timed_by_the_same_clock() -> None:
     sample = quad("device", of_all(baseline=90_000), of_all()).of(Pair().roles)
     assert not sample.by_events
     assert sample.ns_per_call["baseline"] == pytest.approx((209_000, 200_000))
 
 
 @pytest.mark.parametrize("metric", ["stream", "wall"])
-def test_runs_of_calls_are_the_judges_to_time(metric: Metric) -> None:
+def test_runs_of_calls_are_timed_by_the_judge(metric: Metric) -> None:
     sample = quad(metric, of_all(baseline=90_000), of_all()).of(Pair(candidate="candidate-2").roles)
     assert not sample.by_events
     assert sample.ns_per_call["baseline"][0] == pytest.approx(209_000)

@@ -1,4 +1,4 @@
-"""What a row's samples amount to."""
+"""The result of a row's samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def state(make_row: Callable[..., dict[str, Any]]) -> RowState:
 def quads(
     metric: Metric, baseline_us: float, candidate_us: float, count: int = 8, noise: float = 0.002
 ) -> list[Sample]:
-    """Quads with a small ripple of either sign, the twin as the baseline."""
+    """Return quads with small deviations of both signs. The baseline's times are the twin's too."""
     samples = []
     for number in range(count):
         ripple = 1 + noise * math.sin(number)
@@ -116,7 +116,7 @@ def test_mirrored_blocks_cancel_a_linear_drift() -> None:
 
 
 @pytest.mark.parametrize(("release_us", "verdict_is"), [(3.0, "faster"), (20.0, "faster"), (40.0, "inconclusive")])
-def test_a_gain_that_is_paid_for_on_release_is_none(state: RowState, release_us: float, verdict_is: str) -> None:
+def test_a_gain_that_slow_freeing_pays_for_does_not_count(state: RowState, release_us: float, verdict_is: str) -> None:
     """Freeing outputs is outside the timed region, and must not cost more than half of the gain."""
     state.samples = quads("stream", 100, 50)
     for sample in state.samples:
@@ -149,13 +149,13 @@ def test_work_that_is_shared_between_calls_is_no_gain(state: RowState) -> None:
     assert "work is shared between calls" in found.reasons[-1]
 
 
-def test_a_gain_that_wall_shows_too_is_one(state: RowState) -> None:
+def test_a_gain_that_wall_shows_too_counts(state: RowState) -> None:
     state.samples = quads("stream", 1000, 100) + quads("wall", 1050, 160)
     assert verdict(state).verdict == "faster"
 
 
 def test_shared_work_shows_where_a_call_is_short_beside_the_pipe(state: RowState) -> None:
-    """The pipe's cost of a call by itself must not hide that its gain is gone."""
+    """The pipe's cost of a single call must not hide that the gain is gone."""
     state.samples = quads("stream", 20, 2) + quads("wall", 120, 122)
     found = verdict(state)
     assert found.verdict == "inconclusive"
@@ -258,7 +258,7 @@ def restless(calm: float) -> dict[Role, BlockSizes]:
     return dict.fromkeys(("baseline", "again", "candidate"), BlockSizes(40, 30, 100, calm))
 
 
-def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state: RowState) -> None:
+def test_a_row_left_undecided_by_noise_starts_over_with_longer_blocks(state: RowState) -> None:
     noisy = quads("stream", 100, 97, noise=0.1)
     state.samples, state.sizes = list(noisy), restless(3.0)
     state.look(FIVE_ROUNDS)
@@ -284,14 +284,14 @@ def test_a_row_that_unrest_leaves_undecided_starts_over_with_longer_blocks(state
     ],
     ids=["hardly calmer", "no memory for longer ones", "too few quads to come", "a call by itself has no longer block"],
 )
-def test_nobody_starts_over_in_vain(state: RowState, sizes: BlockSizes, policy: TimingPolicy) -> None:
+def test_no_row_starts_over_in_vain(state: RowState, sizes: BlockSizes, policy: TimingPolicy) -> None:
     state.samples = quads(policy.decides, 100, 97, noise=0.1)
     state.sizes = dict.fromkeys(("baseline", "again", "candidate"), sizes)
     state.look(policy)
     assert state.pending and set(state.sizes.values()) == {sizes}
 
 
-def test_nobody_starts_over_where_the_rounds_that_are_given_do_not_allow_it(state: RowState) -> None:
+def test_no_row_starts_over_without_enough_rounds(state: RowState) -> None:
     state.samples, state.sizes = quads("stream", 100, 97, noise=0.1), restless(3.0)
     state.look(FIVE_ROUNDS, rounds=3)
     assert state.pending and state.sizes == restless(3.0), "of longer blocks there would be too few"
@@ -299,7 +299,7 @@ def test_nobody_starts_over_where_the_rounds_that_are_given_do_not_allow_it(stat
     assert state.sizes != restless(3.0)
 
 
-def test_who_is_decided_at_the_first_look_does_not_start_over(state: RowState) -> None:
+def test_a_row_decided_at_the_first_look_does_not_start_over(state: RowState) -> None:
     state.samples, state.sizes = quads("stream", 100, 50), restless(4.0)
     state.look(FIVE_ROUNDS)
     assert not state.pending and state.sizes == restless(4.0)
@@ -357,8 +357,9 @@ GAIN = figures(2.2, 2.0, 2.4, 100.0)
         (figures(2.0, 1.9, 2.1, 110.0), None),
         (figures(1.6, 0.8, 2.9, 110.0), None),
         (figures(0.93, 0.9, 0.97, 110.0), "work is shared"),
-        (figures(1.2, 1.0, 1.5, 110.0), "work is shared"),  # its interval reaches half of the gain, its middle does not
-        (figures(0.86, 0.7, 1.9, 110.0), "too noisy"),  # as fine as the gain, not as half of it
+        # The interval includes half of the gain, but the estimate is below it.
+        (figures(1.2, 1.0, 1.5, 110.0), "work is shared"),
+        (figures(0.86, 0.7, 1.9, 110.0), "too noisy"),  # fine enough for the whole gain, but not for half of it
         (figures(0.86, 0.5, 2.9, 110.0), "too noisy"),
         (figures(2.0, 0.2, 12.0, 110.0), "too noisy"),
     ],
@@ -368,8 +369,8 @@ def test_a_gain_must_show_in_a_call_by_itself_and_noise_shows_nothing(wall: Metr
     assert found is None if doubt is None else found and doubt in found
 
 
-def test_who_claims_no_gain_shares_none() -> None:
-    """But must not lose by itself what it keeps up with others."""
+def test_a_side_without_a_gain_shares_no_work() -> None:
+    """But it must not be slower in single calls than in runs of calls."""
     as_fast = figures(0.99, 0.98, 1.0, 100.0, "same")
     assert shared_between_calls(as_fast, figures(0.98, 0.95, 1.01, 110.0)) is None
     said = shared_between_calls(as_fast, figures(0.9, 0.85, 0.95, 110.0))
@@ -383,9 +384,9 @@ SMALL_GAIN = figures(1.08, 1.06, 1.10, 100.0)
     ("wall", "says"),
     [
         (figures(1.07, 1.04, 1.10, 130.0), "gained"),
-        (figures(0.99, 0.96, 1.02, 130.0), "shared"),  # fine enough to see that there is nothing
-        (figures(1.01, 0.85, 1.20, 130.0), "cannot tell"),  # may lose more by itself than it gains with others
-        (figures(1.03, 0.95, 1.12, 130.0), "gained"),  # too coarse for the gain, fine enough to exclude a loss
+        (figures(0.99, 0.96, 1.02, 130.0), "shared"),  # fine enough to show that there is no gain
+        (figures(1.01, 0.85, 1.20, 130.0), "cannot tell"),  # single calls may lose more than runs of calls gain
+        (figures(1.03, 0.95, 1.12, 130.0), "gained"),  # too coarse for the gain, but fine enough to exclude a loss
         (figures(0.90, 0.88, 0.92, 130.0), "shared"),
     ],
 )
@@ -394,16 +395,17 @@ def test_a_gain_smaller_than_what_wall_can_see_must_at_least_be_no_loss(wall: Me
 
 
 def test_a_large_gain_must_show_however_coarse_wall_is() -> None:
-    """All of it shared between calls: `wall` reaches from the whole gain to as large a loss."""
+    """All of the gain may be shared between calls: the interval of `wall` reaches from the whole gain to an equally
+    large loss."""
     assert wall_says(figures(2.0, 1.9, 2.1, 100.0), figures(1.02, 0.69, 2.0, 110.0)) == "cannot tell"
 
 
 @pytest.mark.parametrize(
     ("gain", "wall", "says"),
     [
-        (1.465, figures(1.05, 0.91, 1.27, 60.0), "cannot tell"),  # an honest row, as a GPU showed it
-        (1.465, figures(1.17, 1.13, 1.21, 60.0), "gained"),  # and with more of `wall`
-        (1.465, figures(1.05, 0.99, 1.12, 60.0), "shared"),  # what is shared, with more of `wall`
+        (1.465, figures(1.05, 0.91, 1.27, 60.0), "cannot tell"),  # an honest row, as measured on a GPU
+        (1.465, figures(1.17, 1.13, 1.21, 60.0), "gained"),  # the same row with more quads of `wall`
+        (1.465, figures(1.05, 0.99, 1.12, 60.0), "shared"),  # shared work with more quads of `wall`
         (1.08, figures(1.00, 0.98, 1.04, 60.0), "cannot tell"),  # a small gain is no excuse
         (1.08, figures(1.00, 0.99, 1.02, 60.0), "shared"),
     ],
@@ -412,8 +414,8 @@ def test_a_middle_that_noise_may_have_moved_is_no_proof(gain: float, wall: Metri
     assert wall_says(figures(gain, gain - 0.02, gain + 0.02, 30.0), wall) == says
 
 
-def test_no_gain_is_believed_of_which_less_than_half_shows() -> None:
-    """But a small one that `wall` is too coarse for; that must be no loss."""
+def test_a_gain_counts_only_if_wall_shows_half_of_it() -> None:
+    """A small gain for which `wall` is too coarse is an exception. It must be no loss."""
     draw = random.Random(7)
     seen = set()
     for _ in range(2000):
@@ -428,8 +430,8 @@ def test_no_gain_is_believed_of_which_less_than_half_shows() -> None:
     assert len(seen) == 4
 
 
-def test_wall_pays_for_being_looked_at_again() -> None:
-    """All looks together keep the error budget, and the first one is as fine as six quads can be."""
+def test_wall_pays_for_a_second_look() -> None:
+    """All looks together keep the error budget, and the first look is as fine as six quads permit."""
     policy = TimingPolicy()
     first, again = level_of("wall", policy), level_of("wall", policy, waited=True)
     assert 1 - first == 2 / 2**6
@@ -457,14 +459,15 @@ def test_a_row_waits_for_wall_where_that_cannot_tell_yet(state: RowState) -> Non
 
 
 def test_a_row_that_waits_in_vain_keeps_what_wall_has_shown(state: RowState) -> None:
-    """Where no round is left to measure further, `wall` was looked at once and pays for one look."""
+    """No round is left for further measurements, so `wall` was looked at once and pays for one look."""
     noisy = [sample for us in (70, 130, 80, 120, 75, 135) for sample in quads("wall", 110, us, count=1)]
     assert len(noisy) == FIVE_ROUNDS.first_look * FIVE_ROUNDS.quads_of("wall"), "as many as there are at the first look"
     state.samples = quads("stream", 100, 90) + noisy
     state.look(FIVE_ROUNDS)
     assert state.awaits_wall
     assert isinstance(state.result("wall", FIVE_ROUNDS, quick=False), MetricResult)
-    state.samples += quads("wall", 110, 100, count=1)  # measured further: now it is a second look, and seven are few
+    # Measured further: this is a second look now, and seven quads are few.
+    state.samples += quads("wall", 110, 100, count=1)
     assert isinstance(state.result("wall", FIVE_ROUNDS, quick=False), Unavailable)
 
 
@@ -480,7 +483,7 @@ def test_two_equal_sides_need_no_gain_to_show() -> None:
     assert "too noisy" in str(shared_between_calls(same, figures(1.0, 0.4, 2.5, 110.0)))
 
 
-def test_what_stands_in_for_a_kernel_is_said_last(state: RowState) -> None:
+def test_replacements_of_kernels_are_named_last(state: RowState) -> None:
     state.ran = RanImplementation(backend="torch", contract="close", refused=("cuda (close): x is on cpu",))
     state.condemn(WrongOutput("y differs"))
     cause, note = verdict(state).reasons

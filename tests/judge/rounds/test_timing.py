@@ -1,4 +1,4 @@
-"""Timing: what a block looks like from inside."""
+"""Timing: how a block looks from inside a worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOTS = 3 * len(DISTRIBUTIONS)
 
 
 class Watched:
-    """A session that keeps what its slots hold, and falls over when they are called."""
+    """A session that records what its slots hold, and fails when they are called."""
 
     slots = SLOTS
 
@@ -51,7 +51,7 @@ class Watched:
 
 
 def test_an_audit_looks_like_a_timed_block_from_inside(tiny_folder: Path) -> None:
-    """Every call has a content of its own: a side could tell an audit by two slots that hold the same."""
+    """Every call has its own content. Otherwise a side could recognise an audit by two slots with the same content."""
     task = load_task(tiny_folder)
     (row,) = task.select("axpy_small")
     op = task.op_of(row)
@@ -85,7 +85,7 @@ def test_each_kind_of_inputs_comes_once_in_an_audit(
     timing = RowTiming(
         op=op, row=row, sessions={"candidate": session}, pool=pool, rng=random.Random(1), eager={}, tolerances={}
     )
-    for _ in range(8):  # by lot they would come twice somewhere
+    for _ in range(8):  # a random choice would repeat one somewhere
         with pytest.raises(SideFault, match="seen enough"):
             timing.audit(task, "stream", "candidate")
         assert len(drawn) == len(set(drawn)) == min(len(session.called), len(distributions_of(op)))
@@ -93,7 +93,7 @@ def test_each_kind_of_inputs_comes_once_in_an_audit(
 
 
 class ByItself(Watched):
-    """A session whose calls by themselves leave what they were given."""
+    """A session whose single calls leave the given results."""
 
     wall_calls = 2 * len(DISTRIBUTIONS)
     outputs_may_move = False
@@ -154,7 +154,7 @@ CALLS = 10
 
 
 class Mover:
-    """A session whose blocks leave outputs elsewhere than before, as often as it likes; and what its blocks took."""
+    """A session whose blocks put outputs elsewhere than before, as often as it is told, and take the given times."""
 
     slots = CALLS
     loop_takes_all_slots = outputs_may_move = tells_events = protocol_drifts = False
@@ -183,7 +183,7 @@ class Mover:
 
 
 class Checked:
-    """Contents that know right from wrong."""
+    """Contents that can tell right from wrong outputs."""
 
     def place(self, *_: Any) -> None: ...
 
@@ -209,8 +209,8 @@ def timing_of(tiny_folder: Path, **sessions: Any) -> RowTiming:
     return timing
 
 
-def test_who_moves_outputs_after_a_slow_block_has_the_slow_one(tiny_folder: Path) -> None:
-    """Whether a block counts would be the side's to choose, when it has seen how it went."""
+def test_moving_outputs_does_not_discard_a_slow_block(tiny_folder: Path) -> None:
+    """Otherwise a side that knows how a block went could choose whether the block counts."""
     sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(2, took_us=[300, 200, 80, 70])}
     quad = timing_of(tiny_folder, **sides).quad("stream", 0)
     first, second = quad.ns_per_call["candidate"]
@@ -244,8 +244,8 @@ def test_each_side_may_move_its_outputs_so_often_and_no_more(tiny_folder: Path) 
     timing.quad("stream", 1)
 
 
-def test_an_audit_is_one_wherever_outputs_lie(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second try the side would know for an audit, and behave."""
+def test_an_audit_counts_wherever_outputs_lie(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a second try a side would recognise the audit and behave."""
     sides = {"baseline": Mover(0), "again": Mover(0), "candidate": Mover(1)}
     timing = timing_of(tiny_folder, **sides)
     timing.pool.draw = lambda *_: {}  # type: ignore[attr-defined]
@@ -255,7 +255,7 @@ def test_an_audit_is_one_wherever_outputs_lie(tiny_folder: Path, monkeypatch: py
 
 
 class Drifting(Mover):
-    """A session with events, around which the protocol takes longer than it did at first."""
+    """A session with events and a protocol that takes longer than at first."""
 
     tells_events = True
     wall_calls = 3
@@ -281,7 +281,7 @@ class Drifting(Mover):
         return 1000 * self.calls * self.call_us
 
 
-def test_what_the_protocol_takes_just_now_is_shown_by_trusted_sides(tiny_folder: Path) -> None:
+def test_trusted_sides_show_the_present_time_of_the_protocol(tiny_folder: Path) -> None:
     sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
     timing = timing_of(tiny_folder, **sides)
     for side in sides.values():
@@ -306,7 +306,7 @@ def test_calls_by_themselves_have_no_events(tiny_folder: Path, monkeypatch: pyte
     assert sides["baseline"].asked == asked
 
 
-def test_a_side_whose_events_cannot_be_had_has_fallen(tiny_folder: Path) -> None:
+def test_a_side_without_readable_events_has_failed(tiny_folder: Path) -> None:
     sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
     timing = timing_of(tiny_folder, **sides)
     sides["baseline"].event_ns = lambda: (_ for _ in ()).throw(WorkerFailed("is gone"))  # type: ignore[method-assign]
@@ -316,7 +316,7 @@ def test_a_side_whose_events_cannot_be_had_has_fallen(tiny_folder: Path) -> None
 
 
 def change_blocks(session: Mover, change: Callable[[int, Block, Any], Block]) -> None:
-    """Has each of a session's blocks, by its number, pass through the test's own hands."""
+    """Pass each of a session's blocks, with its number, through a function of the test."""
     run, numbers = session.run, itertools.count(1)
 
     def changed(order: Sequence[int], *, with_python: bool = True) -> tuple[Block, Any]:
@@ -327,12 +327,12 @@ def change_blocks(session: Mover, change: Callable[[int, Block, Any], Block]) ->
 
 
 def test_outputs_that_move_between_the_halves_change_no_time(tiny_folder: Path) -> None:
-    """There is more to read back from then on, of every side: the half before knows nothing of it."""
+    """More must be read back from then on, of every side. The earlier half does not have this cost."""
     sides = {"baseline": Drifting(200), "again": Drifting(200), "candidate": Drifting(100)}
     timing = timing_of(tiny_folder, **sides)
 
     def moves_once(number: int, block: Block, left: Any) -> Block:
-        if number == 2:  # the first of the second half
+        if number == 2:  # the first block of the second half
             for side in sides.values():
                 side.around_ns += 150_000
             raise OutputsMoved(block, left)

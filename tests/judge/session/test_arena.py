@@ -53,7 +53,8 @@ def test_a_tensor_with_an_offset_begins_behind_so_many_elements(arena: Arena) ->
         assert arena.tensor(slot, "z").data_ptr() % 256 == 3 * 2
         assert arena.tensor(slot, "x").data_ptr() % 256 == 0
         start = arena.layout.place(slot, "z").offset
-        for byte in (start - 1, start - 6, start + Z.span_bytes):  # right before it, where its base is, right behind it
+        # Right before the tensor, at its base, and right behind it.
+        for byte in (start - 1, start - 6, start + Z.span_bytes):
             arena.bytes[byte] = 0
             assert arena.broken_guard() == byte
             arena.bytes[byte] = CANARY
@@ -90,11 +91,11 @@ def test_poison_is_no_plausible_output(dtype: torch.dtype) -> None:
     assert not bool((value.double().abs() < 1e4).any())
 
 
-def test_no_memory_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    gc.collect()  # what other tests have left behind must not be closed in between
+    gc.collect()  # memory of earlier tests must not be freed during this one
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(EnvironmentProblem, match="--rows"):

@@ -1,4 +1,4 @@
-"""A long run of calls: rare and late errors are found, and honest outputs are not accused of other bits."""
+"""A long run of calls: rare and late errors are found, and honest outputs with varying bits are not accused."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ OP = TASK.op_of(ROW)
 EAGER = {"y": ErrorFigures(1e-6, 1e-7, 1e-6, 1e-7)}
 TIMED_CALL_S = 1e-5
 Outputs = dict[str, torch.Tensor]
-Answer = Callable[[int, Outputs, Outputs], Outputs]  # of a call by its number, the right outputs and earlier ones
+# Returns the answer of a call, given its number, the right outputs and earlier ones.
+Answer = Callable[[int, Outputs, Outputs], Outputs]
 
 
 @dataclass
 class Clock:
-    """A clock that only calls advance."""
+    """A clock that advances only during calls."""
 
     call_s: Callable[[int], float] = lambda call: TIMED_CALL_S
-    sleeps: bool = False  # calls take no processor time
+    sleeps: bool = False  # if true, calls take no processor time
     now: float = 0.0
 
     def monotonic(self) -> float:
@@ -52,7 +53,8 @@ class Clock:
 
 
 class FakeSession:
-    """A session whose calls are made here; memory that a call leaves unwritten holds the outputs of an earlier one."""
+    """A session whose calls are functions of the test. Memory that a call leaves unwritten holds the outputs of an
+    earlier call."""
 
     loop_takes_all_slots = False
     changed_inputs: Sequence[str] = ()
@@ -61,7 +63,7 @@ class FakeSession:
         self.op, self.row, self.slots = OP, ROW, slots
         self.answer, self.calls, self.clock = answer, 0, clock
         self.contents: dict[int, Any] = {}
-        self.memory: dict[int, Outputs] = {}  # by place in the block, as an allocator hands it out
+        self.memory: dict[int, Outputs] = {}  # outputs by their place in the block, as an allocator would reuse memory
 
     def begin(self, metric: str) -> None: ...
     def prepare(self) -> None: ...
@@ -129,7 +131,7 @@ def honest(call: int, right: Outputs, earlier: Outputs) -> Outputs:
     ids=["one slow call", "slow calls"],
 )
 def test_a_side_cannot_end_its_own_run(call_s: Callable[[int], float], sleeps: bool) -> None:
-    """It is right and fast while it is timed, then slow, and wrong from call 2,400 on."""
+    """The side is right and fast while it is timed, then slow, and wrong from call 2,400 on."""
 
     def answer(call: int, right: Outputs, _: Outputs) -> Outputs:
         return right if call <= 2400 else {"y": torch.zeros_like(right["y"])}
@@ -147,7 +149,7 @@ def test_a_side_that_spends_many_seconds_fails() -> None:
 
 @pytest.mark.parametrize("slower", [1.0, 5.0])
 def test_a_run_of_slow_calls_ends_in_time(slower: float) -> None:
-    """Also if every call takes longer than in timed blocks, as in colder caches."""
+    """This also holds if every call takes longer than in timed blocks, for example because caches are colder."""
     clock = Clock(lambda call: 0.005 * slower)
     session, problem = found(honest, clock, timed_call_s=0.005)
     assert problem is None and MOST_S < clock.now < 3 * MOST_S and session.calls < ENOUGH_CALLS

@@ -1,4 +1,4 @@
-"""RetainedOutputs: what a worker is to go on holding, against a worker that does as it is told."""
+"""RetainedOutputs: the outputs that a worker must keep, against a worker that does as it is told."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(_: Sequence[int]) -> dict[str, Any]:
 
 
 class Obedient:
-    """A worker's end of it: what it holds, then what it was given, then only what it was told to keep."""
+    """The worker's side: it keeps its earlier outputs and the new ones, then only those that it was told to keep."""
 
     def __init__(self) -> None:
         self.held: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ def test_the_judge_knows_what_the_worker_holds(slots: int) -> None:
     assert retained.choose(read) == [] and not retained.spans
 
 
-def test_nothing_is_held_where_nothing_is_returned() -> None:
+def test_a_side_that_returns_nothing_holds_nothing() -> None:
     for sizes in ((), (0,)):
         retained = RetainedOutputs(100, sizes)
         retained.note([0] * len(sizes))
@@ -69,7 +69,7 @@ def test_nothing_is_held_where_nothing_is_returned() -> None:
 
 
 def test_memory_that_is_held_is_found_among_spans() -> None:
-    """Against a look at every pair."""
+    """Compared with a check of every pair."""
     rng = random.Random(5)
     found = 0
     for _ in range(400):

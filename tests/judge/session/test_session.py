@@ -178,7 +178,7 @@ class Bench:
 
     def __init__(self, task: Task, folder: Path) -> None:
         self.task, self.folder = task, folder
-        folder.chmod(0o755)  # a worker may be another user
+        folder.chmod(0o755)  # the worker may run as another user
         (folder / "kernel.py").write_text(BEHAVIOURS)
         self.worker: WorkerProcess | None = None
         self.opened: list[Session] = []
@@ -256,7 +256,7 @@ def test_written_outputs_are_read_out_of_the_arena(bench: Bench) -> None:
 
 
 def test_a_side_that_writes_can_be_called_as_one_that_returns(bench: Bench) -> None:
-    """As it is timed: the same loop allocates its outputs inside the call."""
+    """The timed loop is used here, which allocates the outputs inside the call."""
     session = bench.open("right_into", "writes")
     (row,) = bench.task.select("axpy_small")
     assert bench.worker is not None
@@ -309,12 +309,12 @@ def run_blocks(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("function", "said"), [("ring", "returned"), ("scribbles", "overwrote")])
-def test_an_output_stays_as_long_as_its_caller_holds_it(bench: Bench, function: str, said: str) -> None:
+def test_an_output_stays_intact_while_its_caller_holds_it(bench: Bench, function: str, said: str) -> None:
     with pytest.raises(WrongBehaviour, match=f"{said} .*still holds"):
         run_blocks(bench.open(function))
 
 
-def test_what_a_trusted_side_holds_is_not_copied_but_still_its_callers(bench: Bench) -> None:
+def test_held_outputs_of_a_trusted_side_are_not_copied_but_must_stay_intact(bench: Bench) -> None:
     session = bench.open("scribbles")
     session.compares_retained = False
     run_blocks(session)
@@ -325,7 +325,7 @@ def test_what_a_trusted_side_holds_is_not_copied_but_still_its_callers(bench: Be
 
 
 @pytest.mark.parametrize("function", ["right", "unheld"])
-def test_memory_that_nobody_holds_may_be_handed_out_again(bench: Bench, function: str) -> None:
+def test_released_memory_may_be_reused(bench: Bench, function: str) -> None:
     run_blocks(bench.open(function))
 
 
@@ -342,7 +342,7 @@ def test_memory_that_nobody_holds_may_be_handed_out_again(bench: Bench, function
         ("parameter", "output 0 is a Parameter"),
     ],
 )
-def test_what_is_returned_is_the_rows_outputs(bench: Bench, function: str, said: str) -> None:
+def test_a_call_must_return_the_outputs_of_the_row(bench: Bench, function: str, said: str) -> None:
     session = bench.open(function)
     with pytest.raises(WorkerFailed, match=said) as caught:
         session.check_call(0, 30.0)
@@ -356,7 +356,7 @@ def test_a_write_outside_the_output_breaks_a_canary(bench: Bench, function: str)
         session.check_call(0, 30.0)
 
 
-def test_an_output_that_nobody_asked_for_is_tampering(bench: Bench) -> None:
+def test_an_unexpected_output_is_tampering(bench: Bench) -> None:
     session = bench.open("early", "writes")
     with pytest.raises(WorkerCheated, match="wrote the output"):
         session.check_call(0, 30.0)
@@ -386,7 +386,7 @@ def test_an_op_that_works_in_place(bench: Bench) -> None:
     assert torch.equal(session.check_call(0, 30.0)["state"], outputs["state"]), "restored before each call"
 
 
-def test_what_is_left_in_place_is_a_result(bench: Bench) -> None:
+def test_a_value_left_in_place_is_a_result(bench: Bench) -> None:
     session = bench.open("forgets_state", op="accumulate")
     content = Bench.content("accumulate", 0)
     outputs = session.check_call(0, 30.0)
@@ -404,7 +404,7 @@ def test_inputs_begin_off_an_aligned_address_where_the_row_says_so(bench: Bench)
         session.check_call(0, 30.0)
 
 
-def test_the_state_of_another_slot_is_not_a_calls_to_change(bench: Bench) -> None:
+def test_a_call_must_not_change_the_state_of_another_slot(bench: Bench) -> None:
     session = bench.open("touches_other_state", op="accumulate")
     with pytest.raises(WrongBehaviour, match="changed its input state"):
         session.check_call(0, 30.0)
@@ -426,7 +426,7 @@ def test_the_last_bit_of_the_last_byte_counts(dtype: torch.dtype) -> None:
 
 
 class Named:
-    """A worker whose mappings bear names of its own choosing."""
+    """A worker whose mappings have names of its own choosing."""
 
     def mappings(self) -> str:
         odd = "8000-8010 r--p 0 /tmp/a\x0bkernwright-arena"
@@ -440,7 +440,7 @@ def test_a_mapping_with_an_odd_name_hides_no_other() -> None:
 
 
 class Talker:
-    """A worker that says what it likes."""
+    """A worker that sends any text."""
 
     def __init__(self, **answer: Any) -> None:
         self.answer = answer
@@ -449,7 +449,7 @@ class Talker:
         return accept_answer(kind, self.answer)
 
 
-def test_a_workers_words_are_fit_for_a_terminal_and_a_record() -> None:
+def test_text_of_a_worker_is_safe_for_a_terminal_and_a_record() -> None:
     session = Session.__new__(Session)
     session._retained = RetainedOutputs(0, ())
     foul = "\ud800\x1b[2Jfaster"

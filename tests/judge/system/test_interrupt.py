@@ -15,7 +15,7 @@ def test_a_request_that_python_forgets_is_kept() -> None:
     class Forgetful:
         def __del__(self) -> None:
             os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(1000):  # the interpreter raises it here, where it can only be printed
+            for _ in range(1000):  # here the interpreter raises it where it can only be printed
                 pass
 
     interrupt = Interrupt()
@@ -30,14 +30,14 @@ def test_a_request_that_python_forgets_is_kept() -> None:
             interrupt.heed()
 
 
-def test_whoever_listened_before_listens_again() -> None:
+def test_the_previous_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupt().listening():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_nobody_asked_and_nothing_happens() -> None:
+def test_without_a_request_nothing_happens() -> None:
     interrupt = Interrupt()
     with interrupt.listening():
         interrupt.heed()

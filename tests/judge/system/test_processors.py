@@ -1,4 +1,4 @@
-"""The judge keeps off the workers' core where it can, and gives everything back."""
+"""The judge avoids the workers' core if it can, and restores its affinity afterwards."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 
 from kernwright.judge.system.processors import apart_from, processors_near, processors_of_core
 
-NOWHERE = Path("/nonexistent")  # a machine that does not say which processors share what
+NOWHERE = Path("/nonexistent")  # a machine that does not report which processors share a core
 
 
 @pytest.fixture
 def affinity(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """A machine with eight processors; what this thread was set to, in order."""
+    """A machine with eight processors, and the list of affinities that this thread was given."""
     seen: list[set[int]] = [set(range(8))]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: seen[-1])
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, wanted: seen.append(set(wanted)))
     return seen
 
 
-def test_it_keeps_off_the_workers_processor_and_comes_back(affinity: list[set[int]]) -> None:
+def test_the_judge_avoids_the_workers_processor_and_comes_back(affinity: list[set[int]]) -> None:
     with pytest.raises(KeyboardInterrupt), apart_from(7, NOWHERE):
         assert affinity[-1] == set(range(7))
         raise KeyboardInterrupt
@@ -29,7 +29,7 @@ def test_it_keeps_off_the_workers_processor_and_comes_back(affinity: list[set[in
 
 
 @pytest.mark.parametrize(("processors", "processor"), [(2, 1), (4, 3), (8, None)])
-def test_where_processors_are_few_or_workers_are_not_pinned_it_stays(
+def test_the_judge_stays_if_processors_are_few_or_workers_not_pinned(
     affinity: list[set[int]], processors: int, processor: int | None
 ) -> None:
     affinity[-1] = set(range(processors))
@@ -52,7 +52,7 @@ def test_a_sandbox_that_refuses_is_no_reason_to_stop(monkeypatch: pytest.MonkeyP
     assert asked[-1] == set(range(8)), "it tries to come back even so"
 
 
-def test_it_keeps_off_the_core_that_the_worker_is_on(affinity: list[set[int]], tmp_path: Path) -> None:
+def test_the_judge_avoids_the_workers_core(affinity: list[set[int]], tmp_path: Path) -> None:
     (tmp_path / "cpu7" / "topology").mkdir(parents=True)
     (tmp_path / "cpu7" / "topology" / "thread_siblings_list").write_text("3,7\n")
     with apart_from(7, tmp_path):

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes, of those too that would rather not be told of."""
+"""What the kernel reports about processes, including those that try to hide."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_process_whose_first_thread_has_ended_is_alive() -> None:
         process.wait()
 
 
-def test_an_unburied_process_is_dead_and_one_that_is_gone_too() -> None:
+def test_a_zombie_is_dead_and_a_process_that_is_gone_too() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     end = time.monotonic() + 60
     while procfs.is_alive(process.pid) and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Orders for a worker's walls: what is opened, for whom, and what an ordinary user's judge can do."""
+"""Orders for a worker's sandbox: which folders are open, for which user, and what a judge without root can restrict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kernwright.judge.system.linux import held_capabilities
 from kernwright.judge.system.sandbox import OFF_VARIABLE, Sandbox, disabled_walls, import_folders
 from kernwright.judge.system.users import barred_folders, is_worker_user, outermost, unreadable, why_no_other_user
 
-ORDINARY = 62_000 + os.getpid() % 3_000  # else another suite's bomb would be counted as this one's processes
+# Differs from the users of other test runs, whose processes would otherwise be counted as this one's.
+ORDINARY = 62_000 + os.getpid() % 3_000
 HONEST = "def axpy(x, w, *, alpha=2.0):\n    return alpha * x + w\n"
 FINE = {"faster", "same", "slower", "inconclusive"}
 is_root = pytest.mark.skipif(why_no_other_user() is not None, reason=str(why_no_other_user()))
@@ -43,7 +44,7 @@ def test_only_what_a_side_needs_is_open(tmp_path: Path, monkeypatch: pytest.Monk
     assert not any(Path(path).is_block_device() for path in opened.devices)
 
 
-def test_what_was_asked_for_stays_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_folders_stay_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -71,7 +72,7 @@ def test_barred_folders_are_the_outermost(tmp_path: Path) -> None:
     deep.write_text("x")
     for folder in (deep.parent, deep.parent.parent):
         folder.chmod(0o700)
-    above = barred_folders([tmp_path / "home" / "x"])  # the tests' own folders may be closed
+    above = barred_folders([tmp_path / "home" / "x"])  # the tests' own folders may be closed to other users
     assert barred_folders([deep]) - above == {deep.parent, deep.parent.parent}
     assert outermost([deep.parent, deep.parent.parent, tmp_path / "home" / "other"]) == [
         str(deep.parent.parent), str(tmp_path / "home" / "other"),
@@ -91,7 +92,7 @@ def test_what_others_cannot_read_keeps_the_judges_user(tmp_path: Path) -> None:
 
 
 @is_root
-def test_worker_users_are_nobody_elses(tmp_path: Path) -> None:
+def test_worker_users_belong_to_no_one_else(tmp_path: Path) -> None:
     users = {Sandbox.around(tmp_path / str(number)).user for number in range(5)}
     assert len(users) == 5
     assert all(user is not None and is_worker_user(user) for user in users)
@@ -152,7 +153,7 @@ for name in sys.argv[1:]:
 
 @pytest.fixture
 def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., Path]) -> Callable[..., Any]:
-    """Judges sources one after the other in a process of that user, whose home and scratch folders are its own."""
+    """Judge sources one after the other in a process of that user, with its own home and scratch folders."""
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run(["cp", "-r", tiny_folder, home / "tiny"], check=True)
@@ -177,8 +178,9 @@ def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., 
 @pytest.mark.slow
 @pytest.mark.parametrize("off", ["", "network,landlock,seccomp"])
 def test_an_ordinary_user_judges_too(judged_as: Callable[..., Any], off: str) -> None:
-    """Without root there is no other user, but the rest of the walls; and the judge still reads its workers' memory."""
-    sources = (BOMB, HONEST) if off else (HONEST,)  # every other wall adds to what holds a bomb
+    """Without root there is no other user, but the rest of the sandbox holds. The judge still reads its workers'
+    memory."""
+    sources = (BOMB, HONEST) if off else (HONEST,)  # each other wall also limits a fork bomb
     *bombed, verdict = judged_as(ORDINARY, *sources, off=off)
     assert all(own["verdict"] == "failed" for own in bombed)
     assert verdict["verdict"] in FINE, verdict["reasons"]
@@ -193,7 +195,7 @@ def test_an_ordinary_user_judges_too(judged_as: Callable[..., Any], off: str) ->
 @can_mount
 @pytest.mark.slow
 def test_the_root_of_a_container_judges_too(judged_as: Callable[..., Any]) -> None:
-    """No right to namespaces, nor to look into another user's process: workers have a user of their own even so."""
+    """Without the right to create namespaces or to read another user's process, workers still have their own user."""
     bombed, verdict = judged_as(0, BOMB, HONEST)
     assert bombed["verdict"] == "failed"
     assert verdict["verdict"] in FINE, verdict["reasons"]

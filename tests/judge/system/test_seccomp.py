@@ -1,4 +1,5 @@
-"""The filter as a program: run by a naive interpreter for both architectures, numbers checked against the headers."""
+"""The seccomp filter as a program: a naive interpreter runs it for both architectures, and its numbers match the
+headers."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ REFUSE, NO_SUCH_CALL = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
 
 def interpret(program: list[Instruction], architecture: int, number: int, argument: int = 0, second: int = 0) -> int:
-    """What the kernel does with such a program, one instruction after the other."""
+    """Return what the kernel does with such a program, executed instruction by instruction."""
     memory = {0: number, 4: architecture, 16: argument & 0xFFFFFFFF, 24: second & 0xFFFFFFFF}
     held = place = 0
     while True:
@@ -64,7 +65,7 @@ def test_every_number_is_answered_by_the_table(machine: str) -> None:
 
 def test_another_architectures_calls_end_the_process(machine: str) -> None:
     program = build_filter(machine, unix_sockets=False)
-    assert interpret(program, 0x40000003, 1) == KILL  # the 32-bit numbers of x86
+    assert interpret(program, 0x40000003, 1) == KILL  # numbers of 32-bit x86
     if machine == "x86_64":
         assert interpret(program, ARCHITECTURES[machine][1], 0x40000000 | 1) == REFUSE
 

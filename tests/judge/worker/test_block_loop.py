@@ -1,4 +1,4 @@
-"""Blocks of calls inside a worker, by the native loop and by Python's: the same in all but the time it takes."""
+"""Blocks of calls inside a worker, by the native loop and the Python loop. They differ only in speed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def handles_signals(x, w, *, alpha):
 
 
 class Desk:
-    """A worker of one kind of loop, and the tiny row."""
+    """A worker with one kind of loop, and the tiny row."""
 
     def __init__(self, task: Task, folder: Path, native: bool) -> None:
         self.task, self.native = task, native
@@ -146,15 +146,15 @@ def test_the_loop_is_the_one_that_was_asked_for(desk: Desk) -> None:
 
 
 def test_calls_by_themselves_leave_each_its_output(desk: Desk) -> None:
-    """No other request between them."""
+    """No other request comes between the calls."""
     session = desk.open("honest")
     session.prepare()
     pointers = [session.run([slot])[0].pointers for slot in (4, 2, 4)]
     assert len({pointer for (pointer,) in pointers}) == 3
 
 
-def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is taken off a block is what such a block takes."""
+def test_an_empty_block_takes_the_same_path_as_a_full_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overhead that is subtracted from a block is measured with such a block."""
     session = desk.open("honest")
     ways = []
     run = session.run
@@ -165,7 +165,7 @@ def test_a_block_of_no_calls_goes_the_way_of_those_with_calls(desk: Desk, monkey
     assert ways == [True, True, False]
 
 
-def test_what_a_call_raises_is_told_and_the_worker_goes_on(desk: Desk) -> None:
+def test_an_exception_of_a_call_is_reported_and_the_worker_goes_on(desk: Desk) -> None:
     session = desk.open("raises_in_the_third")
     session.prepare()
     session.run([0, 1])
@@ -176,7 +176,7 @@ def test_what_a_call_raises_is_told_and_the_worker_goes_on(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("function", ["no_tensor", "no_tensor_in_a_block"])
-def test_whoever_returns_no_tensor_is_told_so(desk: Desk, function: str) -> None:
+def test_a_call_that_returns_no_tensor_is_reported(desk: Desk, function: str) -> None:
     session = desk.open(function)
     session.prepare()
     with pytest.raises(WorkerFailed, match=r"not a plain torch\.Tensor") as failed:
@@ -208,7 +208,7 @@ def test_a_worker_ends_with_the_judges_end_of_the_pipe(desk: Desk) -> None:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[BlockLoop, Channel]]:
-    """The loop in this process, and the judge's end."""
+    """Return a loop in this process and the judge's end of its pipe."""
     ours, theirs = socket.socketpair()
     library = build_block_loop(tmp_path)
     assert library is not None
@@ -221,7 +221,7 @@ def ask(channel: Channel, *order: int) -> None:
 
 
 def drain(loop: BlockLoop) -> None:
-    """Takes the frame that ended it."""
+    """Receive the frame that ended the loop."""
     with socket.socket(fileno=os.dup(loop._descriptor)) as end:
         end.recv(1 << 14)
 
@@ -242,7 +242,7 @@ def test_nothing_is_held_longer_than_it_is_kept(pipe: tuple[BlockLoop, Channel])
 
 
 def test_others_run_while_it_waits(pipe: tuple[BlockLoop, Channel]) -> None:
-    """It gives Python's lock up: a thread sends what it waits for."""
+    """The loop releases the GIL while it waits: another thread sends the frame."""
     loop, channel = pipe
 
     def give_up(*_: object) -> None:
@@ -262,7 +262,7 @@ def test_others_run_while_it_waits(pipe: tuple[BlockLoop, Channel]) -> None:
 
 @pytest.mark.parametrize("raises", [True, False])
 def test_a_signals_handler_may_raise_while_it_waits(pipe: tuple[BlockLoop, Channel], raises: bool) -> None:
-    """Then no request is to blame, and none is answered."""
+    """The exception belongs to no request, so no answer is sent."""
     loop, channel = pipe
     heard = []
 
@@ -276,7 +276,7 @@ def test_a_signals_handler_may_raise_while_it_waits(pipe: tuple[BlockLoop, Chann
     at_last = threading.Timer(20.0, lambda: (late.append(True), channel.send_json({})))
     at_last.start()
     before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)  # it must be waiting by then, on a busy machine too
+    signal.setitimer(signal.ITIMER_REAL, 0.5)  # the loop must be waiting by then, also on a busy machine
     try:
         if raises:
             with pytest.raises(RaisedWhileWaiting) as raised:
@@ -290,7 +290,7 @@ def test_a_signals_handler_may_raise_while_it_waits(pipe: tuple[BlockLoop, Chann
     assert heard == [True] and not late
 
 
-def test_what_a_call_raises_is_no_handlers(pipe: tuple[BlockLoop, Channel]) -> None:
+def test_an_exception_of_a_call_is_not_taken_for_a_handlers(pipe: tuple[BlockLoop, Channel]) -> None:
     loop, channel = pipe
     ask(channel, 0)
     with pytest.raises(ZeroDivisionError):
@@ -305,13 +305,13 @@ def test_a_frame_that_claims_to_be_longer_than_there_is_is_left(pipe: tuple[Bloc
     assert kept == []
 
 
-def test_where_it_cannot_be_loaded_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a disk that no program may run from."""
+def test_without_loading_there_is_no_native_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk from which no program may run."""
     monkeypatch.setattr(block_loop_build, "_compiled", lambda: b"no library")
     assert build_block_loop(tmp_path) is None
 
 
-def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_there_is_no_native_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_loop_build.shutil, "which", lambda name: None)
     block_loop_build._compiled.cache_clear()
     try:
@@ -320,7 +320,7 @@ def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.Mo
         block_loop_build._compiled.cache_clear()
 
 
-def test_too_many_pointers_are_refused_whoever_sends_them(desk: Desk) -> None:
+def test_too_many_pointers_are_refused(desk: Desk) -> None:
     session = desk.open("honest")
     session.prepare()
     with pytest.raises(WorkerCheated, match="left 2 outputs where 4"):
@@ -398,8 +398,8 @@ def mix(x, w, *, eps):
 def test_no_shorter_way_pays_for_work_that_is_shared_between_calls(
     tmp_path: Path, private_tmp: Path, quiet: Any, write_candidate: Any
 ) -> None:
-    """It computes a run of calls at once, and serves the judge itself. By Python's loop its calls by themselves seemed
-    fast enough to believe it: `faster`, 2.8 times."""
+    """The candidate computes a run of calls at once and serves the judge itself. With the Python loop its single calls
+    seemed fast enough to be believed: `faster`, 2.8 times."""
     candidate = write_candidate(tmp_path / "serves_itself", SERVES_ITSELF, op="mix")
     request = JudgeRequest(
         task=str(Path(__file__).parents[2] / "exploits" / "mix_task"), candidate=candidate, rows="mix_small",

@@ -1,4 +1,4 @@
-"""A zygote asks compilers for their keys, and imports none of them for it."""
+"""A zygote asks compilers for their keys without importing them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_only_those_that_are_here_are_asked_and_each_once(monkeypatch: pytest.Mo
 
 
 @pytest.mark.gpu
-def test_the_compilers_of_this_machine_have_them() -> None:
+def test_the_compilers_of_this_machine_have_keys() -> None:
     import torch._inductor.compile_fx  # noqa: F401
     import triton.language  # noqa: F401
 

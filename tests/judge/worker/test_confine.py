@@ -1,4 +1,4 @@
-"""What a worker gives up. Every wall is run into from inside a process that has put it up, and with a wall left out."""
+"""The restrictions of a worker. Each is tested inside a confined process, and again with that restriction left out."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ OUTSIDE = {
 
 @pytest.fixture(scope="module")
 def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Runs every attempt from behind the walls, less those named. Once for each set of walls."""
+    """Run every attempt under all restrictions except the given ones, once for each set of restrictions."""
     kept: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def run(*off: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _attempt(folder: Path, off: dict[str, str]) -> dict[str, Any]:
 
     folder.chmod(0o755)
     (folder / "open").mkdir()
-    (folder / "open").chmod(0o777)  # the file's mode is not what keeps a worker out
+    (folder / "open").chmod(0o777)  # so that the file's mode is not what keeps a worker out
     (folder / "secret").write_text("expected values")
     other = Sandbox.around(folder / "other", off=off)
     (folder / "other" / "file").write_text("theirs")
@@ -219,7 +219,7 @@ def test_landlock_and_seccomp_hold_without_another_user(attempt: Callable[..., d
 @needs_user
 def test_another_user_and_seccomp_hold_without_landlock(attempt: Callable[..., dict[str, Any]]) -> None:
     said = attempt("landlock")
-    # What every user of the machine may do; a folder that is closed to others hides its contents all the same.
+    # What every user of the machine may do. A folder that is closed to others still hides its contents.
     everybodys = {"write outside", "write /tmp", "write shared memory", "read outside"}
     assert succeeded(said, OUTSIDE) <= everybodys
     assert succeeded(said, INSIDE) == INSIDE
@@ -231,14 +231,14 @@ def test_another_user_and_seccomp_hold_without_landlock(attempt: Callable[..., d
 def test_another_user_and_landlock_hold_without_seccomp(attempt: Callable[..., dict[str, Any]]) -> None:
     said = attempt("seccomp")
     harmless = {"internet socket", "local socket", "io_uring", "user namespace", "clone into user namespace"}
-    harmless |= {"affinity", "timer", "signal for a descriptor", "outlive the judge"}  # the judge looks for itself
+    harmless |= {"affinity", "timer", "signal for a descriptor", "outlive the judge"}  # the judge checks this itself
     assert succeeded(said, OUTSIDE) <= harmless
     assert "connect" not in succeeded(said, OUTSIDE)
     assert "seccomp: a test" in missing(said)
 
 
 def test_with_every_wall_off_the_attempts_are_real_ones(attempt: Callable[..., dict[str, Any]]) -> None:
-    """What could not be done anyway would prove nothing above."""
+    """An attempt that is impossible anyway would prove nothing in the tests above."""
     said = attempt("user", "network", "landlock", "seccomp", "processes")
     done = succeeded(said, OUTSIDE)
     assert done >= {
@@ -251,7 +251,7 @@ def test_with_every_wall_off_the_attempts_are_real_ones(attempt: Callable[..., d
 
 
 @pytest.mark.parametrize("off", [(), ("user", "network"), ("landlock",), ("seccomp",)])
-def test_what_is_claimed_is_in_force(attempt: Callable[..., dict[str, Any]], off: tuple[str, ...]) -> None:
+def test_reported_restrictions_are_in_force(attempt: Callable[..., dict[str, Any]], off: tuple[str, ...]) -> None:
     said = attempt(*off)
     status = dict(line.split(":\t", 1) for line in said["status"].splitlines() if ":\t" in line)
     isolation = said["isolation"]
@@ -289,7 +289,7 @@ def test_every_thread_is_pinned(attempt: Callable[..., dict[str, Any]], off: tup
 
 
 def test_a_worker_dies_with_its_judge(tmp_path: Path) -> None:
-    """The judge is killed, the worker's end of a pipe closes: nothing is left, whatever its user has become."""
+    """If the judge is killed, the worker's end of the pipe closes and no process is left, whatever its user."""
     judge = """
 import os, subprocess, sys
 from pathlib import Path
@@ -310,7 +310,7 @@ worker.wait()
     assert process.stdout.readline() == b"alive\n"
     process.kill()
     process.wait()
-    assert process.stdout.read() == b""  # end of file: the worker, which shares the pipe, is gone too
+    assert process.stdout.read() == b""  # End of file: the worker, which shares the pipe, is gone too.
     process.stdout.close()
 
 

@@ -1,4 +1,4 @@
-"""How a worker makes callables of torch.compile's rows: each of them once, and none at another's expense."""
+"""How a worker compiles rows with torch.compile: each function once, and independently of the others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def doubled(x: Tensor, *, by: float = 2.0) -> Tensor:
 
 
 @torch._dynamo.config.patch(recompile_limit=2)
-def test_functions_of_one_text_are_compiled_apart() -> None:
-    """By one code object torch would compile each again for the other's shape, up to a limit, and then no more."""
+def test_functions_with_the_same_text_are_compiled_separately() -> None:
+    """If functions shared one code object, torch would recompile it for each shape, up to a limit, and then stop."""
     counter = CompileCounter()
     rows = [(torch.compile(own_code(doubled), backend=counter, fullgraph=True, dynamic=False), n) for n in range(2, 8)]
     for _ in range(3):

@@ -50,5 +50,5 @@ def test_a_frame_of_cpp_has_no_parameters(signature: str, name: str) -> None:
     assert _short(signature) == name
 
 
-def test_a_baseline_of_ours_has_no_files_of_its_own() -> None:
+def test_a_shipped_baseline_has_no_files_of_its_own() -> None:
     assert side_frames(ValueError("x"), SideOrders(kind="eager")) == []

@@ -1,4 +1,4 @@
-"""What a worker hands its side: tensors as a program has them, and calls that are made once."""
+"""What a worker passes to its side: tensors as in a program, and calls that are made once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def tensors_of(arena: Tensor, apart: bool) -> tuple[Tensor, Tensor]:
 
 
 def test_inputs_of_one_arena_are_no_views_of_each_other_to_a_compiler() -> None:
-    """As they would be in no program; where a call changes one of several dtypes, it could not be compiled at all."""
+    """In a real program inputs are not views of one buffer. If a call changed one of several dtypes, it could not be
+    compiled at all."""
     arena = torch.zeros(256, dtype=torch.uint8)
     with torch.no_grad():
         compiled = torch.compile(add_in_place, backend="aot_eager_decomp_partition", fullgraph=True, dynamic=False)
@@ -71,7 +72,7 @@ def test_inputs_that_a_side_was_handed_are_other_tensors_then(asked: list[list[i
     for slots in asked or []:
         worker.note_handed_out(slots)
     if asked is None:
-        worker.handed_out = None  # by a loop that tells nobody
+        worker.handed_out = None  # as if the loop did not report it
     worker.renew_slots()
     after = [slot[0] for slot in worker.slots]
     assert {n for n in range(4) if after[n] is not before[n]} == renewed
@@ -89,7 +90,7 @@ def test_a_loop_is_handed_every_slot() -> None:
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("compile", True), ("compile", False), ("eager", True)])
-def test_who_is_compiled_and_changes_inputs_has_them_apart(kind: str, changes: bool) -> None:
+def test_a_compiled_side_that_changes_inputs_gets_separate_tensors(kind: str, changes: bool) -> None:
     worker = Worker(None, CpuWorkerDevice())  # type: ignore[arg-type]
     worker.side, worker.function = SideOrders(kind=kind, op="add"), add_in_place  # type: ignore[arg-type]
     descriptor = os.memfd_create("arena")

@@ -1,4 +1,4 @@
-"""The census on a CPU: the operators of torch that a call calls."""
+"""The census on a CPU: the operators of torch that a call uses."""
 
 from __future__ import annotations
 

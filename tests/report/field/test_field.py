@@ -1,4 +1,4 @@
-"""The field's page: made of a ledger alone, and found out when it says something else."""
+"""The field's page: made from a ledger alone, and an altered page is detected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernwright.tasks.policy import METRICS
 from kernwright.tasks.task import Task, load_task
 from kernwright.tasks.workload import Workload
 
-# Its sweep measures: beside others' work a row may end without a time.
+# The sweep measures: next to other work on the machine a row may end without a time.
 pytestmark = [pytest.mark.slow, pytest.mark.clock]
 
 BASELINES = """
@@ -78,13 +78,13 @@ def bodies_in(swept: Path) -> list[dict[str, Any]]:
 
 
 def gathered_of(bodies: list[dict[str, Any]], task: Task, rows: str = "smoke") -> Field:
-    """Of a ledger that holds these verdicts, in this order."""
+    """Return the field of a ledger that holds these verdicts, in this order."""
     records = [SimpleNamespace(kind="verdict", body=body, run="a run") for body in bodies]
     ledger: Any = SimpleNamespace(runs=lambda: ["a run"], records=lambda _: records, beside=Path("nowhere").joinpath)
     return Field.gathered(ledger, [task], "eager", "cpu", rows)
 
 
-def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
+def test_every_contender_is_listed_on_every_row(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert field.contenders == ["never", "slow"]
     assert field.stale == []
@@ -99,7 +99,7 @@ def test_every_contender_stands_on_every_row(swept: Path, task: Task) -> None:
     assert field.geomean(task, task.rows, "never", "stream") is None
 
 
-def test_what_judging_took_counts_once_for_pairs_that_were_judged_together(swept: Path, task: Task) -> None:
+def test_the_time_of_a_common_judgement_counts_once(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     runs = {(run.provenance["started"], run.provenance["finished"]): run for run in field.runs()}
     assert len(runs) < len({run.candidate for run in field.runs()}), "some were judged together"
@@ -133,9 +133,7 @@ def results(swept: Path, page: Path, *words: str) -> Result:
     return CliRunner().invoke(app, command)
 
 
-def test_a_page_that_says_something_else_is_found_out(
-    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_altered_page_is_detected(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "task_roots", lambda: [swept / "tasks"])
     page = tmp_path / "field.md"
     assert results(swept, page, "--check").exit_code == 1, "there is none yet"
@@ -145,7 +143,7 @@ def test_a_page_that_says_something_else_is_found_out(
     assert results(swept, page, "--check").exit_code == 1
 
 
-def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_goes(
+def test_an_altered_plot_is_detected_and_a_superfluous_one_is_removed(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "task_roots", lambda: [swept / "tasks"])
@@ -170,7 +168,7 @@ def test_a_plot_that_shows_something_else_is_found_out_and_one_of_another_page_g
 
 def test_a_plot_has_a_mark_for_every_time_and_none_without(swept: Path, task: Task) -> None:
     for name, plot in plots_of(gathered(swept, task)).items():
-        drawing = ElementTree.fromstring(plot)  # well-formed by itself: a page shows it as an image
+        drawing = ElementTree.fromstring(plot)  # The plot is well-formed on its own: a page shows it as an image.
         told = [title.text for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
         marks = [text for text in told if text and ", slow: " in text]
         assert len(marks) == 2 and any(text.startswith("r64, slow: ") for text in marks), name
@@ -178,7 +176,7 @@ def test_a_plot_has_a_mark_for_every_time_and_none_without(swept: Path, task: Ta
 
 
 def test_a_faster_contender_lies_right_of_the_line(swept: Path, task: Task) -> None:
-    """On the axis of ratios, where `slow` is left of 1."""
+    """On the axis of ratios `slow` is left of 1."""
     field = gathered(swept, task)
     plot = ElementTree.fromstring(speedup_plot(field, task))
     svg = "{http://www.w3.org/2000/svg}"
@@ -189,7 +187,8 @@ def test_a_faster_contender_lies_right_of_the_line(swept: Path, task: Task) -> N
 
 
 def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])  # this checkout's have pages of their own
+    # The tasks of this checkout have their own pages.
+    monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
     page, ledger = tmp_path / "field.md", tmp_path / "ledger"
     ledger.mkdir()
     for words in ([], ["--check"]):
@@ -198,7 +197,7 @@ def test_a_ledger_without_a_sweep_makes_no_page(tmp_path: Path, monkeypatch: pyt
     assert not page.exists() and not any(ledger.iterdir())
 
 
-def test_who_declines_a_row_has_not_failed_there(swept: Path, task: Task) -> None:
+def test_a_contender_that_declines_a_row_has_not_failed(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     for (_, _, name), found in field.standings.items():
         if name == "never":
@@ -210,7 +209,7 @@ def test_who_declines_a_row_has_not_failed_there(swept: Path, task: Task) -> Non
     assert ["never", "declined", "it runs the eager chain", "`r64`, `r80`"] in cells_of(text, "never")
 
 
-def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:
+def test_a_record_of_another_task_is_stale_and_not_used(swept: Path, tmp_path: Path) -> None:
     file = shutil.copytree(swept / "tasks" / "tiny", tmp_path / "tiny") / "task.toml"
     file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
     changed = load_task(file.parent)
@@ -220,7 +219,7 @@ def test_a_record_of_another_task_is_stale_and_enters_nothing(swept: Path, tmp_p
     assert sorted(told.rpartition(", run ")[2] for told in field.stale) == sorted(runs)
 
 
-def test_a_record_of_a_changed_contender_is_stale_and_enters_nothing(swept: Path, tmp_path: Path) -> None:
+def test_a_record_of_a_changed_contender_is_stale_and_not_used(swept: Path, tmp_path: Path) -> None:
     adapters = shutil.copytree(swept / "tasks" / "tiny", tmp_path / "tiny") / "baselines.py"
     adapters.write_text(adapters.read_text().replace("range(40)", "range(41)"))
     field = gathered(swept, load_task(adapters.parent))
@@ -245,7 +244,7 @@ def test_a_stale_record_is_done_with_when_all_of_its_rows_are_judged_again(
     assert gathered_of([old, part], task, rows="r64").stale == [], "a page of r64 asks for no other"
 
 
-def test_a_folder_that_calls_itself_a_baseline_is_none(swept: Path, task: Task) -> None:
+def test_a_candidate_named_like_a_baseline_is_not_taken_for_it(swept: Path, task: Task) -> None:
     (body,) = (body for body in bodies_in(swept) if body["candidate"] == "slow")
     posing = body | {"provenance": body["provenance"] | {"sources": {"candidate.toml": "its hash"}}}
     for candidate in ("slow", "mine"):
@@ -254,7 +253,7 @@ def test_a_folder_that_calls_itself_a_baseline_is_none(swept: Path, task: Task) 
 
 
 def test_a_package_of_another_machine_is_known_by_its_lock() -> None:
-    """Nothing needs to be fetched or to fit here."""
+    """The package need not be fetched and need not fit this machine."""
     known, name = find_task("norm_scale_shift"), "sglang@0.5.23"
     digests = {}
     for architecture in ("x86_64", "aarch64"):
@@ -286,13 +285,13 @@ def test_tasks_without_such_rows_are_left_out_and_rows_of_no_task_are_an_error(
 
 
 def counted(field: Field) -> dict[str, tuple[int, int]]:
-    """By contender: rows that one judge judged twice, and how many of them are alike."""
+    """Return by contender how many rows one judge judged twice, and how many of them agree."""
     by_judge = field.repeats().judged_twice().values()
     found = [(name, own) for each in by_judge for name, own in each.items()]
     return {name: (len(own), sum(each.is_alike for each in own)) for name, own in found}
 
 
-def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task: Task) -> None:
+def test_rows_judged_twice_show_how_well_they_repeat(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert counted(field) == {}, "nothing was judged twice"
     key = ("tiny", "r64", "slow")
@@ -317,7 +316,7 @@ def test_rows_that_were_judged_twice_say_how_well_they_repeat(swept: Path, task:
 
 
 def made_up(task: Task, ratios: Callable[[Workload], float]) -> Field:
-    """Every production row: `fast` in 20 us, a copy in 10, and what that ratio makes of it for eager."""
+    """Return a field with every production row: `fast` in 20 us, a copy in 10 us, and eager by the given ratio."""
     about = {"device": "cuda", "finished": "today", "policy": {"max_rounds": 2}, "libraries": {}, "started": "today"}
     about["hardware"] = {"kind": "cuda", "model": "a GPU"}
     run = Verdict.model_construct(task=task.name, baseline="eager", candidate="fast", provenance=about)
@@ -338,8 +337,8 @@ def metric(us: float, ratio: float = 1.0) -> MetricResult:
     )  # fmt: skip
 
 
-def test_means_are_of_rows_that_move_alike() -> None:
-    """Of the rows as captured, and of those that one shift row was frozen for: their traffic differs."""
+def test_means_cover_rows_with_equal_traffic() -> None:
+    """Rows as captured, and rows for which one shift row was frozen, have separate means: their traffic differs."""
     text = text_of(made_up(find_task("fuse_scale_shift"), lambda row: 8.0 if row.id.startswith("rowmod_") else 2.0))
     lines = [
         line.strip("| ").split(" | ")
@@ -381,7 +380,7 @@ def test_a_baseline_that_failed_against_itself_has_the_times_of_another_run() ->
     assert field.home(task, "qwen_t19") is wrong, "which says why there is none"
 
 
-def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
+def test_rows_of_an_earlier_judge_are_marked(swept: Path, task: Task) -> None:
     field = gathered(swept, task)
     assert field.of_earlier_judges() == {}
     assert "earlier version" not in text_of(field)
@@ -397,7 +396,7 @@ def test_rows_of_an_earlier_judge_are_told_of(swept: Path, task: Task) -> None:
     assert "by an earlier version of the judge: 1 of tiny." in text_of(field)
 
 
-def test_a_record_against_a_changed_baseline_enters_nothing(swept: Path, task: Task) -> None:
+def test_a_record_against_a_changed_baseline_is_not_used(swept: Path, task: Task) -> None:
     bodies = bodies_in(swept)
     changed = gathered_of([body | {"baseline_digest": "another"} for body in bodies], task)
     assert gathered(swept, task).standings and changed.standings == {}

@@ -38,7 +38,7 @@ def test_the_newest_two_times_of_one_judge_on_one_gpu_are_a_repeat() -> None:
     assert [each.difference for each in found["compile"]] == [pytest.approx(0.015), pytest.approx(0.025)]
 
 
-def test_each_version_of_the_judge_is_told_by_itself_the_newest_first() -> None:
+def test_each_version_of_the_judge_is_listed_separately_newest_first() -> None:
     own = repeats(
         ("compile", "r", [*times(20.0, 30.0, judge=OLD), *times(20.0, 20.1)]),
         ("compile", "s", times(20.0, 20.1, judge=OLD)),
@@ -48,7 +48,7 @@ def test_each_version_of_the_judge_is_told_by_itself_the_newest_first() -> None:
     assert "aaaaaaaa" in before and "compile 1 of 2." in before and before.endswith("compile on r +50.0%.")
 
 
-def test_who_is_further_apart_is_named() -> None:
+def test_a_row_whose_times_differ_too_much_is_named() -> None:
     (told,) = repeats(("compile", "r", times(20.0, 26.0)), ("eager", "s", times(30.0, 29.0))).told()
     assert "compile 0 of 1, eager 0 of 1." in told and told.endswith("compile on r +30.0%, eager on s -3.3%.")
 
@@ -58,12 +58,12 @@ def test_rows_of_one_name_in_two_tasks_are_two() -> None:
     assert [each.is_alike for each in own.judged_twice()[NEW]["eager"]] == [True, False]
 
 
-def test_short_rows_say_nothing() -> None:
+def test_short_rows_do_not_count() -> None:
     own = repeats(("eager", "r", times(9.0, 11.0)), ("eager", "s", []))
     assert own.told() == []
 
 
-def test_of_several_gpus_the_newest_times_are_held_against_each_other() -> None:
+def test_the_newest_times_of_several_gpus_are_compared() -> None:
     own = repeats(
         ("eager", "r", [*times(90.0, 20.0), *times(22.0, gpu="b"), *times(21.0, gpu="c", judge=OLD)]),
         ("eager", "s", [*times(20.0), *times(20.0, gpu="b")]),

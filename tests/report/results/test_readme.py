@@ -1,4 +1,4 @@
-"""The generated part of a README."""
+"""The generated section of a README."""
 
 from __future__ import annotations
 

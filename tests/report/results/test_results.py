@@ -1,4 +1,4 @@
-"""The results' pages: made of a ledger alone, found out when they say something else, and nothing lost is left out."""
+"""The results' pages: made from a ledger alone, altered pages are detected, and losses stay visible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PEERS = (PEER, "sglang@0.5.12.post1", "liger@0.8.5", "compile", "eager")
 
 @pytest.fixture
 def swept(swept_ops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The swept tasks in a folder of their own: pages are written into it."""
+    """Return the swept tasks in a folder of their own, because pages are written into it."""
     shutil.copytree(swept_ops / "tasks", tmp_path / "tasks")
     monkeypatch.setattr(catalog, "task_roots", lambda: [tmp_path / "tasks"])
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ def test_packed_runs_make_the_same_pages_and_superseded_ones_are_left_out(swept_
     assert CliRunner().invoke(app, [*words[:-1], "--check"]).exit_code == 0
 
 
-def test_pages_are_written_and_one_that_says_something_else_is_found_out(swept_ops: Path, swept: Path) -> None:
+def test_pages_are_written_and_an_altered_one_is_detected(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops, "--check").exit_code == 1, "there is none yet"
     assert call(swept_ops).exit_code == 0
     assert call(swept_ops, "--check").exit_code == 0
@@ -99,7 +99,7 @@ def test_the_family_page_has_every_row_every_time_and_what_ran(swept_ops: Path, 
     assert sum(text.startswith(("normed, ", "scaled, ")) for text in told) == 3
 
 
-def test_the_field_has_no_part_in_it(swept_ops: Path) -> None:
+def test_the_results_do_not_depend_on_the_field(swept_ops: Path) -> None:
     task = load_task(swept_ops / "tasks" / "ours")
     assert Field.gathered(Ledger(swept_ops / "ledger"), [task], "eager", "cpu", "smoke").standings == {}
 
@@ -125,8 +125,9 @@ def test_a_changed_source_marks_its_records(swept_ops: Path, swept: Path, monkey
 
 
 @pytest.mark.parametrize("damage", ["edited", "removed"])
-def test_a_ledger_that_is_not_what_was_written_makes_no_page(swept_ops: Path, swept: Path, damage: str) -> None:
-    """Pages made of it anew would agree with it, and so would those from which a run has gone."""
+def test_an_altered_ledger_makes_no_page(swept_ops: Path, swept: Path, damage: str) -> None:
+    """A page made anew from an altered ledger would agree with it, and so would one from a ledger without one of its
+    runs."""
     ledger = shutil.copytree(swept_ops / "ledger", swept / "ledger")
     words = ["results", "--ledger", str(ledger), "--device", "cpu"]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -150,11 +151,11 @@ def test_a_ledger_without_records_makes_no_page(tmp_path: Path, swept: Path) -> 
     assert isinstance(result.exception, KernwrightError) and "no verdict of a sweep" in str(result.exception)
 
 
-# Figures, of records that are made up
+# Figures of made-up records.
 
 
-def test_means_are_of_rows_that_move_alike() -> None:
-    """As the field's are: rows as captured, and those that one shift row was frozen for, differ in traffic."""
+def test_means_cover_rows_with_equal_traffic() -> None:
+    """Rows as captured, and rows for which one shift row was frozen, have separate means: their traffic differs."""
     made = MadeResults("fuse_scale_shift")
     for task, row in made.rows("scale_shift", *SELECTING):
         ratio = 8.0 if row.id.startswith("rowmod_") else 2.0
@@ -174,7 +175,7 @@ def test_means_are_of_rows_that_move_alike() -> None:
     ], "a kind that was not judged against it has no line"
 
 
-def test_pages_of_ones_own_leave_the_checkouts_alone(tmp_path: Path) -> None:
+def test_pages_of_a_users_own_leave_the_checkouts_alone(tmp_path: Path) -> None:
     made = MadeResults("fuse_scale_shift")
     task, row = made.rows("scale_shift")[0]
     made.add(task, row, PEER, metrics={"device": metric(1.1, 30.0)})
@@ -215,7 +216,7 @@ def test_tokens_are_rows_of_channels() -> None:
     assert tokens_of(in_place["derived_llama-3.1-8b_s64"]) == 64, "which gives nothing, and changes 64"
 
 
-# What may be believed
+# Which records may be used.
 
 
 def test_a_foreign_folder_of_our_name_is_not_ours(swept_ops: Path, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_a_foreign_folder_of_our_name_is_not_ours(swept_ops: Path, tmp_path: Pat
     bodies = [record.body for record in Ledger(swept_ops / "ledger").all_records() if record.kind == "verdict"]
     foreign = json.loads(json.dumps(bodies))
     for body in foreign:
-        body["provenance"]["contender"] = {}  # as the judge writes it of a candidate's folder
+        body["provenance"]["contender"] = {}  # as the judge writes it for a candidate's folder
     assert len(gathered(task, bodies).standings) == 3
     assert gathered(task, foreign).standings == {}
 
@@ -234,7 +235,7 @@ def gathered(task: Task, bodies: list[dict[str, Any]], *more: Any) -> Results:
     return Results.gathered(ledger, [task], "cpu", "smoke", *more)
 
 
-def test_a_changed_baseline_makes_its_records_old_and_the_check_fails(swept_ops: Path, swept: Path) -> None:
+def test_a_changed_baseline_makes_its_records_stale_and_the_check_fails(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops).exit_code == 0
     adapters = swept / "tasks" / "ours" / "baselines.py"
     adapters.write_text(adapters.read_text() + "CHANGED = True\n")
@@ -273,9 +274,7 @@ def test_the_page_names_what_its_own_records_ran_with_and_one_model_only(swept_o
     assert gathered(task, bodies + older[:1], "another").machines[0].startswith("another: ")
 
 
-def test_a_page_that_the_ledger_does_not_make_is_found_out_and_stays_until_it_is_pruned(
-    swept_ops: Path, swept: Path
-) -> None:
+def test_a_superfluous_page_is_reported_and_stays_until_it_is_pruned(swept_ops: Path, swept: Path) -> None:
     assert call(swept_ops).exit_code == 0
     other = swept / "docs" / "field.md"
     other.write_text("Generated from a ledger by `kernwright results --ledger theirs`; no number.\n")

@@ -1,4 +1,5 @@
-"""What compute-sanitizer saw of the ops that ship: by records of today's sources alone, the newest word on each row."""
+"""Findings of compute-sanitizer about the shipped ops: only records of the present sources count, and the newest one of
+each row."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_calls_count_for_their_row(record: Record, tmp_path: Path) -> None:
     assert gathered(tmp_path).table([TASK])[2:] == ["| norm_infer | 2 | clean: 2, 3 calls | not run: 2 |"]
 
 
-def test_the_newest_word_counts_and_one_error_is_one_of_all_rows(record: Record, tmp_path: Path) -> None:
+def test_the_newest_record_of_a_row_counts_and_one_error_is_reported(record: Record, tmp_path: Path) -> None:
     record(finding("memcheck", "errors", f"{LAYER.id} S=1", reason="Invalid read | of 16 bytes"))
     assert {own.outcome for own in told(tmp_path).values()} == {"errors"}
     assert (
@@ -79,13 +80,13 @@ def test_a_row_without_a_call_is_not_clean(record: Record, tmp_path: Path) -> No
         {"task": "norm_scale_shift"},
     ],
 )
-def test_what_is_not_of_todays_sources_says_nothing(record: Record, tmp_path: Path, more: dict[str, Any]) -> None:
+def test_records_of_other_sources_do_not_count(record: Record, tmp_path: Path, more: dict[str, Any]) -> None:
     record(finding("memcheck", "clean", f"{RMS.id} S=1"), **more)
     assert told(tmp_path) == {}
 
 
 def test_another_model_is_left_out(record: Record, tmp_path: Path) -> None:
-    """Without a word on it the model is that of what was judged: here that is nothing."""
+    """Without a given model, the model of the judged rows counts. Here there is none."""
     record(finding("memcheck", "errors", f"{RMS.id} S=1"))
     record(finding("memcheck", "clean", f"{RMS.id} S=1", f"{LAYER.id} S=1"), hardware={"model": "NVIDIA B200"})
     assert {own.outcome for own in told(tmp_path).values()} == {"errors"}

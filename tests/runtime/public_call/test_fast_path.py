@@ -1,4 +1,4 @@
-"""Whom the short way takes, where a call goes on that it does not take, and what torch is told of what was written."""
+"""Which calls take the fast path, where other calls go, and what torch learns about written tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Launches = Callable[[Callable[..., bool]], None]
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
-    """Has the short way end in a function of the test's own."""
+    """Replace the last step of the fast path by a function of the test."""
 
     def install(launch: Callable[..., bool]) -> None:
         for own in (*MODULATION.values(), *NORM_MODULATION.values(), *RESIDUAL_NORM.values()):
@@ -69,10 +69,10 @@ def residual_select(**changed: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("trains", [True, False])
-def test_what_is_no_tensor_is_named_on_the_short_way_too(
+def test_an_argument_that_is_no_tensor_is_named_on_the_fast_path_too(
     call: Any, named: str, trains: bool, launches: Launches
 ) -> None:
-    def launch(*given: Any) -> bool:  # as a foreign function converts what it is given
+    def launch(*given: Any) -> bool:  # convert arguments as a foreign function does
         raise TypeError("Mismatched type on argument #1")
 
     launches(launch)
@@ -81,7 +81,7 @@ def test_what_is_no_tensor_is_named_on_the_short_way_too(
 
 
 @pytest.mark.parametrize("way", ["short", "dispatcher", "watched"])
-def test_one_tensor_for_two_results_is_refused_on_every_way(way: str, launches: Launches) -> None:
+def test_one_tensor_for_two_results_is_refused_on_every_path(way: str, launches: Launches) -> None:
     launches(lambda *given: True)
     x = torch.nn.Parameter(X) if way == "watched" else X
     y, other, asked = torch.empty_like(X), torch.empty_like(X), "torch" if way == "dispatcher" else None
@@ -117,7 +117,7 @@ def test_a_refused_call_keeps_no_outputs_of_its_own(launches: Launches, monkeypa
         made.clear()
 
 
-def test_torch_is_told_what_a_launch_has_written(launches: Launches) -> None:
+def test_torch_learns_which_tensors_a_launch_has_written(launches: Launches) -> None:
     launches(lambda *given: True)
     x, residual, y, total = (torch.ones(2, 8) for _ in range(4))
     ops.fused_add_rms_norm_(x, residual)
@@ -160,12 +160,12 @@ def test_in_place_goes_through_vmap() -> None:
     torch.testing.assert_close(torch.vmap(normed)(own), normed(own))
 
 
-WINDOWS = torch.randn(127).unfold(0, 64, 1)[:8]  # rows that lie on top of each other, without gaps in the last axis
+WINDOWS = torch.randn(127).unfold(0, 64, 1)[:8]  # rows that overlap, without gaps in the last axis
 
 
 @pytest.mark.parametrize("asked", ["torch", None])
 def test_results_of_windows_have_no_gaps(asked: Any) -> None:
-    """What torch makes like them lies by columns, and kernels write rows."""
+    """torch's empty_like would give them columns, and kernels write rows."""
     row = torch.randn(64)
     assert torch.empty_like(WINDOWS).stride(-1) != 1
     y = ops.norm_scale_shift(WINDOWS, row, row, backend=asked)
@@ -176,7 +176,7 @@ def test_results_of_windows_have_no_gaps(asked: Any) -> None:
     assert rows_like(turned, torch.float64).stride() == turned.stride(), "as x lies, wherever that has no gaps"
 
 
-def test_what_lies_elsewhere_is_named_after_a_call_that_went_the_short_way(launches: Launches) -> None:
+def test_a_tensor_on_another_device_is_named_after_a_call_on_the_fast_path(launches: Launches) -> None:
     def launch(*given: Any) -> bool:
         raise RuntimeError("Cannot pack tensors on meta")
 
@@ -186,10 +186,10 @@ def test_what_lies_elsewhere_is_named_after_a_call_that_went_the_short_way(launc
     with pytest.raises(ValueError, match=r"^out: y is on meta"):
         ops.add_norm(X, X, out=(X.to("meta"), X.clone()))
     with pytest.raises(RuntimeError, match="Cannot pack"):
-        ops.add_norm(X, X)  # its own, and not to be hidden
+        ops.add_norm(X, X)  # its own error, which must not be hidden
 
 
-def test_a_tensor_that_sees_to_ops_by_itself_may_stand_in_any_place(launches: Launches) -> None:
+def test_a_tensor_subclass_with_its_own_dispatch_may_be_any_argument(launches: Launches) -> None:
     launches(lambda *given: False)
     wrapped = TwoTensor(torch.ones(8), torch.ones(8))
     found = ops.scale_shift(X, wrapped, ROW)
@@ -219,11 +219,11 @@ def test_an_output_that_overlaps_is_refused_but_not_one_beside_or_in_place() -> 
     ops.scale_shift(x, row, row, backend="torch", out=x)
     assert torch.equal(x, expected)
     square, half = torch.zeros(3, 3, 8), torch.zeros(6, 16, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # begins where x does, and lies otherwise
+    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # begins at x, with other strides
         ops.scale_shift(square, row, row, backend="torch", out=square.transpose(0, 1))
     with pytest.raises(ValueError, match=r"^out: y overlaps shift"):
         ops.scale_shift(torch.zeros(3, 3, 8), row, square[:1], backend="torch", out=square)
-    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # element by element in another width
+    with pytest.raises(ValueError, match=r"^out: y overlaps x"):  # the same elements in another width
         ops.rms_modulate(half[:, :8], row, row, backend="torch", out=half.view(torch.float32))
 
 
@@ -252,14 +252,14 @@ def test_the_negative_bit_is_seen_before_a_kernel_is_chosen() -> None:
         (lambda: ops.scale_shift(X, ROW, ROW, out=3), "out: is a int, not a tensor or a list of them"),
     ],
 )
-def test_what_is_wrong_is_named_whatever_it_is(call: Any, named: str, launches: Launches) -> None:
+def test_every_wrong_argument_is_named(call: Any, named: str, launches: Launches) -> None:
     launches(lambda *given: False)
     with pytest.raises(ValueError, match=f"^{named}"):
         call()
 
 
 def foreign_words(*given: Any, **named: Any) -> bool:
-    """As a native kernel refuses what is wrong for everybody: a plain error, in words of its own."""
+    """Raise as a native kernel does for wrong arguments: a plain error with its own text."""
     raise ValueError("scale: has 7 channels, x has 8")
 
 
@@ -276,11 +276,11 @@ def foreign_words(*given: Any, **named: Any) -> bool:
         ({"out": torch.empty(3)}, r"out: y is torch.float32 \[3\], not torch.float32 \[2, 3, 8\]"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_same_words_in_every_call(
+def test_a_wrong_argument_has_the_same_message_in_every_call(
     changed: dict[str, Any], named: str, launches: Launches
 ) -> None:
-    """In the first, in one like those before, which goes straight to a kernel that has its own words, and in one that
-    meets an op of torch's library."""
+    """The first call, a repeated call that goes straight to a kernel with its own texts, and a call of an op of
+    torch.library."""
     given = {"x": X, "scale": ROW, "shift": ROW} | changed
     said = []
     for way in ("cold", "warm", "parameter"):
@@ -294,7 +294,7 @@ def test_what_is_wrong_is_said_in_the_same_words_in_every_call(
     assert said[0] == said[1] == said[2]
 
 
-def test_a_kernels_own_error_goes_up_where_nothing_is_wrong(
+def test_a_kernels_own_error_is_raised_if_the_arguments_are_right(
     launches: Launches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NORM_MODULATION["norm_scale_shift"].dispatcher, "implementations", [Refusing()])
@@ -307,7 +307,7 @@ def test_a_kernels_own_error_goes_up_where_nothing_is_wrong(
 
 
 class Refusing(Implementation):
-    """One whose foreign function finds fault with everything, first call or later."""
+    """An op whose foreign function refuses every call, the first and later ones."""
 
     def __init__(self) -> None:
         super().__init__("cuda", "close", lambda: foreign_words)
@@ -326,7 +326,7 @@ class Refusing(Implementation):
         (lambda: torch.quantize_per_tensor(ROW, 0.1, 0, torch.qint8), "torch.qint8"),
     ],
 )
-@pytest.mark.filterwarnings("ignore")  # torch's own, about what it will do away with
+@pytest.mark.filterwarnings("ignore")  # torch's own warning about a deprecation
 def test_a_strange_tensor_is_named(make: Any, named: str, place: str, launches: Launches) -> None:
     strange = make()
     calls: list[Any] = [
@@ -345,7 +345,7 @@ def test_a_strange_tensor_is_named(make: Any, named: str, place: str, launches: 
 
 
 def as_a_foreign_function(*given: Any) -> bool:
-    """What torch's way of handing out tensors says to these."""
+    """Raise torch's own error for such tensors, as a foreign function does."""
     for own in given:
         if isinstance(own, Tensor) and (own.layout != torch.strided or own.is_nested or own.is_quantized):
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
@@ -372,7 +372,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         torch.testing.assert_close(ops.norm_scale_shift(parameter, ROW, ROW, eps=own), expected)  # type: ignore[arg-type]
 
 
-def test_several_outputs_come_back_as_one_tuple_whoever_runs() -> None:
+def test_several_outputs_are_returned_as_one_tuple() -> None:
     outs = [torch.empty_like(X), torch.empty_like(X)]
     assert type(ops.add_norm(X, X, backend="torch", out=outs)) is tuple
 
@@ -384,8 +384,8 @@ def forwards(function: Callable[..., Any], x: Tensor, tangent: Tensor) -> Tensor
 
 @pytest.mark.parametrize("way", ["dual", "jvp", "jvp of vmap", "jacfwd"])
 @pytest.mark.parametrize("op", ["norm_scale_shift", "scale_shift"])
-def test_derivatives_that_go_forwards_are_the_references(op: str, way: str, launches: Launches) -> None:
-    """A kernel knows nothing of tangents, and what it returns has none: zero, as far as anyone can see."""
+def test_forward_derivatives_are_those_of_the_reference(op: str, way: str, launches: Launches) -> None:
+    """A kernel ignores tangents, so its result would have none, which looks like zero."""
     launches(lambda *_: pytest.fail("a kernel ran"))
     x, scale, tangent = (torch.randn(2, 3, 8, dtype=torch.float32) for _ in range(3))
     reference = {**MODULATION, **NORM_MODULATION}[op].op.reference
@@ -404,7 +404,7 @@ def test_derivatives_that_go_forwards_are_the_references(op: str, way: str, laun
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_what_has_no_tangent_beside_others_that_have_runs_as_ever() -> None:
+def test_arguments_without_tangents_next_to_others_with_run_as_usual() -> None:
     x, scale, out = torch.randn(2, 3, 8), torch.randn(2, 8), torch.empty(2, 3, 8)
     with forward_ad.dual_level():
         assert ops.norm_scale_shift(x, scale, scale, out=out) is out
@@ -414,7 +414,7 @@ def test_what_has_no_tangent_beside_others_that_have_runs_as_ever() -> None:
     assert "gradient" not in str(kernwright.explain("norm_scale_shift", x, scale, scale))
 
 
-def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launches) -> None:
+def test_an_overlapping_output_is_refused_on_the_fast_path_too(launches: Launches) -> None:
     ran = []
     launches(lambda *given: ran.append(given) or True)  # type: ignore[func-returns-value]
     memory = torch.zeros(96)
@@ -428,15 +428,15 @@ def test_an_output_that_overlaps_is_refused_on_the_short_way_too(launches: Launc
             torch.zeros(2, 3, 8), torch.zeros(2, 3, 8), row, row, row, out=(x, memory[8:56].view(2, 3, 8))
         )
     square = torch.zeros(3, 3, 8)
-    with pytest.raises(ValueError, match="out: y overlaps x"):  # begins where x does, and lies otherwise
+    with pytest.raises(ValueError, match="out: y overlaps x"):  # begins at x, with other strides
         ops.norm_scale_shift(square, row, row, out=square.transpose(0, 1))
     with pytest.raises(ValueError, match="out: y overlaps scale"):
         ops.norm_scale_shift(torch.zeros(2, 3, 8), x[:1], row, out=x)
-    with pytest.raises(ValueError, match="out: y overlaps scale"):  # in its very place, too
+    with pytest.raises(ValueError, match="out: y overlaps scale"):  # the same memory, too
         ops.norm_scale_shift(torch.zeros(2, 3, 8), x, row, out=x)
     assert not ran
     assert ops.norm_scale_shift(x, row, row, out=x) is x, "in its place it may lie"
-    one = memory[:8].as_strided((1, 1, 8), (5, 3, 1))  # strides of axes of size 1 lead nowhere
+    one = memory[:8].as_strided((1, 1, 8), (5, 3, 1))  # strides of axes of size 1 do not matter
     assert ops.norm_scale_shift(one, row, row, out=memory[:8].view(1, 1, 8)) is not None
     ran.pop()
     assert ops.norm_scale_shift(x, row, row, out=torch.empty(2, 3, 8)).shape == x.shape
@@ -459,13 +459,13 @@ def test_a_preference_of_the_program_is_seen_on_the_fast_path(launches: Launches
         preference.reset()
 
 
-def test_an_explanation_knows_no_contract_that_a_call_does_not() -> None:
+def test_an_explanation_accepts_the_same_contracts_as_a_call() -> None:
     with pytest.raises(KernwrightError, match="there is no contract 'foo'"):
         kernwright.explain("norm_scale_shift", X, ROW, ROW, contract="foo")
 
 
 @pytest.mark.parametrize("out", [torch.empty(2, 3, 16)[..., ::2], torch.empty(2, 3, 8).half(), torch.empty(2, 3, 8)])
-def test_an_explanation_says_of_outputs_what_the_call_says(out: Tensor) -> None:
+def test_an_explanation_refuses_the_same_outputs_as_a_call(out: Tensor) -> None:
     def told(call: Callable[..., Any]) -> str | None:
         try:
             call(X, ROW, ROW, out=out)

@@ -1,4 +1,4 @@
-"""Configurations are looked up: the user's, then the shipped, then the default; and no file can make a call fail."""
+"""Lookup of configurations: the user's, then the shipped, then the default. No file can make a call fail."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ def test_the_users_own_comes_before_the_shipped_and_that_before_the_default() ->
         assert other.source == "default"
 
 
-def test_a_measured_width_comes_before_a_neighbour_whosever_it_is() -> None:
+def test_a_measured_width_comes_before_a_neighbour_in_any_table() -> None:
     write(mine(), entry(width=3000, rows=4), entry(width=2100, rows=1))
     write(shipped(), entry(width=3072, rows=2))
     assert look(3072).source == "shipped"
-    assert (look(2800).configuration.rows, look(2200).configuration.rows) == (4, 1)  # the nearest of one table
+    assert (look(2800).configuration.rows, look(2200).configuration.rows) == (4, 1)  # the nearest width of one table
     assert look(4000).source == "yours"
 
 
 @pytest.mark.parametrize(
     ("measured", "block", "width", "serves"),
     [
-        (3072, 4096, 2049, True),  # held whole, as it was
+        (3072, 4096, 2049, True),  # the whole row in one piece, as before
         (3072, 4096, 2048, False),  # another power of two
         (3072, 1024, 4096, True),
-        (3072, 1024, 3000, False),  # whole pieces then, a rest now
+        (3072, 1024, 3000, False),  # whole pieces before, a remainder now
         (3000, 1024, 2500, True),
     ],
 )
-def test_a_neighbour_serves_where_its_pieces_fit_as_well(measured: int, block: int, width: int, serves: bool) -> None:
+def test_a_neighbour_is_used_if_its_pieces_fit_as_well(measured: int, block: int, width: int, serves: bool) -> None:
     assert entry(measured, 1, block).serves(width) == serves
 
 
@@ -117,7 +117,7 @@ def test_a_situation_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tuning.looked_up.cache_info().misses == 1
 
 
-def test_what_is_tried_comes_before_all_tables() -> None:
+def test_a_configuration_on_trial_comes_before_all_tables() -> None:
     write(mine(), entry(rows=4))
     with tuning.trying(Configuration(1, 512, 2)):
         assert tuning.chosen("rms_norm", 3072, FEW, 2, CPU) == Configuration(1, 512, 2)

@@ -25,6 +25,7 @@ OPS = frozenset({"cpu_op", "operator"})
 PYTHON = frozenset({"python_function", "python"})
 RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "xpu_runtime", "privateuse1_runtime"})
 ANNOTATIONS = frozenset({"user_annotation"})
+GPU_ANNOTATIONS = frozenset({"gpu_user_annotation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Trace:
         launches: all calls that put work on a GPU, by start; also those whose kernels the trace lacks.
         annotations: ranges that the program named, on the host, by start.
         threads: the host threads, with everything that they ran.
+        gpu_annotations: the same ranges as the GPU's work in them, by start. A range that used several streams has
+            one for each.
         header: the trace's other top-level values, such as `deviceProperties`.
     """
 
@@ -93,6 +96,7 @@ class Trace:
     launches: Sequence[Launch]
     annotations: Sequence[Annotation]
     threads: Sequence[HostThread]
+    gpu_annotations: Sequence[Annotation] = ()
     header: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -102,6 +106,13 @@ class Trace:
         if isinstance(devices, list) and devices and isinstance(devices[0], dict):
             return str(devices[0].get("name", "")) or None
         return None
+
+    @property
+    def multiprocessors(self) -> int | None:
+        """The number of multiprocessors of the first GPU, if the trace has it."""
+        devices = self.header.get("deviceProperties")
+        first = devices[0] if isinstance(devices, list) and devices else None
+        return _integer(first.get("numSms")) if isinstance(first, dict) else None
 
 
 def read_trace(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
@@ -151,6 +162,7 @@ class _Builder:
         self.launches: dict[int, _RawLaunch] = {}
         self.gpu: list[_RawGpu] = []
         self.annotations: list[Annotation] = []
+        self.gpu_annotations: list[Annotation] = []
         self.op_of_external: dict[int, tuple[HostThread, int]] = {}
 
     def add(self, event: Event) -> None:
@@ -173,6 +185,8 @@ class _Builder:
             name = str(event.get("name", ""))
             self.annotations.append(Annotation(name, start, duration))
             self._thread(event).add_annotation(self.names.number(name), start, duration)
+        elif category in GPU_ANNOTATIONS:
+            self.gpu_annotations.append(Annotation(str(event.get("name", "")), start, duration))
 
     def _thread(self, event: Event) -> HostThread:
         key = str(event.get("pid")), str(event.get("tid"))
@@ -254,6 +268,7 @@ class _Builder:
             launches=sorted(launches.values(), key=lambda launch: launch.start_us),
             annotations=sorted(self.annotations, key=lambda range_: range_.start_us),
             threads=list(self.threads.values()),
+            gpu_annotations=sorted(self.gpu_annotations, key=lambda range_: range_.start_us),
             header=header,
         )
 

@@ -1,4 +1,4 @@
-"""Honest: row sums by atomic additions, whose order nobody fixes."""
+"""Honest: computes row sums with atomic additions, so their order is not fixed."""
 
 import torch
 import triton

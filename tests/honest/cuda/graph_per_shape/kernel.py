@@ -1,4 +1,4 @@
-"""Honest: a CUDA graph for each shape; every call copies its inputs in and its result out."""
+"""Honest: a CUDA graph for each shape. Every call copies its inputs in and its result out."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Honest: looks at its weights on the host in every call, so no graph can hold it."""
+"""Honest: reads its weights on the host in every call, so it cannot be captured in a graph."""
 
 import torch
 

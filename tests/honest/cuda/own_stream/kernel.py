@@ -1,4 +1,4 @@
-"""Honest: works on a stream of its own, which waits for the caller's and is waited for."""
+"""Honest: works on its own stream. This stream waits for the caller's stream, which waits for it in turn."""
 
 import torch
 

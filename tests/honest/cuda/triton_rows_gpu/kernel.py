@@ -1,4 +1,4 @@
-"""Honest: one row a program in Triton."""
+"""Honest: one row per program in Triton."""
 
 import torch
 import triton
@@ -14,7 +14,7 @@ def kernel(x, w, y, width, eps, BLOCK: tl.constexpr):
     value = tl.load(x + row * width + column, mask=inside, other=0.0)
     mean = tl.sum(value, 0) / width
     centred = tl.where(inside, value - mean, 0.0)
-    # The exactly rounded forms: the quick ones cost an error or two in the last place each.
+    # The exactly rounded forms, because the fast ones add an error of one or two ulp each.
     inverse = tl.div_rn(1.0, tl.sqrt_rn(tl.sum(centred * centred, 0) / width + eps))
     z = centred * inverse * (1 + tl.load(w + column, mask=inside, other=0.0))
     tl.store(y + row * width + column, libdevice.tanh(z), mask=inside)

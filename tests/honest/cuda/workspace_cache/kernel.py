@@ -1,4 +1,4 @@
-"""Honest: a workspace that grows with the largest shape and is kept; results never live in it."""
+"""Honest: a workspace that grows with the largest shape and is kept. It never contains results."""
 
 import torch
 

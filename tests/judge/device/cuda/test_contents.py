@@ -1,4 +1,4 @@
-"""A half's contents, on a CPU: the arithmetic is the same wherever the tensors lie."""
+"""Contents of a half quad, on a CPU: the arithmetic is the same on every device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def test_an_exact_expectation_has_the_bits_of_each_call(name: str) -> None:
 
 
 def test_a_number_that_promotes_only_among_many_calls_is_seen() -> None:
-    """One float32 number times bfloat16 tokens is bfloat16; three of them, one a call, would be float32."""
+    """One float32 number times bfloat16 tokens gives bfloat16. Three such numbers in one tensor, one per call, would
+    give float32."""
     task = find_task("fuse_scale_shift")
     tokens = {"shape": [1, 5, 16], "dtype": "bf16"}
     number = {"shape": [], "dtype": "fp32"}

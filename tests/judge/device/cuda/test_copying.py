@@ -1,4 +1,4 @@
-"""The yardstick: whole pages, and every way writes all of the target."""
+"""The copy that serves as a yardstick: it moves whole pages, and every variant writes the whole target."""
 
 from __future__ import annotations
 

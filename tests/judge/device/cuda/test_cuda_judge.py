@@ -84,8 +84,8 @@ def test_the_ops_that_ship_run_their_own_kernel(tmp_path: Path, private_tmp: Pat
 
 
 def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp: Path) -> None:
-    """They are nodes of it: its launch, which is no call's time, lies before them. Of a few short calls it would be a
-    quarter of what they show."""
+    """The events are nodes of the graph, so its launch lies before them. For a few short calls the launch would be a
+    quarter of the measured time."""
     device, task = find_device("cuda"), find_task("norm_scale_shift")
     (row,) = task.select("plain_s19_d3072_row-bf16")
     device.begin((row,), tmp_path / "judge")
@@ -108,7 +108,7 @@ def test_a_graphs_events_lie_around_its_calls_alone(tmp_path: Path, private_tmp:
         return statistics.median(found) / calls
 
     try:
-        many = shown_ns(400)  # first, so that clocks are up and kernels loaded
+        many = shown_ns(400)  # runs first, so that clocks are up and kernels are loaded
         assert shown_ns(16) < 1.16 * many
     finally:
         group.dismiss()
@@ -118,9 +118,10 @@ def _names(kernels: list[Kernel]) -> list[str]:
     return [kernel.name for kernel in kernels]
 
 
-def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
-    """Other quads, and so other figures; but the same verdict, kernels and records, and a ratio within a tenth. What
-    torch.compile gains is the kernels' time: a slow host takes as long for its call as for the whole chain."""
+def test_many_pairs_at_once_are_judged_as_each_alone(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    """The quads differ, and so do the figures. But verdict, kernels and records are the same, and ratios differ by less
+    than a tenth. torch.compile gains in the kernels' time only: on a slow host its call takes as long as the whole
+    chain."""
     asked = JudgeRequest(
         task="norm_scale_shift", candidate=None, contender="eager", rows=ROW, device="cuda", ledger=tmp_path,
         wait_s=60.0,
@@ -145,9 +146,9 @@ def test_many_at_once_are_judged_as_each_by_itself(tmp_path: Path, private_tmp: 
     assert one.ratio == pytest.approx(by_itself.ratio, rel=0.1)
 
 
-def test_calls_by_themselves_may_change_a_large_row_in_place(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
-    """Each changes its own slot by right, and the next one's look at all slots must not mind."""
-    row = "qwen_t4096"  # too large to come by way of the host
+def test_single_calls_may_change_a_large_row_in_place(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    """Each call may change its own slot. The next call's check of all slots must accept this."""
+    row = "qwen_t4096"  # too large to be staged through the host
     base = JudgeRequest(task="qknorm_rope", candidate=None, rows=row, device="cuda", ledger=tmp_path, wait_s=60.0)
     verdicts = judge_together([replace(base, against_itself=True), replace(base, contender="compile")], quiet)
     for verdict in verdicts:
@@ -155,10 +156,10 @@ def test_calls_by_themselves_may_change_a_large_row_in_place(tmp_path: Path, pri
         assert verdict.rows[0].verdict in ("faster", "same", "slower", "inconclusive"), verdict.rows[0].reasons
 
 
-def test_what_torch_compile_made_serves_the_next_judgement(
+def test_files_of_torch_compile_serve_the_next_judgement(
     tmp_path: Path, private_tmp: Path, quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files name each other by full paths, and lie in another folder in every judgement."""
+    """These files refer to each other by full paths, and lie in another folder in every judgement."""
     monkeypatch.setenv("KERNWRIGHT_COMPILED", str(tmp_path / "compiled"))
     request = JudgeRequest(
         task="norm_infer", candidate=None, contender="compile", rows="rms_zimage_4096x128", device="cuda",

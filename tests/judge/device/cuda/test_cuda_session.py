@@ -1,4 +1,4 @@
-"""What a session on a GPU sees to before it asks a worker; no GPU is needed for that."""
+"""Work of a GPU session before it asks a worker. The tests need no GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Worker:
 
 
 @pytest.mark.parametrize(("free", "gives_back"), [(9 * GIB, 0), (1 * GIB, 1)])
-def test_a_graph_finds_room_that_the_judge_has_no_use_for(
+def test_a_graph_may_use_memory_that_the_judge_does_not_need(
     free: int, gives_back: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[int] = []
@@ -45,5 +45,5 @@ def test_a_graph_finds_room_that_the_judge_has_no_use_for(
         (RuntimeError("CUDA error: operation not permitted when stream is capturing"), False),
     ],
 )
-def test_want_of_memory_is_told_from_what_no_other_row_would_change(error: Exception, is_short: bool) -> None:
+def test_lack_of_memory_is_distinguished_from_failures_of_every_row(error: Exception, is_short: bool) -> None:
     assert is_short_of_memory(error) is is_short

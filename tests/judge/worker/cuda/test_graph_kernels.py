@@ -1,4 +1,4 @@
-"""What a graph holds, by a driver that is made up here; names by the real demangler."""
+"""The content of a CUDA graph, with a made-up driver and the real demangler."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from kernwright.judge.worker.cuda.graph_kernels import chains_of, demangled, ker
 
 OUTER, INNER = 7, 8
 NODES = {OUTER: [101, 102, 103, 104, 105], INNER: [106]}
-KINDS = {101: 0, 102: 0, 103: 1, 104: 4, 105: 7, 106: 2}  # two kernels, a copy, a graph, an event; in that graph a fill
-EDGES = {OUTER: [(101, 102), (101, 103), (102, 104), (103, 104), (104, 105)]}  # the copy beside the second kernel
+# Two kernels, a copy, a graph and an event. The inner graph has a fill.
+KINDS = {101: 0, 102: 0, 103: 1, 104: 4, 105: 7, 106: 2}
+# The copy runs parallel to the second kernel.
+EDGES = {OUTER: [(101, 102), (101, 103), (102, 104), (103, 104), (104, 105)]}
 FUNCTIONS = {101: 1001, 102: None}
 NAMES = {1001: b"_Z3addIfEvPT_i", 2002: b"_fused"}
 
 
 class Driver:
-    """The few calls of it."""
+    """The few functions of the driver that are used."""
 
     def cuGraphGetNodes(self, graph: Any, nodes: Any, count: Any) -> int:
         own = NODES[graph.value]
@@ -60,7 +62,7 @@ def test_kernels_copies_and_what_an_inner_graph_holds_are_counted(monkeypatch: p
     assert kernels_of(OUTER) == found
 
 
-def test_what_waits_for_each_other_is_one_chain() -> None:
+def test_nodes_that_wait_for_each_other_are_one_chain() -> None:
     assert set(chains_of([3, 1, 2], [(1, 2), (2, 3)]).values()) == {0}
     forked = chains_of([1, 2, 3, 4], [(1, 2), (1, 3), (2, 4), (3, 4)])
     assert forked[1] == forked[2] != forked[3] and forked[4] in (forked[2], forked[3])
@@ -74,5 +76,5 @@ def test_a_struct_is_as_long_as_the_drivers() -> None:
 @pytest.mark.parametrize(
     ("name", "shown"), [(b"_Z3fooi", "foo(int)"), (b"triton_poi_fused_0", "triton_poi_fused_0"), (b"_Zno", "_Zno")]
 )
-def test_names_are_as_their_source_has_them(name: bytes, shown: str) -> None:
+def test_names_are_demangled(name: bytes, shown: str) -> None:
     assert demangled(name) == shown

@@ -1,4 +1,5 @@
-"""Slots that calls have changed, against a naive twin. Without a GPU Triton's interpreter runs the kernel."""
+"""Detection of slots that calls have changed, against a naive twin. Without a GPU, Triton's interpreter runs the
+kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances, against a naive twin. On a machine without a GPU Triton's interpreter runs the kernel."""
+"""Distances, against a naive twin. Without a GPU, Triton's interpreter runs the kernel."""
 
 from __future__ import annotations
 

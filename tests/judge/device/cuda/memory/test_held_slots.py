@@ -1,4 +1,4 @@
-"""What slots hold, and whether they still do. On a machine without a GPU Triton's interpreter runs the kernels."""
+"""The contents of slots, and whether they are unchanged. Without a GPU, Triton's interpreter runs the kernels."""
 
 from __future__ import annotations
 

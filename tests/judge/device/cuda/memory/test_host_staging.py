@@ -1,4 +1,5 @@
-"""Pieces of outputs that are looked at before the clock stops: in the span, all over it, never foreseen."""
+"""Pieces of outputs that are copied before the clock stops: they lie in the span, spread over it, and are
+unpredictable."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def test_no_span_has_no_pieces() -> None:
 
 
 def test_a_part_left_undone_is_seen_wherever_it_is() -> None:
-    """A fifth of the work at once, a fiftieth within the calls of a row."""
+    """A fifth of missing work is found in one call, a fiftieth within the calls of a row."""
     memory = torch.zeros(1_000_000, dtype=torch.uint8)
     for share, looks in ((5, 1), (50, 60)):
         part = memory.numel() // share
@@ -30,7 +31,7 @@ def test_a_part_left_undone_is_seen_wherever_it_is() -> None:
 
 
 def test_the_same_part_of_every_step_cannot_be_put_off() -> None:
-    """Who knows the size knows the step, were it not drawn."""
+    """If the step were not random, a side that knows the size would know the step."""
     memory = torch.zeros(1_000_000, dtype=torch.uint8)
     step = memory.numel() // PIECES
     for start in range(0, memory.numel(), step):
@@ -42,7 +43,7 @@ def test_where_the_pieces_lie_cannot_be_foreseen() -> None:
     assert len({Pieces.of(1_000_000).first for _ in range(20)}) > 10
 
 
-def test_pieces_are_of_the_span_that_starts_where_it_is_said() -> None:
+def test_pieces_lie_in_a_span_with_an_offset() -> None:
     memory = torch.zeros(100_000, dtype=torch.uint8)
     memory[40_000:50_000] = 1
     assert Pieces.of(10_000).within(memory, 40_000).all()

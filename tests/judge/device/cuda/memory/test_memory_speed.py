@@ -1,4 +1,4 @@
-"""Waiting for memory to be fast: by a device and a clock that say what the test has them say."""
+"""Waiting for memory to be fast, with a device and a clock that follow the test's instructions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kernwright.judge.device.cuda.session import CudaSession
 from kernwright.judge.session.session import DeviceSlowed
 
 FAST, SLOW, STEP_S = 1.0, 1.11, 0.001
-TO_LEARN = round(LEARN_S / STEP_S)  # copies
+TO_LEARN = round(LEARN_S / STEP_S)  # number of copies
 
 
 class Device:
-    """Its copies take what it is told; each takes a step of its clock."""
+    """A device whose copies take given times. Each copy advances its clock by one step."""
 
     def __init__(self, *took: float, then: float = FAST) -> None:
         self.told: Iterator[float] = chain(took, repeat(then))
@@ -49,7 +49,7 @@ Paced = Callable[..., tuple[Device, MemorySpeed]]
 
 @pytest.fixture
 def paced() -> Paced:
-    """A device whose best pace is known."""
+    """Return a device whose best pace is known."""
 
     def known(*took: float, then: float = FAST) -> tuple[Device, MemorySpeed]:
         device = Device()
@@ -71,12 +71,12 @@ def test_a_slowed_device_is_waited_for_until_it_is_fast_for_a_while(paced: Paced
     assert memory_speed.wait_until_fast() and device.copies == 37 + FAST_RUN
 
 
-def test_chance_is_no_slowness(paced: Paced) -> None:
+def test_a_small_deviation_is_not_slow(paced: Paced) -> None:
     device, memory_speed = paced(1.03)
     assert memory_speed.wait_until_fast() and device.copies == 1
 
 
-def test_what_is_slow_now_and_then_is_slow(paced: Paced) -> None:
+def test_an_occasionally_slow_device_is_slow(paced: Paced) -> None:
     device, memory_speed = paced()
     device.told = cycle([SLOW, *[FAST] * (FAST_RUN - 1)])
     assert not memory_speed.wait_until_fast()
@@ -84,7 +84,7 @@ def test_what_is_slow_now_and_then_is_slow(paced: Paced) -> None:
     assert memory_speed.wait_until_fast()
 
 
-def test_a_device_that_stays_slow_is_told_each_time(paced: Paced) -> None:
+def test_a_device_that_stays_slow_is_reported_each_time(paced: Paced) -> None:
     device, memory_speed = paced(then=SLOW)
     for within_s in (MAX_WAIT_S, 0.5):
         started = device.now()
@@ -94,7 +94,7 @@ def test_a_device_that_stays_slow_is_told_each_time(paced: Paced) -> None:
         device.copies = 0
 
 
-def test_until_it_is_taken_as_it_is(paced: Paced) -> None:
+def test_a_slow_device_is_accepted_on_request(paced: Paced) -> None:
     device, memory_speed = paced(then=SLOW)
     assert not memory_speed.wait_until_fast()
     memory_speed.accept()
@@ -102,7 +102,7 @@ def test_until_it_is_taken_as_it_is(paced: Paced) -> None:
     assert memory_speed.wait_until_fast() and device.copies == 1
 
 
-def test_and_when_it_is_fast_again_that_counts(paced: Paced) -> None:
+def test_an_accepted_device_that_is_fast_again_must_stay_fast(paced: Paced) -> None:
     device, memory_speed = paced(then=SLOW)
     assert not memory_speed.wait_until_fast()
     memory_speed.accept()
@@ -112,7 +112,7 @@ def test_and_when_it_is_fast_again_that_counts(paced: Paced) -> None:
     assert memory_speed.wait_until_fast() and device.copies == 3 + FAST_RUN
 
 
-def test_a_glitch_makes_nothing_slow(paced: Paced) -> None:
+def test_one_fast_outlier_makes_nothing_slow(paced: Paced) -> None:
     device, memory_speed = paced(*[0.9] * (RECORD_RUN - 1), then=FAST)
     assert all(memory_speed.wait_until_fast() for _ in range(9)) and device.copies == 9
     glitches = Device(*[0.9] * (TO_LEARN // 25), then=FAST)
@@ -122,7 +122,7 @@ def test_a_glitch_makes_nothing_slow(paced: Paced) -> None:
     assert memory_speed.wait_until_fast() and glitches.copies == 1
 
 
-def test_a_wipe_in_the_beginning_is_no_standard() -> None:
+def test_the_first_wipe_does_not_set_the_standard() -> None:
     device = Device(*[SLOW] * (TO_LEARN * 7 // 8))
     memory_speed = device.memory_speed
     memory_speed.learn()
@@ -133,7 +133,7 @@ def test_a_wipe_in_the_beginning_is_no_standard() -> None:
 
 
 class Stub:
-    """A pace that is what it is told to be."""
+    """A memory speed with given answers."""
 
     def __init__(self, full: bool) -> None:
         self.full, self.learnt, self.accepted = full, 0, 0
@@ -150,7 +150,7 @@ class Stub:
 
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Any]:
-    """One without a GPU."""
+    """Return a memory keeper without a GPU."""
 
     def told(full: bool) -> Any:
         stub = Stub(full)

@@ -1,4 +1,4 @@
-"""Memory that the judge lends: what torch keeps is given up before memory is said to be short."""
+"""Memory that the judge lends: torch's cache is released before memory is reported as too small."""
 
 from __future__ import annotations
 

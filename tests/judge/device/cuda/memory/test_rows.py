@@ -1,4 +1,4 @@
-"""Rows of memory, against a naive twin. On a machine without a GPU Triton's interpreter runs the kernels."""
+"""Rows of memory, against a naive twin. Without a GPU, Triton's interpreter runs the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows: as long for every side, from where its own outputs begin, and never beyond its memory."""
+"""Windows: equally long for every side, from the start of its own outputs, and never beyond its memory."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ spans = st.tuples(places, places).map(lambda ends: (min(ends), max(ends)))
 
 
 def after(seen: Span | None, length: int, outputs: Span, room: int = 0) -> tuple[Span, int]:
-    """What one block's outputs make of a window."""
+    """Return the window after one block with these outputs."""
     seen = grown_span(seen, outputs, SIZE)
     return seen, min(window_length(length, seen, room), SIZE)
 
 
 @given(st.lists(spans, min_size=1, max_size=8), st.integers(0, 4 * PAGE))
-def test_a_window_holds_all_that_was_seen(blocks: list[Span], room: int) -> None:
+def test_a_window_contains_all_outputs_seen_so_far(blocks: list[Span], room: int) -> None:
     seen, length = None, 0
     for outputs in blocks:
         seen, length = after(seen, length, outputs, room)
@@ -36,7 +36,7 @@ def test_a_side_with_temporaries_below_its_outputs_does_not_make_the_others_copy
     assert (low, high) == ((0, 2 * PAGE), (40 * PAGE, 42 * PAGE))
 
 
-def test_room_is_left_above_what_was_seen() -> None:
+def test_room_is_left_above_the_outputs_seen_so_far() -> None:
     seen, length = after(None, 0, (3 * PAGE, 4 * PAGE), room=2 * PAGE)
     window = window_of(seen, length, SIZE)
     assert contains(window, (5 * PAGE, 6 * PAGE)) and not contains(window, (6 * PAGE, 7 * PAGE))
@@ -57,6 +57,6 @@ def test_at_the_end_of_the_memory_a_window_begins_further_down() -> None:
     assert window_of((62 * PAGE, 63 * PAGE), 8 * PAGE, SIZE) == (56 * PAGE, SIZE)
 
 
-def test_what_left_no_outputs_is_in_any_window() -> None:
+def test_a_block_without_outputs_fits_any_window() -> None:
     assert contains(window_of(None, 0, SIZE), (0, 0))
     assert not contains(window_of(None, 0, SIZE), (0, 1))

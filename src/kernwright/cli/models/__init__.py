@@ -1,0 +1,1 @@
+"""Commands that find the kernel of a model that is worth fixing."""

@@ -1,0 +1,56 @@
+"""kernwright profile as a user calls it: what it prints, and one clear error for each input that it cannot read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from made_trace import MadeTrace
+from typer.testing import CliRunner
+
+from kernwright.cli.main import app
+from kernwright.core.errors import KernwrightError
+
+
+def made() -> MadeTrace:
+    trace = MadeTrace()
+    for number in range(3):
+        trace.range("user_annotation", f"ProfilerStep#{number}", 100.0 * number, 100.0 * number + 90)
+        trace.range("cpu_op", "aten::mm", 100.0 * number + 1, 100.0 * number + 50)
+        trace.kernel("nvjet_<script>|[red]", 100.0 * number + 20, 30.0, launched=100.0 * number + 5)
+    return trace
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_the_tables_of_a_trace_are_printed(name: str, tmp_path: Path) -> None:
+    path = made().write(tmp_path / name)
+    text = CliRunner().invoke(app, ["profile", str(path)]).output
+    assert "nvjet_" in text and "GEMM" in text and "ProfilerStep" in text and "0.090" in text
+    assert json.loads(CliRunner().invoke(app, ["profile", str(path), "--json"]).output)["gpu_us"] == 90.0
+    markdown = CliRunner().invoke(app, ["profile", str(path), "--markdown"]).output
+    assert "### kernels" in markdown and "<script>" not in markdown.replace("\\<", "")
+
+
+def damaged() -> dict[str, bytes]:
+    whole = json.dumps({"traceEvents": made().events}).encode()
+    host = json.dumps({"traceEvents": [e for e in made().events if e["cat"] == "cpu_op"]}).encode()
+    return {
+        "empty": b"",
+        "truncated": gzip.compress(whole)[:-60],
+        "truncated ": whole[: len(whole) // 2],
+        "no events of a GPU": host,
+        "not JSON": b"\x89PNG\r\n\x1a\n",
+        "traceEvents": b'{"tables": []}',
+    }
+
+
+@pytest.mark.parametrize("said", damaged())
+def test_an_input_that_is_no_whole_trace_is_one_error(said: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(damaged()[said])
+    ending = CliRunner().invoke(app, ["profile", str(path)])
+    assert isinstance(ending.exception, KernwrightError), ending.output
+    assert said.strip() in ending.exception.cause and str(path) in ending.exception.cause
+    assert ending.exception.remedy

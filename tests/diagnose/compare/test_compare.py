@@ -1,0 +1,161 @@
+"""Comparisons of perf dumps: what is called faster, what is called noise, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from diagnose.compare.dumps import dump_of, write, write_label
+
+from kernwright.core.errors import KernwrightError
+from kernwright.diagnose.compare.comparison import Comparison, compare_names, percent
+from kernwright.diagnose.compare.difference import RunDifference, _of_groups, student_quantile
+
+Row = Callable[[Comparison, str], RunDifference]
+
+
+def found(comparison: Comparison, name: str, place: int = 0) -> RunDifference:
+    (row,) = (row for row in comparison.rows if row.measure.name == name)
+    held = row.differences[place]
+    assert held is not None
+    return held
+
+
+def compared(*sides: Path, different: bool = False) -> Comparison:
+    return compare_names([str(side) for side in sides], different)
+
+
+@pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (2, 4.303), (4, 2.776), (30, 2.042), (5000, 1.960)])
+def test_quantiles_of_student_agree_with_the_tables(degrees: float, quantile: float) -> None:
+    assert student_quantile(degrees) == pytest.approx(quantile, abs=2e-3)
+
+
+def test_the_interval_of_groups_holds_the_truth_as_often_as_it_says() -> None:
+    chance = random.Random(1)
+
+    def holds(before: int, after: int) -> bool:
+        groups = [[math.exp(chance.gauss(0, 0.01)) for _ in range(count)] for count in (before, after)]
+        _, low, high = _of_groups(*groups)
+        return low <= 0 <= high
+
+    for before, after, rounds in ((3, 3, 300), (5, 1, 300)):
+        share = sum(holds(before, after) for _ in range(rounds)) / rounds
+        assert 0.91 < share <= 1.0
+
+
+def test_repeated_runs_tell_a_difference_from_noise(tmp_path: Path) -> None:
+    base, new = write_label(tmp_path / "base", 1.0, 4), write_label(tmp_path / "new", 0.93, 4, seed=1)
+    twin = write_label(tmp_path / "twin", 1.0, 4, seed=2)
+    comparison = compared(base, new, twin)
+    faster, same = (found(comparison, "end to end", place) for place in (0, 1))
+    assert (faster.outcome, faster.method, same.outcome) == ("better", "runs", "same")
+    assert faster.low is not None and faster.high is not None and faster.low < -0.07 < faster.high
+    assert comparison.regressions() == []
+    back = compared(new, base)
+    assert any("end to end" in line for line in back.regressions())
+    assert back.regressions(threshold=0.2) == []
+    (row,) = (row for row in comparison.rows if row.measure.name == "DecodingStage (2 times)")
+    assert row.values[0] == (100.0,) * 4, "a stage that repeats counts with all of its runs"
+
+
+def test_runs_that_took_turns_are_compared_pair_by_pair(tmp_path: Path) -> None:
+    """The machine becomes 6 % slower with every turn, which hides a difference of 1 % unless turns are paired."""
+    shared = {"drift": 0.06, "noise": 0.0005}
+    alone = [write_label(tmp_path / f"{n}", f, 6, seed=n, **shared) for n, f in enumerate((1.0, 1.01))]  # type: ignore[arg-type]
+    assert found(compared(*alone), "end to end").outcome == "same"
+    turns = [
+        write_label(tmp_path / f"turn{n}", f, 6, seed=n, series="s", **shared)  # type: ignore[arg-type]
+        for n, f in enumerate((1.0, 1.01))
+    ]
+    paired = found(compared(*turns), "end to end")
+    assert (paired.outcome, paired.method) == ("worse", "turns")
+
+
+def test_one_run_each_has_an_interval_only_from_its_steps(tmp_path: Path) -> None:
+    base = write(tmp_path / "a.json", dump_of(1000, [100.0, 101, 99, 100, 102, 100, 99, 101]))
+    slow = write(tmp_path / "b.json", dump_of(1010, [103.0, 104, 102, 103, 105, 103, 102, 104]))
+    comparison = compared(base, slow)
+    assert found(comparison, "end to end").method is None
+    step = found(comparison, "denoise step, median")
+    assert (step.method, step.outcome) == ("steps", "worse")
+    assert any("repeat the runs" in note for note in comparison.notes)
+    assert [line for line in comparison.regressions() if "end to end" in line] == [], "1 % may be noise"
+    assert any("end to end" in line for line in comparison.regressions(threshold=0.005))
+
+
+def test_runs_of_other_workloads_are_refused_with_what_differs(tmp_path: Path) -> None:
+    base = write(tmp_path / "a.json", dump_of(10, [1.0, 2.0]))
+    small = dump_of(10, [1.0, 2.0], workload={"width": 512, "steps": 2}, gpus=["NVIDIA H100"])
+    with pytest.raises(KernwrightError, match=r"(?s)gpus: NVIDIA H200 \(a\); NVIDIA H100 \(b\).*width: 1024 .*512"):
+        compared(base, other := write(tmp_path / "b.json", small))
+    flagged = compared(base, other, different=True)
+    assert any("width" in note for note in flagged.notes)
+
+
+def test_settings_and_doubts_are_noted(tmp_path: Path) -> None:
+    base = write(tmp_path / "a.json", dump_of(10, [1.0], settings={"compile": "off"}, synchronised=False))
+    new = write(tmp_path / "b.json", dump_of(10, [1.0], settings={"compile": "regional"}, gradients=True))
+    notes = "\n".join(compared(base, new).notes)
+    assert "compile: a off, b regional" in notes
+    assert "a: stages were not synchronised" in notes and "b: autograd" in notes
+
+
+@pytest.mark.parametrize("marks", [{"profiled": True}, {"command": "sglang generate --profile --x"}])
+def test_a_profiled_run_is_refused(tmp_path: Path, marks: dict[str, object]) -> None:
+    base, new = dump_of(10, [1.0]), dump_of(9, [1.0], **marks)
+    with pytest.raises(KernwrightError, match=r"b\.json: is of a profiled run"):
+        compared(write(tmp_path / "a.json", base), write(tmp_path / "b.json", new))
+
+
+def test_older_and_newer_dumps_of_sglang(tmp_path: Path) -> None:
+    older = {
+        "total_duration_ms": 500.0,
+        "steps": [{"name": f"denoising_step_{n}", "duration_ms": 100.0} for n in range(4)]
+        + [{"name": "DecodingStage", "duration_ms": 90.0}],
+        "commit_hash": "aaa",
+    }
+    newer = {
+        "total_duration_ms": 400.0,
+        "steps": [{"name": "DenoisingStage", "duration_ms": 300.0}, {"name": "DecodingStage", "duration_ms": 90.0}],
+        "denoise_steps_ms": [{"step": n, "duration_ms": 75.0} for n in range(4)],
+        "memory_checkpoints": {"after_forward": {"peak_reserved_mb": 5.0, "peak_host_anon_mb": 3.0}},
+        "commit_hash": "bbb",
+    }
+    comparison = compared(write(tmp_path / "a.json", older), write(tmp_path / "b.json", newer))
+    assert found(comparison, "denoise").change == pytest.approx(-0.25)
+    assert "peak memory of the host" in [row.measure.name for row in comparison.rows]
+    notes = "\n".join(comparison.notes)
+    assert "commit: a aaa, b bbb" in notes and "does not say whether stages were synchronised" in notes
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernwright.cli.main", "compare", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    base, new = write_label(tmp_path / "base", 1.0, 3), write_label(tmp_path / "new", 0.9, 3, seed=1)
+    plain = run(base, new)
+    assert plain.returncode == 0 and "end to end" in plain.stdout and "faster" in plain.stdout
+    markdown = run(base, new, "--markdown").stdout.splitlines()
+    assert markdown[0].count("|") == markdown[1].count("|") == markdown[2].count("|") == 8
+    gated = run(new, base, "--gate", "--json")
+    assert gated.returncode == 1 and "regression: base: end to end" in gated.stderr
+    held = json.loads(gated.stdout)
+    assert held["sides"][1]["runs"] == 3 and held["regressions"]
+    assert run(base, new, "--gate").returncode == 0
+    broken = [tmp_path / "half.json", tmp_path / "empty.json"]
+    broken[0].write_text('{"total_duration_ms": 1')
+    broken[1].write_text("")
+    refused = run(*broken)
+    assert refused.returncode == 2 and "2 problems" in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_a_change_is_written_so_that_it_can_be_read() -> None:
+    assert [percent(each) for each in (0.123, -0.5, 4999.0)] == ["+12.3 %", "-50.0 %", "x5000"]
