@@ -1,7 +1,8 @@
-"""Builds that tests share: each content is compiled once, whichever test or process asks first, and kept across runs.
+"""Builds that tests share: each content is compiled once, by the first test or process that needs it, and kept across
+runs.
 
-They lie in the user's cache beside the libraries that Kernwright builds itself (see `kernwright.runtime.library`). A
-file's name holds the digest of its sources, of every header that they include, and of its flags.
+They lie in the user's cache next to the libraries that Kernwright builds itself (see `kernwright.runtime.library`). A
+file's name contains the digest of its sources, of every header that they include, and of its flags.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kernwright.runtime import library
 from kernwright.runtime.library import Library, cache_folder, include_paths
 from kernwright.runtime.target import Target, nvcc
 
-KEPT_S = 14 * 24 * 3600.0  # builds that no test has used for so long are removed
+KEPT_S = 14 * 24 * 3600.0  # builds that no test has used for this long are removed
 UNOPTIMISED = ("-Xptxas=-O0", "-Xcicc=-O1")  # for kernels that need only compile
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
@@ -35,7 +36,7 @@ def with_included(sources: Iterable[Path]) -> tuple[Path, ...]:
     """Return sources and every header of ours that they include, directly or not, in a fixed order."""
     found = list(dict.fromkeys(sources))
     folders = [Path(folder) for folder in include_paths(found)]
-    for path in found:  # grows while it is walked
+    for path in found:  # the list grows during the loop
         for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
             header = next((own for folder in (path.parent, *folders) if (own := folder / name).is_file()), None)
             if header is not None and header not in found:
@@ -49,7 +50,7 @@ def contents_of(sources: Iterable[Path]) -> str:
 
 def shared_library(own: Library, target: Target) -> Path:
     """Return where a library lies, built now if no test has built the same content before."""
-    # A macro that no source reads carries headers that the library does not list, and patched flags, into its name.
+    # A macro that no source reads puts headers that the library does not list, and changed flags, into its name.
     flags = [*library.CPU_FLAGS, *library.HOST_FLAGS, *library.CUDA_FLAGS]
     content = digest_of({"sources": contents_of(with_included(own.sources)), "flags": flags})
     whole = replace(own, macros=(*own.macros, ("KERNWRIGHT_INCLUDED", content)))

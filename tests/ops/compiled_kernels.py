@@ -1,4 +1,4 @@
-"""A Triton kernel as a launch would have it compiled for an H200, where there is none: the launch is recorded."""
+"""Triton kernels compiled for an H200 on a machine without one: a launch is recorded, and compiled as recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POINTERS = {
 
 
 class Recorded:
-    """Stands in for a kernel."""
+    """Replaces a kernel and records its launches."""
 
     def __init__(self) -> None:
         self.launches: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -25,7 +25,7 @@ class Recorded:
 
 
 class Signature:
-    """What Triton makes of a launch's arguments: their kinds, which are constants, and which are multiples of 16."""
+    """The properties of a launch's arguments that Triton compiles for: types, constants, and multiples of 16."""
 
     def __init__(self) -> None:
         self.constants: dict[tuple[int, ...], Any] = {}
@@ -48,7 +48,7 @@ class Signature:
 
 
 def ptx_of(module: Any, kernel: str, call: Callable[[], Any]) -> str:
-    """Of the one launch that a call makes of a module's kernel."""
+    """Return the PTX of the only launch of a module's kernel that a call makes."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -71,7 +71,7 @@ def ptx_of(module: Any, kernel: str, call: Callable[[], Any]) -> str:
 
 
 def narrow_accesses(ptx: str, access: str) -> list[str]:
-    """Loads ("ld.global") or stores ("st.global") of less than 16 bytes."""
+    """Return loads ("ld.global") or stores ("st.global") of less than 16 bytes."""
     lines = [line for line in ptx.splitlines() if access in line]
     assert lines and ".target sm_90" in ptx
     return [line for line in lines if ".v4." not in line]

@@ -1,5 +1,5 @@
-"""Calls of no elements: no batch, no tokens, no channels, with every layout that a modulation has beside them. Whatever
-the reference returns, every backend does. (Of no frames the reference itself refuses.)"""
+"""Calls without elements: no batch, no tokens or no channels, with every layout of modulations. Every backend must
+return the same as the reference. (The reference itself refuses zero frames.)"""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ AFFINE = ("weight", "bias", "weight2", "bias2")
 
 @dataclass(frozen=True)
 class Case:
-    """A call over x of some sizes, one of them 0, with one layout of all modulations."""
+    """A call with x of the given sizes, one of them 0, and one layout for all modulations."""
 
     op: str
     sizes: tuple[int, ...]
     layout: str
-    is_expanded: bool = False  # x and what is like it: one row for all, of which a result may have the strides
+    is_expanded: bool = False  # x and similar tensors are one expanded row, whose strides a result may copy
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Build the CUDA kernels for a CPU, with the alignment of every access checked, as a GPU checks it."""
+"""Build the CUDA kernels for a CPU, with a check of the alignment of every access, as on a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target, compiler
 
 HERE = Path(__file__).parent / "emulated_cuda"
-WATCHED = "KERNWRIGHT_EMULATION_WATCHED"  # set: every access must be to memory that was given out, see test_memory.py
+WATCHED = "KERNWRIGHT_EMULATION_WATCHED"  # if set, every access must be to allocated memory, see test_memory.py
 Kind = TypeVar("Kind", bound=Hashable)
 
 
@@ -30,7 +30,7 @@ def built(
     """Return a module of each kind, built with the macros that choose it and shared with every test process."""
     import tvm_ffi
 
-    # The emulation includes kernels and host code itself: nothing but its own file is compiled.
+    # The emulation includes kernels and host code itself, so only its own file is compiled.
     included = [own for own in (*headers, *CUDA_HEADERS) if own.suffix not in (".cc", ".cu")]
     files = (HERE / source, HERE / "cuda_runtime.h", *included)
 
@@ -38,7 +38,7 @@ def built(
         own = Library("_".join((Path(source).stem, *macros.values())), files, tuple(macros.items()))
         return tvm_ffi.load_module(str(shared_library(own, Target("cpu"))))
 
-    # The tests run it for milliseconds and wait for the build; a check that ends the emulation takes a quarter less.
+    # The tests run the build for milliseconds but wait for it. Checks that abort the emulation build a quarter faster.
     checked = ("-O0", *library.CPU_FLAGS[1:], "-fsanitize=alignment", "-fno-sanitize-recover=alignment")
     if os.environ.get(WATCHED):
         checked = (*checked, "-fsanitize=address", "--param=asan-stack=0", "--param=asan-globals=0")
@@ -47,7 +47,7 @@ def built(
         return dict(zip(kinds, pool.map(of, kinds.values()), strict=True))
 
 
-# Headers of others that every emulation includes: to read them takes a third of the time of a build.
+# Foreign headers that every emulation includes. Reading them takes a third of the build time.
 FOREIGN_HEADERS = """#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/c_env_api.h>
@@ -69,7 +69,8 @@ FOREIGN_HEADERS = """#include <tvm/ffi/container/tensor.h>
 
 
 def precompiled_headers(flags: tuple[str, ...]) -> Path:
-    """Return a file of foreign headers, precompiled for these flags next to it. The compiler takes it where it fits."""
+    """Return a file of foreign headers, with a version precompiled for these flags next to it. The compiler uses it if
+    it fits."""
     import tvm_ffi
     from tvm_ffi.libinfo import find_dlpack_include_path, find_include_path
 
@@ -83,7 +84,7 @@ def precompiled_headers(flags: tuple[str, ...]) -> Path:
         if not made.exists():
             partial = made.with_suffix(f".{os.getpid()}")
             folders = [f"-I{path}" for path in (find_include_path(), find_dlpack_include_path())]
-            always = ("-std=c++17", "-fPIC", "-O2")  # what tvm_ffi.cpp gives every build
+            always = ("-std=c++17", "-fPIC", "-O2")  # flags that tvm_ffi.cpp gives every build
             command = [str(own), "-x", "c++-header", *always, *flags, *folders, str(folder / name), "-o", str(partial)]
             subprocess.run(command, check=True)
             partial.replace(made)

@@ -1,4 +1,4 @@
-"""Calls that ERNIE's ops are held to on every backend: norms by the judge's rule, the gate to the chain's bits."""
+"""Calls for ERNIE's ops on every backend: norms follow the judge's rule, and the gate has the chain's bits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Case:
     tokens: int = 6
     width: int = 64
     dtype: torch.dtype = BF16
-    update: torch.dtype | None = None  # where it is not the tokens' own
+    update: torch.dtype | None = None  # dtype, if it differs from the tokens'
     gate: How = ("row", BF16)
     scale: How = ("row", BF16)
     weight: torch.dtype = BF16
@@ -83,7 +83,7 @@ def cases() -> list[Case]:
 
 
 def cuda_cases() -> list[Case]:
-    """What the others do not come by: each CUDA kernel has its case."""
+    """Return cases that reach the CUDA kernels which no other case reaches."""
     found: list[Case] = []
     for kind in ("norm", "residual"):
         more: dict[str, Any] = {"kind": kind, "batch": 1, "tokens": 3}
@@ -100,7 +100,8 @@ CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Nothing rounds between loads and stores: half-width results are the chain's, but where float32 decides a tie."""
+    """Check a case. Nothing rounds between loads and stores, so half-width results equal the chain's, except in ties of
+    float32."""
 
     def watched(*given: Any, **scalars: Any) -> Any:
         found = run(*given, **scalars)

@@ -1,5 +1,5 @@
-"""Calls over x of more than three axes that every op over tokens is held to on every backend: exact ones to the chain's
-bits, norms by the judge's rule."""
+"""Calls with x of more than three axes, for every op over tokens on every backend: exact ones have the chain's bits,
+and norms follow the judge's rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from kernwright.core.registry import shipped_ops
 from kernwright.judge.numerics.contracts import same_bits
 
-TABLES = {"rms_modulate_from_table": 2, "dual_modulate_from_table": 4}  # rows of each table
+TABLES = {"rms_modulate_from_table": 2, "dual_modulate_from_table": 4}  # number of rows of each table
 
 ALIKE = ("x", "residual", "update")
 AFFINE = ("weight", "bias", "weight2", "bias2")
@@ -27,8 +27,8 @@ OPS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One call over `[B, F, P, D]`, or what else `axes` names. Modulations take their layouts in turn: `BF1` is
-    `[B, F, 1, D]`, `P` is `[P, D]`, `D` is `[D]`, one of `6` is a chunk of a projection six times as wide."""
+    """One call over `[B, F, P, D]`, or over the axes in `axes`. Modulations take their layouts in turn: `BF1` is `[B,
+    F, 1, D]`, `P` is `[P, D]`, `D` is `[D]`, and one of `6` is a chunk of a projection six times as wide."""
 
     name: str
     op: str
@@ -37,9 +37,9 @@ class Case:
     axes: str = "BFP"
     width: int = 24
     dtype: torch.dtype = BF16
-    other: torch.dtype | None = None  # that of modulations
+    other: torch.dtype | None = None  # dtype of the modulations
     affine: bool = False
-    empty: str = ""  # axes of no size
+    empty: str = ""  # axes of size 0
     offset: float = 0.5
 
     def size(self, axis: str) -> int:
@@ -61,13 +61,13 @@ class Case:
 
         def tokens() -> Tensor:
             sizes, more = [self.size(axis) for axis in self.axes], {"dtype": self.dtype, "around": self.offset}
-            if self.lies == "turned":  # the axes before the last in another order
+            if self.lies == "turned":  # the leading axes are in another order
                 order = list(range(len(sizes)))[::-1]
                 turned = draw(*(sizes[axis] for axis in order), self.width, **more)
                 return turned.permute(*order, len(sizes))
-            if self.lies == "packed":  # one of three chunks of a projection
+            if self.lies == "packed":  # x is one of three chunks of a projection
                 return draw(*sizes, 3 * self.width, **more).chunk(3, dim=-1)[1]
-            if self.lies == "heads":  # queries of a projection of queries, keys and values
+            if self.lies == "heads":  # x has the queries of a joint projection of queries, keys and values
                 return draw(*sizes[:-1], 3, sizes[-1], self.width, **more).select(-3, 1)
             if self.lies == "cut":
                 whole = draw(*sizes[:-1], sizes[-1] + 1, self.width + 5, **more)
@@ -90,7 +90,7 @@ class Case:
         for parameter in shipped_ops()[self.op].tensor_parameters:
             if parameter.name in ALIKE:
                 given[parameter.name] = tokens()
-            elif parameter.name == "temb_scale_shift":  # of the last two axes before the channels
+            elif parameter.name == "temb_scale_shift":  # has the last two axes before the channels
                 sizes = [self.size(axis) for axis in f"11{layouts[0].replace('number', '').removesuffix('D')}"[-2:]]
                 given[parameter.name] = draw(
                     *sizes, TABLES[self.op] * self.width, dtype=self.other or self.dtype, scale=0.25
@@ -129,7 +129,7 @@ CASES = {case.name: case for case in cases()}
 
 
 def of(*ops: str) -> dict[str, Case]:
-    """The cases of some ops."""
+    """Return the cases of some ops."""
     return {name: case for name, case in CASES.items() if case.op in ops}
 
 

@@ -1,8 +1,8 @@
-"""A family's cases in Triton's interpreter. Triton decides at its import whether it interprets, so all of them run in a
-process of their own: this file, as a program, prints every case's outcome as JSON.
+"""A family's cases in Triton's interpreter. Triton decides at import whether it interprets, so all cases run in a
+separate process: this file, run as a program, prints every case's outcome as JSON.
 
-python interpreted_cases.py FAMILY:MODULE CASE ...
-python interpreted_cases.py --families FAMILY ...
+    python interpreted_cases.py FAMILY:MODULE CASE ...
+    python interpreted_cases.py --families FAMILY ...
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def round_to_bfloat16() -> None:
-    """As a GPU does, to nearest and ties to even: the interpreter cuts off, and loses what is subnormal."""
+    """Round to nearest, ties to even, as a GPU does. The interpreter truncates and loses subnormal numbers."""
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -38,8 +38,9 @@ def round_to_bfloat16() -> None:
 
 
 def patch_once() -> None:
-    """A launch patches Triton's language, and each call of a jitted function within it does so again, which is half of
-    the time. Once is enough for those of Triton's own library, which see the language from another module."""
+    """Patch Triton's language once. Every launch, and every call of a jitted function within it, would patch it again,
+    which takes half of the time. Once is enough for Triton's own library functions, which use the language from another
+    module."""
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -64,12 +65,13 @@ def outcome(cases: Any, name: str, run: Callable[..., Any]) -> str | None:
 
 
 def interpreted(family: str, names: Sequence[str], module: str = "") -> dict[str, str | None]:
-    """Return the outcome of each case: none where all is well. `module` has the cases, if it is not FAMILY_cases."""
+    """Return the outcome of each case, None if it passed. `module` has the cases if it is not FAMILY_cases."""
     return _answer(f"{family}:{module or f'{family}_cases'}", *names)  # type: ignore[no-any-return]
 
 
 def interpreted_families(families: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    """The outcomes of all cases of several families, in one process: to start one costs more than most cases."""
+    """Return the outcomes of all cases of several families, in one process: starting a process costs more than most
+    cases."""
     return _answer("--families", *families)  # type: ignore[no-any-return]
 
 
@@ -92,11 +94,11 @@ def outcomes(family: str, module: str, names: Sequence[str]) -> dict[str, str | 
 
 
 def public_outcomes(family: str) -> dict[str, str | None]:
-    """Of all cases, through the public calls."""
+    """Return the outcomes of all cases, through the public calls."""
     from kernwright import ops
     from kernwright.ops._shared import token_requirements
 
-    token_requirements.rounds_to_nearest = lambda call: None  # of the interpreter, which does here
+    token_requirements.rounds_to_nearest = lambda call: None  # holds for the interpreter, as patched here
     cases = importlib.import_module(f"{family}_cases")
     calls = {name: partial(getattr(ops, case.op), backend="triton") for name, case in cases.CASES.items()}
     return {name: outcome(cases, name, call) for name, call in calls.items()}

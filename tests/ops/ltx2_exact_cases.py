@@ -1,5 +1,6 @@
-"""Calls of LTX-2's modulated norms that ask for the chain's bits. On a GPU they are held to torch's own; on a CPU,
-which sums otherwise, Triton's interpreter and emulated CUDA kernels are held to a twin that spells out that order."""
+"""Calls of LTX-2's modulated norms with the contract `exact`. On a GPU they must have torch's own bits. A CPU sums in
+another order, so there Triton's interpreter and emulated CUDA kernels are compared with a twin that follows the GPU's
+order."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ CASES = {name: ltx2_modulate_cases.CASES[name] for name in WANTED} | {
 
 
 def normed_in_torchs_order(x: Tensor, shape: Any, weight: None, eps: float) -> Tensor:
-    """F.rms_norm as a GPU's threads share it out. Extended precision and one rounding stand for a fused product."""
+    """Compute F.rms_norm with a GPU's distribution over threads. Extended precision and one rounding emulate a fused
+    product."""
     width = x.shape[-1]
     groups = F.pad(x.float(), (0, -width % 512)).unflatten(-1, (-1, 128, 4)).numpy().astype(np.longdouble)
     sums = np.zeros((*groups.shape[:-3], 128), np.float32)
@@ -55,7 +57,7 @@ def normed_in_torchs_order(x: Tensor, shape: Any, weight: None, eps: float) -> T
         lanes = lanes[..., :apart] + lanes[..., apart:]
     warps = lanes[..., 0]
     total = (warps[..., 0] + warps[..., 2]) + (warps[..., 1] + warps[..., 3])
-    inverse = 1 / np.sqrt(total / np.float32(width) + np.float32(eps))  # as the interpreter has it
+    inverse = 1 / np.sqrt(total / np.float32(width) + np.float32(eps))  # computed as in the interpreter
     return torch.from_numpy(inverse)[..., None] * x.float()
 
 

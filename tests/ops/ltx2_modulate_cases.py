@@ -1,4 +1,4 @@
-"""Calls that every implementation of LTX-2's modulated norms is held to, by the judge's rule."""
+"""Calls for every implementation of LTX-2's modulated norms, checked by the judge's rule."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernwright.core.registry import shipped_ops
 
 @dataclass(frozen=True)
 class Case:
-    """One call: x's sizes and dtype, each modulation's layout and dtype; or the dtypes of a table and an embedding.
+    """One call: x's sizes and dtype, and each modulation's layout and dtype, or the dtypes of a table and an embedding.
 
-    With gaps these two are cut out of larger ones.
+    With `gaps`, the table and the embedding are slices of larger tensors.
     """
 
     name: str
@@ -28,8 +28,8 @@ class Case:
     scale: How = ("row", BF16)
     shift: How = ("row", BF16)
     second: bool = False
-    table: tuple[torch.dtype, torch.dtype] | None = None  # of the embedding, and of the table
-    per_token: bool = False  # an embedding for each token
+    table: tuple[torch.dtype, torch.dtype] | None = None  # dtypes of the embedding and of the table
+    per_token: bool = False  # one embedding per token
     gaps: bool = False
     flat: bool = False
     offset: float = 0.5
@@ -50,7 +50,7 @@ class Case:
         x = own.tokens()
         if self.table is not None:
             count = 4 if self.second else 2
-            more = 3 if self.gaps else 0  # rows that are not ours, one of them ahead
+            more = 3 if self.gaps else 0  # rows outside of the slice, one of them before it
             embedding = own.draw(self.batch, self.tokens if self.per_token else 1, (count + more) * self.width) / 4
             table = own.draw(count + more, self.width) / 4
             dtypes = zip((embedding, table), self.table, strict=True)
@@ -100,7 +100,7 @@ def cases() -> list[Case]:
 
 
 def cuda_cases() -> list[Case]:
-    """Rows of x's dtype for tokens that fill each of the CUDA kernels that hold one."""
+    """Return cases with rows of x's dtype whose tokens fill each CUDA kernel that holds a token."""
     found: list[Case] = []
     own_rows = (BF16, BF16)
     for width in (2044, 4096, 8188):
@@ -117,7 +117,8 @@ CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """It rounds where the chain does, so it is far closer to the chain than the rounding of a modulation is wide."""
+    """Check a case. It rounds where the chain does, so it is much closer to the chain than a rounding of the
+    modulation."""
 
     def watched(*given: Any, **scalars: Any) -> Any:
         found = run(*given, **scalars)

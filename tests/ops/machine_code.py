@@ -1,4 +1,4 @@
-"""What an assembler made of CUDA kernels: their instructions, and which of them run ahead of a kernel's turn."""
+"""Machine code of CUDA kernels: their instructions, and which of them may run ahead of a kernel's turn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from kernwright.runtime.target import nvcc
 
-WAIT = "ACQBULK"  # what griddepcontrol.wait becomes
-SIZE = 16  # bytes of an instruction
-# What begins so is an access to memory, to global memory unless its name is one of those below.
+WAIT = "ACQBULK"  # instruction for griddepcontrol.wait
+SIZE = 16  # bytes per instruction
+# Instructions that start with these access memory: global memory, except for the names below.
 MEMORY = ("LD", "ST", "ATOM", "RED", "SULD", "SUST", "SUATOM", "SURED", "TEX", "TLD", "UTMA", "UBLK", "CCTL")
 ELSEWHERE = ("LDC", "LDCU", "LDS", "LDSM", "LDL", "STS", "STSM", "STL", "ATOMS", "REDUX")
 JUMPS = ("BRA", "CALL", "BRX", "BRXU", "JMP", "JMX", "JMXU")
@@ -24,12 +24,12 @@ LINE = re.compile(r"/\*([0-9a-f]{4,})\*/ +(@\S+ +)?([A-Z0-9]+)([.\w]*) *([^;]*);
 
 @dataclass(frozen=True)
 class Instruction:
-    """`name` is without its suffixes."""
+    """One instruction. `name` has no suffixes."""
 
     text: str
     name: str
-    target: int | None  # of a jump, where it says so itself
-    goes_on: bool  # with the next one, or may do so
+    target: int | None  # target of a jump, if the instruction contains it
+    goes_on: bool  # whether execution may continue with the next instruction
 
     @property
     def may_touch_global_memory(self) -> bool:
@@ -40,12 +40,12 @@ class Instruction:
         return self.name in JUMPS and self.target is None
 
 
-Kernel = dict[int, Instruction]  # by address
+Kernel = dict[int, Instruction]  # instructions by address
 
 
 @cache
 def cuobjdump() -> str | None:
-    """The toolkit's, or the one that Triton brings along."""
+    """Return the toolkit's cuobjdump, or the one that comes with Triton."""
     triton = find_spec("triton")
     folders = [Path(str(nvcc())).parent]
     folders += [Path(own, "backends/nvidia/bin") for own in (triton and triton.submodule_search_locations) or ()]
@@ -54,7 +54,7 @@ def cuobjdump() -> str | None:
 
 
 def kernels_in(built: Path) -> dict[str, Kernel]:
-    """Of a library or a cubin, by their mangled names."""
+    """Return the kernels of a library or a cubin by their mangled names."""
     said = subprocess.run([str(cuobjdump()), "-sass", str(built)], capture_output=True, text=True, check=True).stdout
     parts = (part.partition("\n") for part in said.split("Function : ")[1:])
     kernels = {name: dict(_instructions(code)) for name, _, code in parts}
@@ -72,7 +72,8 @@ def _instructions(code: str) -> Iterator[tuple[int, Instruction]]:
 
 
 def ahead_of_turn(kernel: Kernel) -> list[str]:
-    """Accesses to global memory that a thread may come by before it has waited, and jumps that cannot be followed."""
+    """Return accesses to global memory that a thread may reach before it has waited, and jumps that cannot be
+    followed."""
     found: list[str] = []
     waiting, seen = [0], set[int]()
     while waiting:

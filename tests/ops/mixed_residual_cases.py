@@ -1,4 +1,5 @@
-"""Calls of norms behind a residual in another dtype than x's: Triton's kernels take it, and the sum has x's dtype."""
+"""Calls of norms with a residual in another dtype than x: the Triton kernels support them, and the sum has x's
+dtype."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Plain(norm_modulation_cases.Case):
     residual: bool = True
-    before: torch.dtype = FP32  # the residual's
+    before: torch.dtype = FP32  # dtype of the residual
 
     def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
         return _with_residual(super().tensors(device), self.before)
@@ -34,7 +35,7 @@ class Select(norm_select_cases.Case):
 def _with_residual(given: dict[str, Tensor | None], dtype: torch.dtype) -> dict[str, Tensor | None]:
     residual = given["residual"]
     assert residual is not None
-    # What x's dtype cannot hold, so that a residual which was rounded on its way is found out.
+    # Values that x's dtype cannot hold, so that a residual that was rounded on its way is detected.
     return given | {"residual": (residual.float() * 1.0009765).to(dtype)}
 
 

@@ -1,4 +1,4 @@
-"""Calls that every implementation of scale_shift, residual_gate and broadcast_add is held to, bit by bit."""
+"""Calls for every implementation of scale_shift, residual_gate and broadcast_add, compared bit by bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BITS = {BF16: torch.int16, FP16: torch.int16, FP32: torch.int32}
 class Case:
     """One call: sizes and dtype of the tokens, layout and dtype of each modulation.
 
-    scale is the gate of residual_gate; `residual` is the dtype of its residual, if that is not the tokens'.
+    scale is the gate of residual_gate. `residual` is the dtype of its residual if it differs from the tokens'.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Case:
     shift: How = ("batch", BF16)
     residual: torch.dtype | None = None
     constant: float = 1.0
-    gaps: bool = False  # tokens lie apart, and batches behind each other in another order
+    gaps: bool = False  # gaps between tokens, and batches in another order
     flat: bool = False  # tokens are [S, D]
-    hard: bool = False  # NaN, infinities, zeros of both signs, and numbers at the ends of the range among them
+    hard: bool = False  # includes NaN, infinities, zeros of both signs, and numbers at the limits of the range
     summands: tuple[tuple[tuple[int, ...], torch.dtype], ...] = ()
 
     def tensors(self, device: str = "cpu") -> list[Tensor]:
-        """Drawn on the CPU, so that every device sees the same numbers."""
+        """Draw tensors on the CPU, so that every device gets the same numbers."""
         generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
 
         def draw(sizes: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -55,7 +55,7 @@ class Case:
         def tokens(dtype: torch.dtype) -> Tensor:
             if self.flat:
                 return draw((self.tokens, self.width), dtype)
-            if self.gaps:  # [S, B, D + 5] turned around and cut
+            if self.gaps:  # [S, B, D + 5], transposed and sliced
                 wide = draw((self.tokens, self.batch, self.width + 5), dtype)
                 return wide.transpose(0, 1)[..., 2 : 2 + self.width]
             return draw((self.batch, self.tokens, self.width), dtype)
@@ -65,11 +65,11 @@ class Case:
             b, s, d = self.batch, self.tokens, self.width
             if layout == "expanded":
                 return draw((1,), dtype).expand(d)
-            if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection: rows far apart
+            if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection, with rows far apart
                 return draw((b, 6 * d), dtype).chunk(6, dim=-1)[1][:, None, :]
             if layout == "token chunk":
                 return draw((b, s, 2 * d), dtype).chunk(2, dim=-1)[1]
-            if layout == "off by three":  # a row that starts on no vector
+            if layout == "off by three":  # a row that is not aligned to vectors
                 return draw((d + 3,), dtype)[3:]
             sizes: tuple[int, ...] = {
                 "number": (), "one": (1,), "channel": (d,), "batch": (b, d), "row": (b, 1, d), "single": (1, 1, d),
@@ -91,8 +91,8 @@ class Case:
 
     @property
     def rounds_alike_on_a_cpu(self) -> bool:
-        """A number without an axis, of another dtype than the tokens, and a constant that a half-width scale cannot
-        hold, are rounded once more, or once less, by torch's kernels for a CPU than by those for a GPU."""
+        """Return whether torch rounds the same on a CPU as on a GPU. It does not for a number without an axis, of
+        another dtype than the tokens, nor for a constant that a half-width scale cannot hold."""
         used = {"scale_shift": (self.scale, self.shift), "residual_gate": (self.scale,), "broadcast_add": ()}
         modulations: tuple[How, ...] = used[self.op]
         number = any(layout == "number" and dtype != self.dtype for layout, dtype in modulations)
@@ -128,7 +128,7 @@ def cases() -> list[Case]:
         Case("hard fp16 by bf16", hard=True, dtype=FP16, scale=("row", FP16), shift=("token", BF16)),
         Case("hard mixed", hard=True, scale=("token", FP32), shift=("token", FP16)),
         Case("gaps", gaps=True, width=96),
-        # One row of modulation for all, so that nothing but the tokens' own steps keeps batches from being one run.
+        # One row of modulation for all tokens, so that only the tokens' own strides keep batches from being one run.
         Case("gaps of one row", gaps=True, width=96, scale=("channel", BF16), shift=("channel", BF16)),
         Case("gaps odd", gaps=True, width=97, dtype=FP32, scale=("row", FP32), shift=("token", FP32)),
         Case("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16)),
@@ -174,7 +174,7 @@ def cases() -> list[Case]:
         add("4d", ((1, 1, 3, 64), BF16), ((1, 9, 3, 64), BF16)),
         add("4d turned", ((1, 9, 3, 33), FP16), ((1, 1, 3, 33), FP16)),
         add("rows and columns", ((5, 1, 40), FP32), ((1, 7, 40), FP32)),
-        add("alternating", ((2, 3, 1, 5, 16), BF16), ((2, 1, 4, 5, 16), BF16)),  # four axes: a launch for each of two
+        add("alternating", ((2, 3, 1, 5, 16), BF16), ((2, 1, 4, 5, 16), BF16)),  # four axes: two launches
         add("alternating twice", ((2, 1, 3, 1, 2, 16), FP32), ((1, 3, 3, 2, 1, 16), FP32)),
         add("alternating promoted", ((3, 1, 2, 1, 33), BF16), ((1, 2, 1, 4, 33), FP32)),
         add("promoted", ((2, 6, 64), BF16), ((2, 6, 64), FP32)),
@@ -187,8 +187,8 @@ def cases() -> list[Case]:
 
 
 def flat_cases() -> list[Case]:
-    """Dense tokens for each kernel that takes them as one run: of all dtypes, and of widths whose vectors begin at
-    every channel, with a rest behind the last whole one."""
+    """Return dense tokens for each kernel that treats them as one run: all dtypes, and widths whose vectors start at
+    every channel, with a remainder behind the last whole vector."""
     kinds = ["row", "token", "token chunk"]
     found = []
     for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
@@ -229,9 +229,9 @@ def flat_cases() -> list[Case]:
 
 
 CASES = {case.name: case for case in cases()}
-# What only the CUDA kernels tell apart.
+# Cases that only the CUDA kernels distinguish.
 CUDA_CASES = CASES | {case.name: case for case in flat_cases()}
-# Said by others too, or by the emulation alone as well as by a GPU: a build and a launch there take longer than here.
+# Covered by other cases too, or by the emulation: a build and a launch there take longer than here.
 _ALIKE = {
     "one modulation", "single modulation", "batch modulation", "tokens of one modulation", "frame of one modulation",
     "expanded modulation", "frame and channel", "per token and shared", "fp16 by fp32", "one token", "single tokens",
@@ -242,8 +242,8 @@ ON_A_GPU = [name for name in CASES if name not in _ALIKE]
 
 
 def as_a_gpu_rounds(case: Case, tensors: list[Tensor]) -> Tensor:
-    """The eager chain as torch's kernels for a GPU round it: the constant enters in float32, and a number without an
-    axis is rounded to the dtype of what it meets before it is used. With all else it is the chain."""
+    """Compute the eager chain with the rounding of torch's GPU kernels: the constant is float32, and a number without
+    an axis is rounded to the dtype of the other operand first. Otherwise it is the chain."""
 
     def cast(number: Tensor, dtype: torch.dtype) -> Tensor:
         return number.to(dtype) if number.ndim == 0 else number
@@ -260,14 +260,14 @@ def as_a_gpu_rounds(case: Case, tensors: list[Tensor]) -> Tensor:
 
 
 def differing(own: Tensor, expected: Tensor) -> int:
-    """Elements whose bits differ, zeros of both signs among them; a NaN is a NaN."""
+    """Return the elements whose bits differ, including zeros of different sign. All NaNs count as equal."""
     own, expected = own.cpu(), expected.cpu()
     bits = [torch.where(t.isnan(), 0, t.view(BITS[t.dtype])) for t in (own, expected)]
     return int(((bits[0] != bits[1]) | (own.isnan() != expected.isnan())).sum())
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Held to the contract `exact`, on a GPU against the reference itself."""
+    """Check the contract `exact`, on a GPU against the reference itself."""
     tensors = case.tensors(device)
     kept = [tensor.clone() for tensor in tensors]
     op = shipped_ops()[case.op]

@@ -1,6 +1,6 @@
-"""Calls of norm_scale_shift and its residual twin that ask for the chain's bits. On a GPU they are held to torch's own;
-on a CPU, which norms otherwise, Triton's interpreter and emulated CUDA kernels are held to a twin that spells out that
-order."""
+"""Calls of norm_scale_shift and its residual twin with the contract `exact`. On a GPU they must have torch's own bits.
+A CPU norms in another order, so there Triton's interpreter and emulated CUDA kernels are compared with a twin that
+follows the GPU's order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cases() -> list[Case]:
 
 
 def shape_cases() -> list[Case]:
-    """What brings a call to each CUDA kernel that holds a token."""
+    """Return cases that reach each CUDA kernel that holds a token."""
     found: list[Case] = []
     full = (1536, 2048, 3072, 4096, 5120, 6144, 8192)
     for dtype in (BF16, FP16, FP32):
@@ -68,7 +68,7 @@ def shape_cases() -> list[Case]:
 
 
 CUDA_CASES = {case.name: case for case in (*cases(), *shape_cases())}
-# Of those what Triton's interpreter runs, where a case takes half a second.
+# The cases for Triton's interpreter, in which a case takes half a second.
 INTERPRETED = (
     "exact frame modulation",
     "exact torch.float32 float rows",
@@ -79,19 +79,19 @@ INTERPRETED = (
 )
 CASES = {name: CUDA_CASES[name] for name in INTERPRETED} | {
     "residual in float32": mixed_residual_cases.Plain("residual in float32", gate=("row", BF16), width=516, tokens=3)
-}  # which is Triton's alone
-# A number without an axis is cast to x's dtype before its use on a GPU alone.
+}  # Cases for Triton alone.
+# A number without an axis is cast to x's dtype before its use only on a GPU.
 GPU_CASES = CUDA_CASES | {
     case.name: case
     for dtype in (BF16, FP16)
     for case in both(f"exact {dtype} cast number", dtype=dtype, scale=("number", FP32), shift=("number", FP32))
 }
 
-Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # each channels' mean, squares about it, and number
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # mean, sum of squares about it, and count of each channel
 
 
 def met(own: Part, other: Part) -> Part:
-    """Own is the one that stays. Extended precision and one rounding stand for a fused product."""
+    """Merge two parts into the first one. Extended precision and one rounding emulate a fused product."""
     apart, count = own[0] - other[0], other[2] + own[2]
     with np.errstate(divide="ignore", invalid="ignore"):
         one = np.float32(1) / count
@@ -111,7 +111,7 @@ def halves(part: Part, apart: int) -> tuple[Part, Part]:
 
 
 def normed_in_torchs_order(x: Tensor, shape: Any, weight: None = None, bias: None = None, eps: float = 1e-5) -> Tensor:
-    """F.layer_norm as a GPU's threads share it out."""
+    """Compute F.layer_norm with a GPU's distribution over threads."""
     width = x.shape[-1]
     groups = F.pad(x.float(), (0, -width % 512)).unflatten(-1, (-1, 128, 4)).numpy()
     mean, squares, count = (np.zeros((*groups.shape[:-3], 128), np.float32) for _ in range(3))
@@ -129,7 +129,7 @@ def normed_in_torchs_order(x: Tensor, shape: Any, weight: None = None, bias: Non
     warps: Part = tuple(own[..., 0] for own in lanes)  # type: ignore[assignment]
     for apart_by in (2, 1):
         warps = met(*halves(warps, apart_by))
-    inverse = 1 / np.sqrt(warps[1] / np.float32(width) + np.float32(eps))  # as the interpreter has it
+    inverse = 1 / np.sqrt(warps[1] / np.float32(width) + np.float32(eps))  # computed as in the interpreter
     return (torch.from_numpy(inverse) * (x.float() - torch.from_numpy(warps[0]))).to(x.dtype)
 
 
@@ -152,13 +152,13 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
 
 
 def rows_of(row_set: str) -> list[Workload]:
-    """Of the task, what exact kernels are for: LayerNorm without weight and bias."""
+    """Return the rows of the task for which exact kernels exist: LayerNorm without weight and bias."""
     rows = find_task("norm_scale_shift").select(row_set)
     return [row for row in rows if row.scalars["norm_type"] == "layer" and "weight" not in row.inputs]
 
 
 def hold_row(row: Workload, distribution: str, run: Callable[..., Any]) -> None:
-    """On a GPU, to torch's own bits, with contents as the judge draws them."""
+    """On a GPU, compare a row with torch's own bits, with contents as the judge draws them."""
     op, generator = shipped_ops()[row.op], torch.Generator("cuda").manual_seed(7)
     drawn = draw_inputs(
         op, row, distribution, lambda own: torch.randn(own.shape, generator=generator, device="cuda"), generator

@@ -1,4 +1,4 @@
-"""Calls that every implementation of norm_scale_shift and its residual twin is held to, by the judge's own rule."""
+"""Calls for every implementation of norm_scale_shift and its residual twin, checked by the judge's own rule."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Case:
     weight: torch.dtype | None = None
     bias: torch.dtype | None = None
     residual: bool = False
-    gaps: bool = False  # tokens lie apart, and batches behind each other in another order
+    gaps: bool = False  # gaps between tokens, and batches in another order
     flat: bool = False  # x is [S, D]
     offset: float = 0.5
-    equal: float | None = None  # every element of x
-    first: float | None = None  # each token's first element, where it is no common one
+    equal: float | None = None  # value of every element of x
+    first: float | None = None  # value of each token's first element, if it is an unusual one
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,12 +84,12 @@ def cases() -> list[Case]:
     for width in (16384, 16390, 33000, 65535, 65536):
         found += both(f"width {width}", width=width, tokens=2, batch=1, frames=1)
     found += both("gaps", gaps=True, width=96)
-    # One row of modulation for all, so that nothing but the tokens' own steps keeps batches from being one run.
+    # One row of modulation for all tokens, so that only the tokens' own strides keep batches from being one run.
     found += both("gaps of one row", gaps=True, width=96, scale=("channel", BF16), shift=("channel", BF16))
     found += both("gaps odd", gaps=True, width=97, dtype=FP32)
     found += both("flat", flat=True, batch=1, scale=("channel", BF16), shift=("flat tokens", BF16))
     found += both("far from zero", dtype=FP32, offset=1000.0, width=513)
-    # With modulations in float32 too: nothing else rounds, so a mean that is off shows.
+    # With float32 modulations too: nothing else rounds, so a wrong mean shows.
     fine = {"scale": ("row", FP32), "shift": ("row", FP32)}
     found += both("some way from zero", dtype=FP32, offset=100.0, width=3072, tokens=40, frames=5, **fine)
     for width, tokens in ((128, 40), (3073, 20), (40_000, 4)):
@@ -105,7 +105,7 @@ def cases() -> list[Case]:
 
 
 def shape_cases() -> list[Case]:
-    """What brings a call to each CUDA kernel: widths with rows of x's dtype, with float32 rows, and with mixed ones."""
+    """Return cases for each CUDA kernel: widths with rows of x's dtype, with float32 rows, and with mixed ones."""
     found: list[Case] = []
     for width in (200, 768, 1536, 2048, 2056, 3072, 4096, 4200, 5120, 6144, 8192, 20000):
         found += both(f"own rows {width}", tokens=2, batch=1, width=width, scale=("row", BF16))
@@ -114,7 +114,8 @@ def shape_cases() -> list[Case]:
     found += both("own rows of tokens 1000", width=1000, scale=("token", BF16), shift=("token", BF16))
     for dtype in (BF16, FP16):
         rows = {"scale": ("row", dtype), "shift": ("row", dtype), "dtype": dtype}
-        for width in (3000, 3071):  # whole vectors, and tokens that start anywhere, as do the rows of a second batch
+        # Whole vectors, and tokens that are not aligned, including the rows of a second batch.
+        for width in (3000, 3071):
             found += both(f"{dtype} rms own rows {width}", width=width, norm_type="rms", **rows)
             found += both(f"{dtype} own rows {width} far from zero", width=width, offset=300.0, **rows)
             found += both(f"{dtype} own rows {width} behind an outlier", width=width, first=2000.0, **rows)
@@ -124,7 +125,7 @@ def shape_cases() -> list[Case]:
         found += both(
             f"mixed fp32 rows {width}", tokens=tokens, batch=1, width=width, dtype=FP32, scale=own, shift=mixed
         )
-    for width in (28, 5120):  # a few small ones, each by itself, and those that fill ten warps
+    for width in (28, 5120):  # a few small tokens one by one, and tokens that fill ten warps
         own = ("row", FP32)
         found += both(f"few fp32 rows {width}", tokens=5, batch=1, width=width, dtype=FP32, scale=own, shift=own)
     for width in (3072, 20000):
@@ -147,7 +148,8 @@ def shape_cases() -> list[Case]:
         "numbers beside a weight of x's dtype", width=1024, weight=BF16, scale=("one", BF16), shift=("one", BF16)
     )
     for dtype in (BF16, FP32):
-        for width in (24, 120, 248) if dtype == BF16 else (24, 60, 120):  # so many that they go in pairs
+        # So many tokens that they are processed in pairs.
+        for width in (24, 120, 248) if dtype == BF16 else (24, 60, 120):
             more = {"scale": ("channel", dtype), "shift": ("channel", dtype)}
             found.append(Case(f"{dtype} many small {width}", batch=1, tokens=151, width=width, dtype=dtype, **more))
         found += both(f"{dtype} odd 5001", tokens=2, batch=1, width=5001, dtype=dtype, scale=("token", dtype))
@@ -158,7 +160,7 @@ def shape_cases() -> list[Case]:
 
 
 def equal_cases() -> list[Case]:
-    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    """Return rows of equal half-width elements, for each kind of CUDA kernel."""
     found: list[Case] = []
     for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
         more: dict[str, Any] = {"dtype": dtype, "equal": equal, "batch": 1, "tokens": 5, "frames": 1}

@@ -1,4 +1,4 @@
-"""Calls that every implementation of norm_scale_shift_select and its residual twin is held to, by the judge's rule."""
+"""Calls for every implementation of norm_scale_shift_select and its residual twin, checked by the judge's rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILY = "norm_modulation"
 
 @dataclass(frozen=True)
 class Case:
-    """One call: x's sizes and dtype, the sets' layout and dtypes, how tokens choose."""
+    """One call: x's sizes and dtype, the sets' layout and dtypes, and how tokens choose a set."""
 
     name: str
     batch: int = 2
@@ -27,15 +27,15 @@ class Case:
     frames: int = 3
     dtype: torch.dtype = BF16
     sets: str = "batch"
-    dtypes: tuple[torch.dtype, ...] = (BF16,) * 6  # of scale0, shift0, gate0, scale1, shift1, gate1
+    dtypes: tuple[torch.dtype, ...] = (BF16,) * 6  # dtypes of scale0, shift0, gate0, scale1, shift1 and gate1
     index: torch.dtype = torch.int32
     choice: str = "token"
     weight: torch.dtype | None = None
     bias: torch.dtype | None = None
-    residual_gate: How | None = None  # with one it is the residual twin
+    residual_gate: How | None = None  # if given, the op is the residual twin
     gaps: bool = False
     offset: float = 0.5
-    equal: float | None = None  # every element of x
+    equal: float | None = None  # value of every element of x
 
     @property
     def op(self) -> str:
@@ -57,7 +57,7 @@ class Case:
             made_equal(given, self.equal)
         names = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
         for name, dtype in zip(names, self.dtypes, strict=True):
-            # A gate is returned as it is laid out: of numbers it would be narrower than x.
+            # A gate is returned in its own layout, so a number would be narrower than x.
             layout = "batch" if self.sets == "numbers" and name.startswith("gate") else self.sets
             given[name] = own.modulation((layout, dtype))
         given["index"] = self.chosen(own).to(self.index).to(device)
@@ -70,7 +70,7 @@ class Case:
             "single": (1, 1), "number": (),
         }  # fmt: skip
         index = (own.draw(*sizes[self.choice]) > 0).long()
-        if self.choice == "wild":  # far outside 0 and 1, and below
+        if self.choice == "wild":  # far above 1 and below 0
             index *= torch.tensor([2, -1, 255, 7, -128, 2**40])[torch.arange(s) % 6]
         return index.t() if self.choice == "turned" else index
 
@@ -87,7 +87,7 @@ def cases() -> list[Case]:
         found.append(Case(f"sets {sets}", sets=sets))
     for choice in ("turned", "of one", "of none"):
         found.append(Case(f"choice {choice}", choice=choice))
-    # Where tokens, or batch entries, pick one row together, the gate is that row.
+    # If tokens or batch entries all choose one row, the gate is that row.
     for choice in ("batch", "single", "number"):
         found += both(f"choice {choice}", choice=choice)
         found.append(Case(f"choice {choice} of one set", choice=choice, sets="batch of one", width=72))
@@ -116,7 +116,7 @@ def cases() -> list[Case]:
 
 
 def cuda_cases() -> list[Case]:
-    """What the others do not come by: each compiled kernel has its case."""
+    """Return cases that reach the compiled kernels which no other case reaches."""
 
     def both(name: str, dtype: torch.dtype, width: int, **more: Any) -> Iterator[Case]:
         more = {"dtype": dtype, "dtypes": (dtype,) * 6, "width": width, "tokens": 4, "frames": 2} | more
@@ -137,7 +137,7 @@ def cuda_cases() -> list[Case]:
 
 
 def equal_cases() -> list[Case]:
-    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    """Return rows of equal half-width elements, for each kind of CUDA kernel."""
     found: list[Case] = []
     for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
         more: dict[str, Any] = {"dtype": dtype, "dtypes": (dtype,) * 6, "equal": equal, "batch": 1, "frames": 1}
@@ -146,7 +146,7 @@ def equal_cases() -> list[Case]:
             found.append(Case(f"{dtype} {width} x {equal}", width=width, tokens=3, **more))
         for width in (777, 1544):
             found.append(Case(f"{dtype} {width} x {equal}, weight", width=width, tokens=3, weight=FP32, **more))
-        if dtype == BF16:  # sums of so many equal numbers of float16 are rounded
+        if dtype == BF16:  # sums of so many equal float16 numbers are rounded
             found.append(Case(f"{dtype} 16392 x {equal}", width=16392, tokens=1, **more))
     return found
 
@@ -157,7 +157,7 @@ CUDA_CASES = CASES | {case.name: case for case in cuda_cases()}
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """The chosen gate is handed on, so its bits are too."""
+    """Check a case. The chosen gate is copied, so its bits must be equal too."""
 
     def watched(*given: Any, **scalars: Any) -> Any:
         found = run(*given, **scalars)

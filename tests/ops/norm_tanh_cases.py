@@ -1,4 +1,4 @@
-"""Calls that every implementation of norm_tanh_mul_add and its twin is held to, by the judge's rule."""
+"""Calls for every implementation of norm_tanh_mul_add and its twin, checked by the judge's rule."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Case:
     norm_type: str = "rms"
     scale: How = ("row", BF16)
     shift: How = ("token", BF16)
-    scale2: How | None = None  # with one it is the twin with a second norm
+    scale2: How | None = None  # if given, the op is the twin with a second norm
     weight: torch.dtype | None = None
     bias: torch.dtype | None = None
     gaps: bool = False
     flat: bool = False
     offset: float = 0.5
-    equal: float | None = None  # every element of x
-    reach: float = 1.0  # of what goes into the tanh
+    equal: float | None = None  # value of every element of x
+    reach: float = 1.0  # magnitude of the tanh's argument
 
     @property
     def op(self) -> str:
@@ -79,7 +79,7 @@ def cases() -> list[Case]:
             found += both(
                 f"{norm_type} {dtype} weight", **more, weight=FP32, bias=dtype if norm_type == "layer" else None
             )
-    for reach in (0.01, 3.0, 400.0):  # near zero, across the seam, and where tanh is one
+    for reach in (0.01, 3.0, 400.0):  # near zero, across the switch between two formulas, and where tanh is one
         found.append(Case(f"reach {reach}", dtype=FP32, scale=("token", FP32), shift=("token", FP32), reach=reach))
     for number, width in enumerate((1, 7, 129, 3840)):
         found += both(f"width {width}", width=width, tokens=3, frames=1, norm_type=("rms", "layer")[number % 2])
@@ -95,7 +95,7 @@ def cases() -> list[Case]:
 
 
 def cuda_cases() -> list[Case]:
-    """What the others do not come by: each compiled kernel has its case."""
+    """Return cases that reach the compiled kernels which no other case reaches."""
     rms = {"scale": ("row", FP32), "shift": ("token", FP32), "dtype": FP32}
     found: list[Case] = []
     for scale2 in (None, ("row", BF16)):
@@ -119,7 +119,7 @@ def cuda_cases() -> list[Case]:
 
 
 def equal_cases() -> list[Case]:
-    """Rows whose elements are all equal, of half width, in each kind of CUDA kernel."""
+    """Return rows of equal half-width elements, for each kind of CUDA kernel."""
     found: list[Case] = []
     for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
         row = ("row", dtype)
@@ -129,7 +129,7 @@ def equal_cases() -> list[Case]:
             found.append(Case(f"{dtype} {width} x {equal}", width=width, tokens=3, **more))
         for width in (520, 777):
             found.append(Case(f"{dtype} {width} x {equal}, weight", width=width, tokens=3, weight=FP32, **more))
-        if dtype == BF16:  # sums of so many equal numbers of float16 are rounded
+        if dtype == BF16:  # sums of so many equal float16 numbers are rounded
             found.append(Case(f"{dtype} 16392 x {equal}", width=16392, tokens=1, **more))
     return found
 

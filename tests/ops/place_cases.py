@@ -1,7 +1,7 @@
-"""Where the results of a call may lie, for every op with kernels: in the very place of an activation, and what is
-computed there is what is computed apart; in the place of a tensor that modulates never.
+"""Where the results of a call may lie, for every op with kernels. A result may replace an activation, and must be the
+same as in separate memory. It may never replace a tensor that modulates.
 
-As a program, in Triton's interpreter, it prints as JSON what is wrong with each op there: python place_cases.py
+As a program, in Triton's interpreter, it prints each op's problem as JSON: python place_cases.py
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kernwright.core.registry import shipped_ops
 from kernwright.ops.catalog import dispatcher
 
 NAMES = [name for name, op in shipped_ops().items() if len(dispatcher(name).backends) > 1 and op.outputs]
-USUAL, WIDE = (2, 5, 16), (1, 1, 16400)  # the second is held by no program of Triton's
-TOLERANCES = {FP32: 1e-4, FP16: 0.01, BF16: 0.05}  # a result in place may be another kernel's
-WIDTHS = [64, 97, 1000, 1001, 3072, 3073, 20000, 33000]  # that bring a token to each kind of CUDA kernel
+USUAL, WIDE = (2, 5, 16), (1, 1, 16400)  # no Triton program holds a token of the second
+TOLERANCES = {FP32: 1e-4, FP16: 0.01, BF16: 0.05}  # a result in place may come from another kernel
+WIDTHS = [64, 97, 1000, 1001, 3072, 3073, 20000, 33000]  # widths that reach each kind of CUDA kernel
 Tensors = Mapping[str, Tensor | None]
 Call = Callable[..., Any]
 
 
 def tensors_of(op: Op, shape: tuple[int, ...] = USUAL, dtype: torch.dtype = FP32) -> Tensors:
-    """Each with a number for every element of x, where the op can take that."""
+    """Return the tensors of a call, each with one number per element of x if the op supports that."""
     batches, tokens, width = shape
     rows = op.name.count("dual") + 1
     shapes = {
@@ -65,7 +65,8 @@ def copied(given: Tensors) -> dict[str, Tensor | None]:
 
 
 def places(op: Op, given: Tensors, results: Sequence[Tensor]) -> Iterator[tuple[str | None, ...]]:
-    """An activation for each result, or none; no two results in one place, and some in one."""
+    """Yield an activation, or None, as the place of each result. No two results share a place, and some results have
+    one."""
 
     def fits(name: str, result: Tensor) -> bool:
         own = given.get(name)
@@ -79,7 +80,7 @@ def places(op: Op, given: Tensors, results: Sequence[Tensor]) -> Iterator[tuple[
 
 
 def hold(op: Op, call: Call, given: Tensors, **scalars: Any) -> None:
-    """Results in every place that they may have are as they are apart."""
+    """Check that results in every permitted place equal those in separate memory."""
     wanted = results_of(call, copied(given), **scalars)
     for chosen in places(op, given, wanted):
         own = copied(given)
@@ -95,7 +96,7 @@ def hold(op: Op, call: Call, given: Tensors, **scalars: Any) -> None:
 
 
 def refused(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str, str]]:
-    """Of each result in the place of each tensor that modulates and has its shape: both names, and what was said."""
+    """For each result in the place of each modulating tensor of its shape, yield both names and the error message."""
     wanted = results_of(call, copied(given))
     for number, name in itertools.product(range(len(wanted)), given):
         own, outs = copied(given), [torch.empty_like(one) for one in wanted]
@@ -112,8 +113,8 @@ def refused(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str, str]
 
 
 def refused_in_part(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, str]]:
-    """Of each result where its own rows lie on each other, and where they begin in the midst of those of the first
-    activation, which have gaps: what must be said, and what was."""
+    """For each result with overlapping rows, and with rows that start inside those of the first activation (which has
+    gaps), yield the expected message and the actual one."""
     first, wanted = op.activations[0], results_of(call, copied(given))
     x = given[first]
     assert x is not None
@@ -136,7 +137,7 @@ def refused_in_part(op: Op, call: Call, given: Tensors) -> Iterator[tuple[str, s
 
 
 def problem(name: str, backend: str) -> str | None:
-    """Of an op's public call, on this machine."""
+    """Return the problem of an op's public call on this machine, or None."""
     op, call = shipped_ops()[name], partial(getattr(ops, name), backend=backend)
     try:
         for shape in (USUAL, WIDE):

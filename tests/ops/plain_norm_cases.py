@@ -1,4 +1,4 @@
-"""Calls that every implementation of layer_norm and rms_norm is held to, by the judge's own rule."""
+"""Calls for every implementation of layer_norm and rms_norm, checked by the judge's own rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLERANCES = {BF16: 0.05, FP16: 0.05, FP32: 1e-5}  # as in tasks/norm_infer
 
 @dataclass(frozen=True)
 class Case:
-    """One call: x's shape, dtype and layout, and what affine it has."""
+    """One call: x's shape, dtype and layout, and its affine parameters."""
 
     name: str
     norm: str = "layer"
@@ -31,7 +31,7 @@ class Case:
     bias: torch.dtype | None = None
     layout: str = "dense"
     offset: float = 0.5
-    equal: float | None = None  # every element of x
+    equal: float | None = None  # value of every element of x
 
     @property
     def op(self) -> str:
@@ -42,7 +42,7 @@ class Case:
         return {"eps": 1e-6}
 
     def tensors(self, device: str = "cpu") -> dict[str, Tensor | None]:
-        """Drawn on the CPU, so that every device sees the same numbers."""
+        """Draw tensors on the CPU, so that every device gets the same numbers."""
         generator = torch.Generator().manual_seed(sum(map(ord, self.name)))
 
         def draw(*sizes: int) -> Tensor:
@@ -52,14 +52,14 @@ class Case:
             return (draw(*sizes) * 2 + self.offset).to(self.dtype).to(device)
 
         *leading, width = self.shape
-        if self.layout == "turned":  # dense, with its leading axes the other way round
+        if self.layout == "turned":  # dense, with reversed leading axes
             x = rows(*reversed(leading), width).permute(*reversed(range(len(leading))), len(leading))
-        elif self.layout == "packed":  # the middle one of three projections that lie in one tensor
+        elif self.layout == "packed":  # the middle one of three projections in one tensor
             heads = leading[-1]
             x = rows(*leading[:-1], 3 * heads, width)[..., heads : 2 * heads, :]
         elif self.layout == "gaps":
             x = rows(*leading, width + 5)[..., 2 : 2 + width]
-        elif self.layout == "cut":  # no two axes can be walked as one
+        elif self.layout == "cut":  # no two axes can be merged
             x = rows(*(size + 1 for size in leading), width)[tuple(slice(1, None) for _ in leading)]
         elif self.layout == "expanded":
             x = rows(1, *leading[1:], width).expand(self.shape)
@@ -113,8 +113,8 @@ def cases() -> list[Case]:
 
 
 def narrow_cases() -> list[Case]:
-    """RMS norms of rows of 128, 256 and 512 bytes: few, more and many of each, as an emulation counts them; with a
-    weight in one run, without one in two batches."""
+    """Return RMS norms of rows of 128, 256 and 512 bytes: few, more and many of each, in the numbers of an emulation.
+    One run with a weight, or two batches without one."""
     found = []
     for dtype in (BF16, FP32):
         for row in (128, 256, 512):
@@ -126,7 +126,8 @@ def narrow_cases() -> list[Case]:
 
 
 def equal_cases() -> list[Case]:
-    """Rows whose elements are all equal. Sums of more than 8192 such float16 numbers are rounded, of bfloat16 not."""
+    """Return rows of equal elements. Sums of more than 8192 such float16 numbers are rounded, and those of bfloat16 are
+    not."""
     found = []
     for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
         for width in (*EQUAL_WIDTHS, 1000, 3072, 3073, 7168, *((14001, 40000, 65535) if dtype == BF16 else ())):
@@ -138,13 +139,13 @@ def equal_cases() -> list[Case]:
 
 CASES = {case.name: case for case in cases()}
 EQUAL_CASES = {case.name: case for case in equal_cases()}
-NARROW_CASES = {case.name: case for case in narrow_cases()}  # which only the CUDA kernels tell apart
+NARROW_CASES = {case.name: case for case in narrow_cases()}  # cases that only the CUDA kernels distinguish
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Held to the contract `close`, as the judge holds a candidate to it, and to x's layout.
+    """Check a case as the judge checks a candidate for the contract `close`, and compare the layout with x's.
 
-    The eager chain is the CPU's: unlike a GPU's LayerNorm it takes a float32 affine of half-width rows.
+    The eager chain runs on the CPU: unlike a GPU's LayerNorm it supports a float32 affine for half-width rows.
     """
     op, scalars = shipped_ops()[case.op], case.scalars
     own = case.tensors()
@@ -157,7 +158,7 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     assert (y.shape, y.dtype, y.device) == (x.shape, x.dtype, x.device)
     assert y.stride() == torch.empty_like(x).stride()
     if y.numel():
-        limit = TOLERANCES[case.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
+        limit = TOLERANCES[case.dtype] * (1000 if case.offset > 100 else 1)  # tolerance of a norm of such numbers
         expected = Expected.of(oracle, eager)
         finding = compare(y.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
         assert finding.problem is None, f"{case.name}: {finding.problem}"

@@ -1,4 +1,4 @@
-"""Calls that every implementation of the norms behind a residual is held to, by the judge's own rule."""
+"""Calls for every implementation of the norms with a residual, checked by the judge's own rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Dtype = torch.dtype
 
 @dataclass(frozen=True)
 class Case:
-    """One call: x's sizes, dtype and layout, and the dtype of all else that is given."""
+    """One call: x's sizes, dtype and layout, and the dtype of all other tensors."""
 
     name: str
     batch: int = 2
@@ -37,7 +37,7 @@ class Case:
     layout: str = "dense"
     in_place: bool = False
     offset: float = 0.5
-    equal: float | None = None  # every element of x
+    equal: float | None = None  # value of every element of x
 
     @property
     def op(self) -> str:
@@ -49,11 +49,11 @@ class Case:
 
     @property
     def is_sum_of_two(self) -> bool:
-        """What CUDA has kernels of norm_modulation for."""
+        """Return whether CUDA kernels of norm_modulation support the case."""
         return self.residual == self.dtype and self.second is None and self.row_scale is None
 
     def tensors(self, device: str = "cpu", redraw: int = 0) -> dict[str, Tensor | None]:
-        """Drawn on the CPU, so that every device sees the same numbers."""
+        """Draw tensors on the CPU, so that every device gets the same numbers."""
         generator = torch.Generator().manual_seed(sum(map(ord, self.name)) + 100_000 * redraw)
 
         def draw(*sizes: int) -> Tensor:
@@ -71,7 +71,7 @@ class Case:
                 return drawn(b, s, d + 5)[..., 2 : 2 + d]
             if layout == "turned":
                 return drawn(s, b, d).transpose(0, 1)
-            if layout == "cut":  # no two of its axes can be walked as one
+            if layout == "cut":  # no two axes can be merged
                 return drawn(b + 1, s + 1, 3, d)[1:, 1:, 1:]
             return drawn(s, d) if layout == "flat" else drawn(b, s, d)
 
@@ -133,7 +133,8 @@ def cases() -> list[Case]:
 
 
 def equal_cases() -> list[Case]:
-    """Sums whose elements are all equal. Totals of more than 8192 such float16 numbers are rounded, of bfloat16 not."""
+    """Return sums of equal elements. Totals of more than 8192 such float16 numbers are rounded, and those of bfloat16
+    are not."""
     found = []
     for dtype, equal in itertools.product((BF16, FP16), EQUAL_VALUES):
         own: dict[str, Any] = {"dtype": dtype, "residual": dtype, "bias": dtype, "norm_type": "layer", "equal": equal}
@@ -145,13 +146,13 @@ def equal_cases() -> list[Case]:
 
 
 def general_cases() -> list[Case]:
-    """What the others do not come by of the CUDA kernels for all forms but a sum of two in one dtype."""
+    """Return cases that reach the CUDA kernels for general sums which no other case reaches."""
     found: list[Case] = []
     for number, (dtype, residual) in enumerate(itertools.product((BF16, FP16, FP32), (None, BF16, FP16, FP32))):
         what, total = f"{residual} of {dtype}", residual or dtype
         norms = ("rms", "layer") if number % 2 else ("layer", "rms")
         own: dict[str, Any] = {"dtype": dtype, "residual": residual, "batch": 1, "tokens": 3, "weight": dtype}
-        joined = {"second": dtype} if residual == dtype else {}  # otherwise it were a sum of two
+        joined = {"second": dtype} if residual == dtype else {}  # without it, it would be a sum of two
         found.append(Case(f"{what} bare", norm_type=norms[0], **own | joined | {"weight": None}))
         found.append(Case(f"{what} row scale", norm_type=norms[1], row_scale=dtype, **own))
         found.append(Case(f"{what} wide row scale", row_scale=FP32, second=dtype, width=120, **own))
@@ -165,7 +166,7 @@ def general_cases() -> list[Case]:
             more = {"second": dtype, "bias": dtype} if width != 4096 else joined
             normed_by = "rms" if residual == FP32 != dtype else norms[width % 3 % 2]
             found.append(Case(f"{what} {width}", width=width, norm_type=normed_by, **own | more))
-        if residual == FP32 != dtype:  # whose layer norms have kernels of their own
+        if residual == FP32 != dtype:  # layer norms of such sums have kernels of their own
             for width in (64, 100, 777, 4096, 9000, 16392, 8195):
                 found.append(Case(f"layer {what} {width}", width=width, norm_type="layer", bias=dtype, **own))
             found.append(Case(f"layer {what} any 1032", width=1032, norm_type="layer", **own | {"weight": FP32}))
@@ -177,7 +178,7 @@ def general_cases() -> list[Case]:
 
 
 CASES = {case.name: case for case in cases()}
-# Whose elements only float32 holds, as it holds their mean.
+# Cases whose elements, and their mean, only float32 can hold.
 WIDE_EQUAL_CASES = {
     f"{dtype} {width} x {equal} by {weight}": Case(
         f"{dtype} {width} x {equal} by {weight}", batch=1, tokens=2, width=width, dtype=dtype, residual=FP32,
@@ -213,9 +214,10 @@ def by_several_draws(case: Case, name: str, expected: Expected) -> Expected:
 
 
 def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Held to the contract `close`, as the judge holds a candidate to it, to x's layout, and to leaving all else alone.
+    """Check a case as the judge checks a candidate for the contract `close`. Also compare the layout with x's, and
+    check that all other tensors are unchanged.
 
-    The eager chain is the CPU's, which every device is held to.
+    The eager chain runs on the CPU, and every device is compared with it.
     """
     op, own = shipped_ops()[case.op], case.tensors()
     oracles, eagers = op.results(own, case.scalars, precision=torch.float64), op.results(own, case.scalars)
@@ -237,9 +239,7 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
         if not case.in_place:
             assert value.stride() == torch.empty_like(x).stride(), name
         if value.numel():
-            limit = TOLERANCES[value.dtype] * (
-                1000 if case.offset > 100 else 1
-            )  # the tolerance of a norm of such numbers
+            limit = TOLERANCES[value.dtype] * (1000 if case.offset > 100 else 1)  # tolerance of a norm of such numbers
             expected, tolerance = Expected.of(oracles[name], eager), Tolerance(atol=limit, rtol=limit)
             finding = compare(value.cpu(), expected, "close", tolerance)
             if finding.problem and is_perhaps_luck(finding, value):

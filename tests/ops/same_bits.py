@@ -1,4 +1,4 @@
-"""Results held to others bit by bit, with how many elements differ in the message."""
+"""Compare results with others bit by bit. The message has the number of elements that differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def hold_bits(name: str, found: Any, expected: Any) -> None:
-    """One tensor each, or as many."""
+    """Compare one tensor, or sequences of equal length."""
     pairs = ((one,) if isinstance(one, Tensor) else one for one in (found, expected))
     for own, wanted in zip(*pairs, strict=True):
         assert torch.equal(own, wanted), f"{name}: {int((own != wanted).sum())} elements differ in their bits"

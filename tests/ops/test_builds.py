@@ -51,7 +51,7 @@ def test_a_library_is_built_again_when_a_header_or_a_flag_changes(
     assert len(set(built)) == 3
 
 
-def test_a_build_that_is_not_whole_is_made_again(tmp_path: Path, built: list[Path]) -> None:
+def test_an_incomplete_build_is_made_again(tmp_path: Path, built: list[Path]) -> None:
     source = tmp_path / "own.cc"
     source.write_text("")
     builds.shared_library(Library("own", (source,)), CPU).write_bytes(b"libr")

@@ -1,4 +1,4 @@
-"""Every Triton kernel asks for the configuration that `kernwright explain` names, runs with any, and compiles."""
+"""Every Triton kernel uses the configuration that `kernwright explain` names, runs with any, and compiles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ META = torch.device("meta")
 
 @cache
 def rows() -> dict[str, Any]:
-    """A production row of every op that a configuration is for."""
+    """Return a production row of every op that has configurations."""
     own = [row for name in list_tasks() for row in find_task(name).rows if row.set == "production"]
     return {row.op: row for row in own if row.op in {*KERNELS, *SHARED}}
 
@@ -63,7 +63,7 @@ def test_a_launch_asks_for_what_explain_names(op: str, monkeypatch: pytest.Monke
     assert asked == [tuning.situation_of(call)]
 
 
-def test_explain_says_whose_configuration_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_names_the_source_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     x = torch.zeros(2, 3, 96)
     told = str(dispatcher("norm_scale_shift").explain(x, x[0, 0], x[0, 0]))
@@ -110,7 +110,7 @@ def test_any_configuration_gives_a_right_result_and_a_wrong_one_is_noticed() -> 
 
 
 def shipped_shapes() -> list[tuple[bool, Configuration, int]]:
-    """Every configuration that ships, once, with a width it was measured at; and two that nobody would choose."""
+    """Return every shipped configuration once, with a width at which it was measured, and two unusual ones."""
     tables = [tuning.TuningTable.read(path) for path in sorted(tuning.SHIPPED.glob("*.json"))]
     own = {
         (KERNELS[entry.op] is of_tiles, entry.configuration): entry.width for table in tables for entry in table.entries
@@ -120,7 +120,9 @@ def shipped_shapes() -> list[tuple[bool, Configuration, int]]:
 
 
 @pytest.mark.parametrize(("tiles", "configuration", "width"), shipped_shapes())
-def test_what_ships_compiles_for_an_h200_without_one(tiles: bool, configuration: Configuration, width: int) -> None:
+def test_shipped_configurations_compile_for_an_h200_without_one(
+    tiles: bool, configuration: Configuration, width: int
+) -> None:
     from kernwright.ops.modulation import triton as elementwise
     from kernwright.ops.plain_norm import triton as norms
 

@@ -1,4 +1,5 @@
-"""What an eager call allocates has the shapes and dtypes that the definition returns, in every case of every family."""
+"""An eager call allocates outputs of the shapes and dtypes that the definition returns, for every case of every
+family."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def test_every_case_is_allocated_as_its_definition_returns_it(family: str) -> No
     cases: dict[str, Any] = importlib.import_module(f"{family}_cases").CASES
     for name, case in cases.items():
         op = shipped_ops()[case.op]
-        importlib.import_module(f"kernwright.ops.{shipped_families()[case.op]}.family")  # declares its outputs
+        # The import declares the op's outputs.
+        importlib.import_module(f"kernwright.ops.{shipped_families()[case.op]}.family")
         given = case.tensors()
         tensors = [given[own.name] for own in op.tensor_parameters] if isinstance(given, dict) else list(given)
         tensors += [None] * (len(op.tensor_parameters) - len(tensors))

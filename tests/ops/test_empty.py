@@ -1,4 +1,4 @@
-"""Calls of no elements on every backend; emulated CUDA kernels have theirs with their family's cases."""
+"""Calls without elements on every backend. Emulated CUDA kernels are tested with their family's cases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_gpu_returns_what_the_reference_does(op: str, backend: str) -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_explain_names_a_kernel(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that tensors of a CPU are no reason to refuse
     for name in of(op):
         given = [None if own is None or not own.is_floating_point() else own.float() for own in arguments(CASES[name])]
         own = [one if one is not None else two for one, two in zip(given, arguments(CASES[name]), strict=True)]

@@ -1,4 +1,4 @@
-"""What the kernels' own code runs in on a CPU: it finds what it claims to find, and is as good as new after that."""
+"""The emulation of CUDA kernels on a CPU: it finds the errors that it claims to find, and is intact afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def hold_to_sum(emulated: Any, blocks: int) -> None:
     values = torch.arange(32.0)
     emulated.run(values, blocks, False, False)
-    wanted = 496.0 * 32 ** (blocks - 1)  # a block sums what the one before it left
+    wanted = 496.0 * 32 ** (blocks - 1)  # a block adds to the sum of the previous block
     assert torch.equal(values, torch.full((32,), wanted))
 
 
@@ -33,7 +33,9 @@ def test_threads_meet_at_shuffles_and_barriers(emulated: Any, blocks: int) -> No
 @pytest.mark.parametrize(
     ("flags", "found"), [((True, False), "meet at different places"), ((False, True), "not aligned")]
 )
-def test_what_is_wrong_stops_it_and_leaves_nothing_behind(emulated: Any, flags: tuple[bool, bool], found: str) -> None:
+def test_an_error_stops_the_emulation_and_leaves_nothing_behind(
+    emulated: Any, flags: tuple[bool, bool], found: str
+) -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match=found):
             emulated.run(torch.arange(32.0), 1, *flags)

@@ -33,7 +33,7 @@ def test_the_formulas() -> None:
 
 
 def test_nothing_rounds_between_loads_and_stores() -> None:
-    """In bfloat16 each result is the float32 chain rounded once; the norm does not see the rounded residual."""
+    """In bfloat16 each result is the float32 chain rounded once. The norm uses the unrounded residual."""
     given = as_given(torch.bfloat16)
     op = shipped_ops()["ernie_residual_norm_modulate"]
     joined, y = op.call(given, {"eps": 0.01})

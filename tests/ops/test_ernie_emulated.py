@@ -1,5 +1,6 @@
-"""The CUDA kernels of ERNIE's norms, run on a CPU thread by thread: every case by the judge's rule. The gate's kernels
-are `modulation`'s, and emulated with them. Tokens are bfloat16 here, whatever the case says: a GPU runs the others."""
+"""The CUDA kernels of ERNIE's norms, run on a CPU thread by thread: every case by the judge's rule. The gate uses the
+kernels of `modulation` and is emulated with them. Tokens are bfloat16 here, whatever the case says: a GPU runs the
+others."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ FOLDED = folded_cases.of("ernie_norm_modulate", "ernie_residual_norm_modulate")
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The foreign function of each norm."""
+    """Return the foreign function of each norm."""
     kinds = {
         op.name: {"KERNWRIGHT_TYPE": "kBFloat16", "KERNWRIGHT_RESIDUAL": str(number), "KERNWRIGHT_OP": op.name}
         for number, op in enumerate(NORMS)
@@ -61,7 +62,7 @@ def test_more_axes_are_close(name: str, emulated: Any) -> None:
 
 
 @pytest.mark.parametrize("op", ["ernie_norm_modulate", "ernie_residual_norm_modulate"])
-def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+def test_empty_calls_are_accepted_without_a_launch(op: str, emulated: Any) -> None:
     for case in empty_cases.CASES.values():
         if case.op == op:
             empty_cases.verify(case, runner(op, emulated))
@@ -91,7 +92,7 @@ def test_a_wrong_argument_is_named(given: tuple[Any, ...], named: str, emulated:
         emulated.ernie_residual_norm_modulate(*given, 1e-6, X, X)
 
 
-def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
+def test_a_valid_but_unsupported_call_is_refused(emulated: Any) -> None:
     for given in ((X.float(), X, D, D), (X, X[:, :1], D, D), (X, X, X[None], D), (X, X, D, D[None]), (X, X, D, D[:1])):
         own = torch.zeros_like(given[0])
         assert not emulated.ernie_residual_norm_modulate(*given, D, D, 1e-6, own, own)
@@ -114,6 +115,6 @@ def test_a_call_like_the_last_goes_straight_to_the_kernel(
     assert answers == [True]
     given = arguments(case)
     assert given[0] is not None
-    own(given[0].double(), *given[1:], **case.scalars)  # refused: the dispatcher runs it
+    own(given[0].double(), *given[1:], **case.scalars)  # refused, so the dispatcher runs it
     own(*given, **case.scalars, backend="torch")
-    assert answers == [True, False]  # what is wanted elsewhere never asks
+    assert answers == [True, False]  # a call for another backend never asks

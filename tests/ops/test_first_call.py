@@ -1,4 +1,4 @@
-"""The first call of an op imports no compiler of torch's, which would take seconds."""
+"""The first call of an op does not import torch's compiler, which takes seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Ops with a CPU kernel: all others run their reference here, which allocates by itself.
+# Ops with a CPU kernel. All others run their reference here, which allocates its own outputs.
 CALLS = {
     "norm_scale_shift": "ops.norm_scale_shift(x, row, row)",
     "residual_norm_scale_shift": "ops.residual_norm_scale_shift(x, x, row, row)",

@@ -1,4 +1,4 @@
-"""x of more than three axes: how its tensors fold into views, and the calls over it on every backend."""
+"""x with more than three axes: how its tensors fold into views, and calls over it on every backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernwright.ops._shared.modulation_layout import layout
 from kernwright.runtime.target import compiler
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-NORMS = ("norm_scale_shift", "residual_norm_scale_shift")  # which have kernels for a CPU
+NORMS = ("norm_scale_shift", "residual_norm_scale_shift")  # ops with kernels for a CPU
 
 
 @pytest.mark.parametrize("lies", LIES)
@@ -44,7 +44,7 @@ def test_every_token_is_in_the_views_once_with_its_own_rows_and_nothing_is_copie
 
 
 def _spread(row: Tensor, x: Tensor) -> Tensor:
-    """A modulation token by token, as kernels find it."""
+    """Return a modulation token by token, as kernels address it."""
     own, (batches, tokens, width) = layout(row, x), x.shape
     places = [(b, t // own.tokens_per_row) for b in range(batches) for t in range(tokens)]
     starts = [row.storage_offset() + b * own.batch_step + t * own.token_step for b, t in places]
@@ -53,23 +53,23 @@ def _spread(row: Tensor, x: Tensor) -> Tensor:
 
 
 def rounds(x: Tensor, *modulations: Tensor, y: Tensor | None = None) -> list[list[int]]:
-    """The sizes of x in each launch, but its width."""
+    """Return the sizes of x in each launch, without its width."""
     views = folded((x, torch.empty_like(x) if y is None else y), modulations)
     return [list(own.shape[:-1]) for own, *_ in views if own is not None]
 
 
-def test_axes_grow_together_and_as_few_as_can_be_are_walked_through() -> None:
+def test_axes_are_merged_into_as_few_launches_as_possible() -> None:
     x, row = torch.zeros(2, 3, 5, 8), torch.zeros(8)
     frame, batch, place = torch.zeros(2, 3, 1, 8), torch.zeros(2, 1, 1, 8), torch.zeros(5, 8)
     assert rounds(x, row) == rounds(x) == rounds(x, x) == [[1, 30]]
     assert rounds(x, frame) == [[6, 5]]
     assert rounds(x, batch) == [[2, 15]]
     assert rounds(x, place) == [[6, 5]]
-    assert rounds(x, frame, batch) == [[2, 15]]  # as frames
+    assert rounds(x, frame, batch) == [[2, 15]]  # batches are covered by frames
     assert rounds(x, frame, place) == [[6, 5]]
-    assert rounds(x, batch, place) == [[5, 6]]  # as frames, and places are batches
+    assert rounds(x, batch, place) == [[5, 6]]  # places act as batches
     assert rounds(x, place, batch, torch.zeros(1, 3, 1, 8)) == [[3, 5]] * 2
-    assert rounds(x.transpose(1, 2)) == [[1, 30]]  # in the order in which it lies
+    assert rounds(x.transpose(1, 2)) == [[1, 30]]  # in the order of memory
     assert rounds(x.transpose(1, 2), y=torch.zeros(2, 5, 3, 8)) == [[5, 3]] * 2
     assert rounds(torch.zeros(2, 3, 15, 8)[:, :, 5:10], frame) == [[6, 5]]
     assert rounds(torch.zeros(1, 2, 1, 3, 5, 8), frame.view(1, 2, 1, 3, 1, 8)) == [[6, 5]]
@@ -89,7 +89,7 @@ def test_every_case_holds_in_triton(name: str, outcomes: dict[str, str | None]) 
 @pytest.mark.parametrize("op", OPS)
 def test_explain_names_a_kernel_for_every_case(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that tensors of a CPU are no reason to refuse
     for case in of(op).values():
         given = [None if own is None else own.to(FP32) for own in arguments(case)]
         found = kernwright.explain(op, *given, **case.scalars)
@@ -101,13 +101,13 @@ def test_explain_names_a_kernel_for_every_case(op: str, monkeypatch: pytest.Monk
 
 @needs_compiler
 @pytest.mark.parametrize("op", NORMS)
-def test_what_explain_says_of_a_cpu_runs(op: str) -> None:
+def test_the_backend_that_explain_names_for_a_cpu_runs(op: str) -> None:
     for case in of(op).values():
         given = arguments(case)
         chosen = kernwright.explain(op, *given, **case.scalars).chosen
         assert chosen is not None and chosen.backend == "cpu", case.name
         with kernwright.preferring(strict=True):
-            for _ in range(2):  # the second by the short way
+            for _ in range(2):  # the second call takes the fast path
                 verify(case, getattr(ops, op))
 
 
@@ -141,7 +141,7 @@ WRONG: list[tuple[str, list[Tensor], str]] = [
     ("scale_shift", [X, X[None], D], "scale: has 5 dimensions, x has 4"),
     ("residual_gate", [X, X, X[..., :7]], r"gate: is \[2, 3, 5, 7\]"),
     ("residual_gate", [X, X[:, :2], D], "update: is"),
-    ("norm_scale_shift", [X, D, X[:, :2]], "shift: (is|has 2 where x has 3 in axis 1)"),  # as C++ says it
+    ("norm_scale_shift", [X, D, X[:, :2]], "shift: (is|has 2 where x has 3 in axis 1)"),  # in the words of the C++ code
     ("residual_norm_scale_shift", [X, X[:1], D, D], "residual: (is|has another shape than x)"),
     ("residual_norm_scale_shift", [X, X, D, D, X[:, :2]], "gate: (is|has 2 where x has 3 in axis 1)"),
     ("norm_tanh_mul_add", [X, X[:, :2], D], "scale: is"),

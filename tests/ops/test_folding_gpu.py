@@ -1,4 +1,4 @@
-"""x of more than three axes on a GPU: every case by every backend, and the short way to it."""
+"""x with more than three axes on a GPU: every case on every backend, and the fast path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_case_holds(op: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_a_call_like_the_last_is_the_same_without_a_look_at_it(op: str) -> None:
+def test_a_repeated_call_on_the_fast_path_has_the_same_result(op: str) -> None:
     for case in (Case("again", op, ("BF1", "B11")), CASES[f"{op} walked"]):
         given = arguments(case, "cuda")
         with kernwright.preferring(strict=True):
@@ -32,7 +32,7 @@ def test_a_call_like_the_last_is_the_same_without_a_look_at_it(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["norm_scale_shift", "residual_norm_scale_shift", "rms_modulate"])
-def test_exactness_is_asked_for_with_more_axes_too(op: str) -> None:
+def test_the_exact_contract_works_with_more_axes_too(op: str) -> None:
     case = Case("exactly", op, ("BF1", "B11"), width=512)
     given = arguments(case, "cuda")
     found = kernwright.explain(op, *given, contract="exact").chosen

@@ -1,5 +1,6 @@
-"""The CUDA kernels for every form of a sum and its norm but a sum of two in one dtype, run on a CPU thread by thread:
-every case by the judge's rule, and its sum to the bits of the eager chain, in every dtype and without a GPU."""
+"""The CUDA kernels for general sums and their norms (all forms except a sum of two in one dtype), run on a CPU thread
+by thread: every case by the judge's rule, and its sum with the bits of the eager chain, in every dtype and without a
+GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def summed(
     emulated: Emulated, x: Tensor, residual: Any = None, weight: Any = None, bias: Any = None, second: Any = None,
     row_scale: Any = None, *, outs: Any = None, norm_type: str = "rms", eps: float = 1e-6, only_chooses: bool = False,
 ) -> tuple[str, Any]:  # fmt: skip
-    """What ran, and both results."""
+    """Return the name of the kernel that ran, and both results."""
     dtypes = (x.dtype, x.dtype if residual is None else residual.dtype)
     y, total = outs or (rows_like(x, dtype).fill_(float("nan")) for dtype in dtypes)
     given = (x, residual, weight, bias, second, row_scale, norm_type, eps, y, total)
@@ -68,8 +69,8 @@ def test_every_compiled_kernel_has_its_case(emulated: Emulated) -> None:
         assert str(own.kernels_left()) == "", dtype
 
 
-def test_what_rounds_between_is_seen_by_the_sum(emulated: Emulated) -> None:
-    """1 + 2^-8 rounds to 1 in bfloat16, as often as it is added; in float32 it does not."""
+def test_rounding_between_additions_shows_in_the_sum(emulated: Emulated) -> None:
+    """1 + 2^-8 rounds to 1 in bfloat16 at each addition, and not in float32."""
     x, half = torch.ones(2, 64, dtype=BF16), torch.full((2, 64), 2.0**-8, dtype=BF16)
     wide = half.float()
     for second, residual, wanted in ((half, half, 1.0), (half, wide, 1 + 2.0**-8), (wide, half, 1 + 2.0**-7)):
@@ -81,8 +82,8 @@ def test_what_rounds_between_is_seen_by_the_sum(emulated: Emulated) -> None:
     assert (summed(emulated, x, zeros, row_scale=scale.float())[1][1] == (1 + 2.0**-7) ** 2).all()
 
 
-def test_what_is_normed_is_the_sum_as_it_is_returned(emulated: Emulated) -> None:
-    """1024.25 rounds to 1024 in float16: of such a row nothing is left but one number, and its norm is nothing."""
+def test_the_norm_is_that_of_the_returned_sum(emulated: Emulated) -> None:
+    """1024.25 rounds to 1024 in float16, which leaves a row of one number, whose norm is zero."""
     x, residual = torch.arange(64).expand(2, 64) % 2 * 0.25, torch.full((2, 64), 1024.0, dtype=FP16)
     _, (y, total) = summed(emulated, x, residual, norm_type="layer")
     assert total.dtype == FP16 and (total == 1024).all() and not y.any()
@@ -94,7 +95,7 @@ def test_what_is_normed_is_the_sum_as_it_is_returned(emulated: Emulated) -> None
 def test_outputs_may_lie_where_inputs_do(width: int, emulated: Emulated) -> None:
     x, second, residual = torch.randn(5, width, dtype=BF16), torch.randn(5, width, dtype=BF16), torch.randn(5, width)
     for norm_type in ("layer", "rms"):
-        for own in (x, second):  # whose place y takes
+        for own in (x, second):  # the tensor that y replaces
             given = {"x": x.clone(), "second": second.clone(), "residual": residual.clone()}
             _, wanted = summed(emulated, **given, norm_type=norm_type)
             outs = given["x" if own is x else "second"], given["residual"]
@@ -113,7 +114,7 @@ def test_x_has_any_axes(shape: tuple[int, ...], emulated: Emulated) -> None:
     torch.testing.assert_close(y, wanted[0], atol=0.03, rtol=0.01)
 
 
-def test_axes_that_lie_apart_are_a_launch_a_step(emulated: Emulated) -> None:
+def test_axes_that_cannot_be_merged_are_separate_launches(emulated: Emulated) -> None:
     whole = torch.randn(3, 5, 3, 4, 66, dtype=BF16)
     x, scale = whole[1:, 1:, 1:, 1:, 2:], torch.randn(2, 4, 2, 3, 2)[..., 0]
     ran, (y, total) = summed(emulated, x, None, row_scale=scale, norm_type="layer")
@@ -158,7 +159,7 @@ def test_a_wrong_argument_is_named(changed: dict[str, Any], named: str, emulated
         summed(emulated, **given)
 
 
-def test_what_is_right_but_not_for_it_is_refused(emulated: Emulated) -> None:
+def test_a_valid_but_unsupported_call_is_refused(emulated: Emulated) -> None:
     x, y = zeros(4, 64), zeros(4, 64)
     for given in (
         {"residual": x.double()}, {"second": zeros(64, 4).t()}, {"row_scale": zeros(4).double()},

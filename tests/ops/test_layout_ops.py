@@ -1,4 +1,4 @@
-"""Data movement: every bit arrives, from views too, and the padding is where it belongs."""
+"""Data movement: every bit is copied, also from views, and the padding is in its place."""
 
 from __future__ import annotations
 

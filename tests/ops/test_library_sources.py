@@ -17,6 +17,6 @@ SHIPPED = [library for target in ("sm_90", "cpu") for library in libraries(Targe
 
 
 @pytest.mark.parametrize("library", SHIPPED, ids=lambda own: own.name)
-def test_a_library_lists_every_file_that_it_is_made_of(library: Library) -> None:
+def test_a_library_lists_every_file_that_it_includes(library: Library) -> None:
     assert [source for source in library.sources if not source.is_file()] == []
     assert set(with_included(library.sources)) - set(library.sources) == set()

@@ -41,8 +41,8 @@ def test_the_table_and_the_timestep_are_added_row_by_row(op: str, results: int, 
 
 
 @pytest.mark.parametrize("table_dtype", [torch.bfloat16, torch.float32])
-def test_one_modulation_from_a_table_has_the_bits_of_two_of_which_it_is_the_first(table_dtype: torch.dtype) -> None:
-    """The same roundings: the sum in the dtype that holds both, then 1 + scale in it."""
+def test_one_modulation_from_a_table_has_the_bits_of_the_first_of_two(table_dtype: torch.dtype) -> None:
+    """Both round in the same places: the sum in the common dtype, then 1 + scale in that dtype."""
     x, temb = torch.from_numpy(X).bfloat16(), torch.from_numpy(RANDOM.normal(size=(B, 1, 2, D))).bfloat16()
     table = torch.from_numpy(RANDOM.normal(size=(2, D))).to(table_dtype)
     ops, scalars = shipped_ops(), {"eps": 0.01}

@@ -47,7 +47,7 @@ def runner(op: str, emulated: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def of_float32(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Results are float32, so only such tokens have a place for them."""
+    """Return the call with float32 tokens, because results are float32 and need a place of their dtype."""
     kinds = {FP32: {"KERNWRIGHT_TYPE": "kFloat32"}}
     return built("ltx2_modulate_emulation.cc", SOURCES, kinds, tmp_path_factory.mktemp("emulated"))[FP32]
 
@@ -60,7 +60,8 @@ def test_results_lie_in_an_inputs_place(op: str, width: int, of_float32: Any) ->
 
 
 HELD = ("held 4096", "dual held 8188", "table held 4096", "rms table held 4096")
-# Torch's order adds up 512 squares of such a token in a row. On a GPU the eager chain is no closer, on a CPU it is.
+# Torch's order adds 512 squares of such a token one after the other. On a GPU the eager chain is no closer, on a CPU it
+# is.
 WIDEST = ("table width 65536", "rms table width 65536")
 
 
@@ -76,7 +77,7 @@ def test_more_axes_are_close(name: str, emulated: Any) -> None:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Any) -> None:
+def test_empty_calls_are_accepted_without_a_launch(op: str, emulated: Any) -> None:
     for case in empty_cases.CASES.values():
         if case.op == op:
             empty_cases.verify(case, runner(op, emulated))
@@ -93,12 +94,12 @@ def test_a_wide_token_without_torchs_order_loses_nothing_to_its_length(width: in
     x = (torch.randn(8, width, generator=torch.Generator().manual_seed(width)) * 200 + 50).to(BF16)
     y = runner("rms_modulate", emulated)(x, torch.zeros(1), torch.zeros(1), eps=1e-6)
     exact = x.double() * x.double().square().mean(-1, keepdim=True).add(1e-6).rsqrt()
-    torch.testing.assert_close(y.double(), exact, atol=0, rtol=2.5e-7)  # a few roundings of float32
+    torch.testing.assert_close(y.double(), exact, atol=0, rtol=2.5e-7)  # a few float32 roundings
 
 
 @pytest.mark.parametrize("width", [64, 129])
 def test_an_infinity_makes_one_element_nan_and_a_nan_its_whole_token(width: int, emulated: Any) -> None:
-    """By the chain's formula. Torch's general CUDA kernel makes the token of an infinity NaN as a whole."""
+    """By the chain's formula. Torch's general CUDA kernel makes the whole token NaN."""
     x = torch.ones(1, 3, width, dtype=BF16)
     x[0, 0, 5], x[0, 1, 6] = torch.inf, torch.nan
     given = (x, torch.zeros(1, 1, 2 * width), torch.zeros(2, width))
@@ -160,7 +161,7 @@ def test_a_wrong_argument_is_named(op: str, given: tuple[Any, ...], named: str, 
         getattr(emulated, op)(*given)
 
 
-def test_what_is_right_but_not_for_it_is_refused(emulated: Any) -> None:
+def test_a_valid_but_unsupported_call_is_refused(emulated: Any) -> None:
     refused = [(X.float(), D, D), (X[:1], X, D), (X[0], X, D), (X, X.mT.contiguous().mT, D), (X, D.double(), D)]
     for x, scale, shift in refused:
         assert not emulated.rms_modulate(x, scale, shift, 1e-6, torch.zeros_like(x, dtype=torch.float32))
@@ -188,7 +189,7 @@ def test_a_call_like_the_last_goes_straight_to_the_kernel(
     assert answers == [True]
     given = arguments(case)
     assert given[0] is not None
-    own(given[0].double(), *given[1:], **case.scalars)  # refused: the dispatcher runs it
+    own(given[0].double(), *given[1:], **case.scalars)  # refused, so the dispatcher runs it
     own(*given, **case.scalars, contract="exact")
     own(*given, **case.scalars, backend="torch")
-    assert answers == [True, False]  # what is wanted elsewhere never asks
+    assert answers == [True, False]  # a call for another backend never asks

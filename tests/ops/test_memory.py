@@ -1,8 +1,8 @@
-"""No kernel of the modulations reads or writes a byte behind its tensors: all their cases once more on a CPU, under the
-compiler's AddressSanitizer, which knows to the byte what torch was given.
+"""No kernel of the modulations reads or writes a byte beyond its tensors. All cases run again on a CPU under the
+compiler's AddressSanitizer, which knows the exact size of every allocation of torch.
 
-It is what compute-sanitizer's memcheck looks for on a GPU. Norms are left out where rows start anywhere: on a GPU they
-ask whether the bytes beside a row are there, and read them if so; here nobody could tell them.
+On a GPU, compute-sanitizer's memcheck looks for the same errors. Norms of unaligned rows are left out: on a GPU they
+ask whether the bytes next to a row exist, and read them if so. An emulation cannot answer this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from emulation import WATCHED
 from kernwright.runtime.target import compiler
 
 LIBC = ctypes.CDLL(None)
-ADDR_NO_RANDOMIZE = 0x0040000  # of personality(2)
+ADDR_NO_RANDOMIZE = 0x0040000  # constant of personality(2)
 CONTROL = """
 import ctypes, sys
 import torch
@@ -33,19 +33,20 @@ print("has read", flush=True)
 
 
 def preloaded() -> list[str]:
-    """The sanitizer's library, and C++'s, whose exceptions it must have met before anybody throws one."""
+    """Return the libraries to preload: the sanitizer's, and that of C++, whose exceptions the sanitizer must
+    intercept."""
     found = []
     for name in ("libasan.so", "libstdc++.so"):
         asked = [compiler() or "c++", f"-print-file-name={name}"]
         path = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
-        if path.is_absolute() and path.read_bytes()[:4] == b"\x7fELF":  # some name a script for the linker so
+        if path.is_absolute() and path.read_bytes()[:4] == b"\x7fELF":  # some names lead to a linker script
             found.append(str(path))
     return found
 
 
 def at_fixed_addresses() -> None:
-    """For a process and all that it starts: what lies anywhere may lie where an older sanitizer has memory of its own,
-    on kernels that choose from many places. Where nobody may ask for it, that stays luck."""
+    """Fix the addresses of a process and its children. With random addresses, kernels with a large address space may
+    place memory where an older sanitizer has its own. If this is not permitted, it remains a matter of luck."""
     LIBC.personality(LIBC.personality(0xFFFFFFFF) | ADDR_NO_RANDOMIZE)
 
 
@@ -58,12 +59,12 @@ def ran(folder: Path, watched: dict[str, str], *words: str) -> subprocess.Comple
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which a process is watched. Some kernels give memory out where the sanitizer has its own, and
-    torch need not have its memory from where the sanitizer looks."""
+    """Return the environment of a process under the sanitizer. Some options keep the sanitizer's memory apart from the
+    program's, and torch's allocations visible to it."""
     if compiler() is None or len(libraries := preloaded()) < 2:
         pytest.skip("there is no compiler with an AddressSanitizer")
     options = {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0:log_path=report"}
-    others = ("KERNWRIGHT_TEST_CLAIMS", "PYTEST_ADDOPTS")  # meant for whoever runs this test
+    others = ("KERNWRIGHT_TEST_CLAIMS", "PYTEST_ADDOPTS")  # meant for the process that runs this test
     found = {name: value for name, value in os.environ.items() if name not in others} | {WATCHED: "1"} | options
     inside, beside = (ran(tmp_path_factory.mktemp("tried"), found, "-c", CONTROL, more) for more in "01")
     if inside.returncode or inside.stdout.split("\n")[:2] != ["reads", "has read"]:
@@ -73,14 +74,14 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
-def test_a_byte_beside_a_tensor_is_found(watched: dict[str, str], tmp_path: Path) -> None:
+def test_an_access_beyond_a_tensor_is_found(watched: dict[str, str], tmp_path: Path) -> None:
     beside = ran(tmp_path, watched, "-c", CONTROL, "1")
     assert beside.returncode and beside.stdout.split() == ["reads"]
     (report,) = tmp_path.glob("report.*")
     assert "heap-buffer-overflow" in report.read_text(errors="replace")
 
 
-def test_modulations_keep_to_their_tensors(watched: dict[str, str], tmp_path: Path) -> None:
+def test_modulations_stay_within_their_tensors(watched: dict[str, str], tmp_path: Path) -> None:
     tests = str(Path(__file__).with_name("test_modulation_emulated.py"))
     done = ran(tmp_path, watched, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests)
     said = [own.read_text(errors="replace") for own in tmp_path.glob("report.*")]

@@ -1,4 +1,4 @@
-"""Residuals in another dtype than what is added to them."""
+"""Residuals in another dtype than x."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_every_case_is_close_in_triton(name: str, outcomes: dict[str, str | None
 def test_every_case_is_close_on_a_gpu(name: str) -> None:
     case = CASES[name]
     verify(case, partial(getattr(ops, case.op), backend="triton"), "cuda")
-    with kernwright.preferring(strict=True):  # and no other runs by itself
+    with kernwright.preferring(strict=True):  # so that no other implementation runs
         verify(case, getattr(ops, case.op), "cuda")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_native_kernels_say_why_not_and_triton_takes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_kernels_decline_with_a_reason_and_triton_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that tensors of a CPU are no reason to refuse
     case = CASES[name]
     found = kernwright.explain(case.op, *arguments(case), **case.scalars)
     assert found.chosen is not None and found.chosen.backend == "triton"
@@ -51,7 +51,7 @@ def test_native_kernels_say_why_not_and_triton_takes_it(name: str, monkeypatch: 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 @pytest.mark.filterwarnings("ignore::kernwright.Fallback")
-def test_a_call_like_the_last_with_another_residual_is_as_right() -> None:
+def test_a_repeated_call_with_another_residual_dtype_is_right() -> None:
     x, row = torch.randn(2, 6, 64).to(BF16), torch.randn(64)
     for before in (BF16, FP32, BF16, FP16):
         residual = torch.randn(2, 6, 64).to(before)
@@ -72,7 +72,7 @@ def test_a_call_like_the_last_with_another_residual_is_as_right() -> None:
 def test_a_sum_of_both_half_widths_is_computed_in_float32(
     module: str, kernel: str, op: str, dtype: torch.dtype, before: torch.dtype
 ) -> None:
-    """LLVM would compute it in float16, where a bfloat16 may be infinite or zero, if the result is float16."""
+    """LLVM would compute a float16 result in float16, where a bfloat16 number may overflow or vanish."""
     pytest.importorskip("triton")
     own = import_module(f"kernwright.ops.{module}")
     x, residual = torch.zeros(1, 8, 512, dtype=dtype), torch.zeros(1, 8, 512, dtype=before)

@@ -1,4 +1,4 @@
-"""Modulation and gates: every layout against loops, and every rounding where the eager chain has it."""
+"""Modulation and gates: every layout against loops, and every rounding in the place where the eager chain has it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_residual_gate_matches_loops(layout: str) -> None:
 
 
 def test_a_half_width_product_rounds_before_the_sum() -> None:
-    """1 + 2^-7 squared is 1 + 2^-6 + 2^-14: bfloat16 drops the last term before anything is added to it."""
+    """1 + 2^-7 squared is 1 + 2^-6 + 2^-14: bfloat16 drops the last term before the addition."""
     x = torch.full((1, 1, 1), 1 + 2**-7, dtype=torch.bfloat16)
     exact = float(x) ** 2
     rounded = float((x * x).float())

@@ -1,4 +1,4 @@
-"""Under torch.compile and torch.library: one graph, none more for other tokens, gradients where they are asked for."""
+"""The ops under torch.compile and torch.library: one graph for any number of tokens, and gradients on request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_one_graph_with_the_same_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["scale_shift", "residual_gate", "broadcast_add"])
-def test_another_number_of_tokens_is_no_other_graph(op: str) -> None:
+def test_another_number_of_tokens_uses_the_same_graph(op: str) -> None:
     own, counter = getattr(ops, op), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(own, fullgraph=True, dynamic=True, backend=counter)
     counts = []
@@ -57,7 +57,7 @@ def test_out_is_written_under_compile_too() -> None:
     assert torch.equal(out, x * (1 + d) + d)
 
 
-def test_what_trains_is_traced_as_its_reference() -> None:
+def test_a_call_with_gradients_is_traced_as_its_reference() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     x, d = torch.randn(1, 4, 64, requires_grad=True), torch.randn(64, requires_grad=True)
     torch.compile(lambda a, b: ops.scale_shift(a, b, b), fullgraph=True, backend=counter)(x, d).sum().backward()
@@ -75,7 +75,7 @@ def test_what_trains_is_traced_as_its_reference() -> None:
             ((1, 4, 64), (1, 5, 64), (64,)),
             r"update: is \[1, 5, 64\], which does not broadcast with",
         ),
-        # The gate does not fit the update, but it fits the residual: the update is the odd one.
+        # The gate does not fit the update but fits the residual, so the error must name the update.
         ("residual_gate", ((2, 6, 8), (2, 6, 7), (8,)), r"update: is \[2, 6, 7\], which does not broadcast with"),
         ("broadcast_add", ((4, 64), (5, 64)), r"b: is \[5, 64\], which does not broadcast with a, \[4, 64\]"),
     ],
@@ -94,7 +94,7 @@ def test_a_wrong_argument_is_named_while_tracing_and_in_a_call(op: str, given: A
 def test_opcheck_passes(name: str, trains: bool) -> None:
     case = CASES[name]
     given = [tensor.clone().requires_grad_() if trains else tensor for tensor in case.tensors()]
-    getattr(ops, case.op)  # the ops are registered with the family's calls
+    getattr(ops, case.op)  # the ops are registered when the family's calls are imported
     own = getattr(torch.ops.kernwright, case.op).default
     found = torch.library.opcheck(own, (*given, *case.scalars.values(), None, None))
     assert set(found.values()) == {"SUCCESS"}
@@ -118,7 +118,7 @@ def test_the_library_ops_gradient_is_the_references(op: str) -> None:
         torch.testing.assert_close(found, expected)
 
 
-def test_a_fake_tensor_goes_its_own_way() -> None:
+def test_a_fake_tensor_uses_its_own_dispatch() -> None:
     x, d = torch.randn(2, 4, 16, dtype=torch.bfloat16), torch.randn(16)
     with FakeTensorMode() as mode:
         own, by = mode.from_tensor(x), mode.from_tensor(d)
@@ -131,14 +131,14 @@ def test_a_fake_tensor_goes_its_own_way() -> None:
 def test_vmap_and_func_see_an_op_of_torch_library() -> None:
     many, d = torch.randn(3, 1, 4, 16), torch.randn(16)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # vmap has no rule for it, and says that it loops
+        warnings.simplefilter("ignore")  # vmap has no rule for the op and warns that it loops
         looped = torch.vmap(lambda one: ops.scale_shift(one, d, d))(many)
     assert torch.equal(looped, many * (1 + d) + d)
     gradient = torch.func.grad(lambda own: ops.residual_gate(own, own, d).sum())(many[0])
     torch.testing.assert_close(gradient, (1 + d).expand(1, 4, 16))
 
 
-def test_on_a_cpu_the_reference_runs_and_says_so_once() -> None:
+def test_on_a_cpu_the_reference_runs_with_one_warning() -> None:
     from kernwright.ops.catalog import dispatcher
 
     dispatcher("scale_shift")._told.clear()

@@ -1,4 +1,5 @@
-"""The CUDA kernels as far as a machine without a GPU goes: they compile, fuse nothing, and C++ checks and chooses."""
+"""The CUDA kernels as far as possible without a GPU: they compile, fuse no products, and the C++ code checks and
+chooses."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SM90 = Target("sm_90")
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
-    """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
+    """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
     return CUDA["scale_shift"].library(BF16, BF16).load(SM90)
 
 
@@ -44,8 +45,10 @@ def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **m
         ((1, 4096, 128), "flat: scale row, shift row, rounded"),
         ((1, 4, 3074), "flat: scale row, shift row, rounded, ragged"),
         ((1, 4, 3073), "flat: scale row, shift row, rounded, ragged"),
-        ((1, 1, 64), "flat: scale dense, shift dense, rounded"),  # of one token a row is as dense as it
-        ((1, 4, 7), "tiled: vector 1, 8 tokens a thread, streams both, 8 x 32 threads"),  # ends in every vector
+        # For a single token, one row per batch is as dense as x.
+        ((1, 1, 64), "flat: scale dense, shift dense, rounded"),
+        # The width is a multiple of no vector.
+        ((1, 4, 7), "tiled: vector 1, 8 tokens a thread, streams both, 8 x 32 threads"),
         ((1, 4, 1), "tiled: vector 1, 8 tokens a thread, streams both, 1 x 256 threads"),
     ],
 )
@@ -54,25 +57,26 @@ def test_each_size_has_its_variant(plain: Any, sizes: tuple[int, ...], variant: 
 
 
 @needs_nvcc
-def test_tokens_that_lie_apart_have_vectors_as_wide_as_every_start_allows(plain: Any) -> None:
+def test_tokens_with_gaps_have_vectors_as_wide_as_alignment_allows(plain: Any) -> None:
     def width_of(*given: Any, **more: Any) -> str:
         return chosen(plain, *given, **more).split(",")[0]
 
     x, apart = tokens(1, 4, 64), tokens(1, 4, 128)[..., :64]
     assert width_of(apart) == "tiled: vector 8"
-    assert width_of(tokens(1, 4, 66)[..., 2:]) == "tiled: vector 2"  # rows 132 bytes apart
+    assert width_of(tokens(1, 4, 66)[..., 2:]) == "tiled: vector 2"  # rows are 132 bytes apart
     assert width_of(tokens(4 * 64 + 1)[1:].view(1, 4, 64)) == "tiled: vector 1"  # starts at an odd element
     assert width_of(x, y=tokens(1, 4, 65)[..., 1:]) == "tiled: vector 1"
-    assert width_of(apart, torch.zeros(66)[2:]) == "tiled: vector 2"  # float32: 16 bytes a load would start at 8
+    # In float32, 16-byte loads would start at offset 8.
+    assert width_of(apart, torch.zeros(66)[2:]) == "tiled: vector 2"
     assert width_of(apart, torch.zeros(68)[4:]) == "tiled: vector 8"
-    assert width_of(x, shift=tokens(1)) == "tiled: vector 8"  # one number is no vector
+    assert width_of(x, shift=tokens(1)) == "tiled: vector 8"  # a single number limits no vector
     strided = tokens(300).as_strided((1, 4, 64), (3, 64, 1))
-    assert width_of(strided) == "flat: scale row"  # of one batch no step is taken
+    assert width_of(strided) == "flat: scale row"  # with one batch its stride does not matter
     assert width_of(apart, tokens(66)[2:]) == "tiled: vector 2"
 
 
 @needs_nvcc
-def test_what_tokens_share_is_read_once_and_alike_batches_are_one_run(plain: Any) -> None:
+def test_shared_rows_are_read_once_and_equal_batches_are_one_run(plain: Any) -> None:
     def tail(*given: Any, **more: Any) -> str:
         return chosen(plain, *given, **more).removeprefix("flat: ").replace(", rounded", "")
 
@@ -83,20 +87,20 @@ def test_what_tokens_share_is_read_once_and_alike_batches_are_one_run(plain: Any
     assert tail(x, tokens(64), shift=tokens(2, 6, 64)) == "scale row, shift dense"
     assert tail(x, tokens(2, 6, 64)) == "scale dense, shift dense"
     assert tail(x, tokens(2, 6, 192)[..., 64:128]) == "scale stepped, shift stepped"
-    assert tail(x, tokens(1, 6, 64)) == "scale dense, shift dense, 2 batches"  # the second batch begins again
-    assert tail(x, frames) == f"{rows}, 6 batches"  # frames are batches
+    assert tail(x, tokens(1, 6, 64)) == "scale dense, shift dense, 2 batches"  # the second batch starts again
+    assert tail(x, frames) == f"{rows}, 6 batches"  # frames act as batches
     assert tail(x, frames, shift=tokens(2, 6, 64)) == "scale row, shift dense, 6 batches"
-    assert tail(x, frames, shift=tokens(2, 2, 1, 64)).startswith("tiled: ")  # not two kinds
+    assert tail(x, frames, shift=tokens(2, 2, 1, 64)).startswith("tiled: ")  # more than one kind of row
     assert tail(tokens(6, 1, 64), tokens(6, 64)) == "scale dense, shift dense"
     assert tail(tokens(2, 12, 64)[:, :6]) == f"{rows}, 2 batches"
     wide = tokens(2, 6, 64, dtype=FP32)
     assert tail(x, wide[0, 0], shift=x) == "scale float row, shift dense"
     assert tail(x, wide) == "scale float stepped, shift float stepped"
-    assert tail(x, wide[0, 0], shift=tokens(64)).startswith("tiled: ")  # of two dtypes
+    assert tail(x, wide[0, 0], shift=tokens(64)).startswith("tiled: ")  # two dtypes
 
 
 @needs_nvcc
-def test_what_is_no_run_of_vectors_is_no_flat_problem(plain: Any) -> None:
+def test_only_a_run_of_vectors_is_a_flat_problem(plain: Any) -> None:
     def is_flat(x: torch.Tensor, *given: Any, **more: Any) -> bool:
         return chosen(plain, x, *given, **more).startswith("flat: ")
 
@@ -105,31 +109,31 @@ def test_what_is_no_run_of_vectors_is_no_flat_problem(plain: Any) -> None:
     assert is_flat(odd, torch.zeros(33)) and is_flat(odd, tokens(33), shift=odd)
     assert not is_flat(tokens(6 * 33 + 1)[1:].view(1, 6, 33))
     assert not is_flat(odd, tokens(33), shift=tokens(6 * 33 + 1)[1:].view(1, 6, 33))
-    assert not is_flat(odd, tokens(1, 6, 66)[..., 33:])  # each token's own, which start anywhere
-    assert not is_flat(tokens(2, 6, 33), tokens(2, 33))  # the second batch starts on no vector
+    assert not is_flat(odd, tokens(1, 6, 66)[..., 33:])  # each token has its own row, and rows start anywhere
+    assert not is_flat(tokens(2, 6, 33), tokens(2, 33))  # the second batch is not aligned to vectors
     assert is_flat(tokens(2, 8, 33), tokens(2, 33))
     d = tokens(64)
     half = [str(plain.scale_shift_variant(tokens(1, 6, 64), d, d, own, tokens(1, 6, 64))) for own in (1.5, 1.1)]
-    assert half[0].startswith("flat: ") and half[1].startswith("tiled: ")  # 1.1 is no number of bfloat16
+    assert half[0].startswith("flat: ") and half[1].startswith("tiled: ")  # bfloat16 cannot hold 1.1
 
 
 @needs_nvcc
-def test_more_axes_are_one_launch_where_they_grow_together(plain: Any) -> None:
+def test_more_axes_are_one_launch_if_they_merge(plain: Any) -> None:
     x, frame, batch, place = tokens(2, 3, 5, 64), tokens(2, 3, 1, 64), tokens(2, 1, 1, 64), tokens(5, 64)
     assert chosen(plain, x) == chosen(plain, x.transpose(1, 2)) == chosen(plain, x[0])
     assert chosen(plain, x, frame) == "flat: scale row, shift row, rounded, 6 batches"
     assert chosen(plain, x, batch) == "flat: scale row, shift row, rounded, 2 batches"
-    assert len(chosen(plain, x, batch, shift=frame).splitlines()) == 1  # as frames
+    assert len(chosen(plain, x, batch, shift=frame).splitlines()) == 1  # batches are covered by frames
     assert len(chosen(plain, x, batch, shift=place).splitlines()) == 1
     walked = chosen(plain, tokens(2, 4, 6, 64)[:, :3, :5], batch, shift=frame, y=x)
     assert len(walked.splitlines()) == 2
-    # The stride of an axis of size 1 leads nowhere.
+    # The stride of an axis of size 1 does not matter.
     apart = x.as_strided((2, 3, 1, 5, 64), (15 * 64, 5 * 64, 7, 64, 1))
     assert chosen(plain, apart, batch[:, None], y=x[:, :, None]) == chosen(plain, x, batch)
 
 
 @needs_nvcc
-def test_a_sum_is_folded_into_rows_that_the_smaller_summand_gives_once(plain: Any) -> None:
+def test_a_sum_is_folded_into_rows_of_the_smaller_summand(plain: Any) -> None:
     def of(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> str:
         return str(plain.broadcast_add_variant(a, b, out))
 
@@ -152,7 +156,8 @@ def test_it_answers_no_and_launches_nothing_for_a_tensor_that_is_not_its_own(pla
     assert plain.broadcast_add(x, d, y) is False
     assert (y == 7).all()
     assert chosen(plain, x.double()) == chosen(plain, x.half()) == "none"
-    assert plain.residual_gate_variant(x.float(), x, d, x.float()) == "none"  # the library beside it takes that
+    # The library of the other pair of dtypes accepts it.
+    assert plain.residual_gate_variant(x.float(), x, d, x.float()) == "none"
     assert plain.residual_gate_variant(x[:, :1], x, d, x) == "none"
 
 
@@ -191,13 +196,13 @@ def test_each_function_lists_the_parameters_of_its_definition(plain: Any, name: 
 
 
 def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target) -> Path:
-    """Return the kernels alone, which are all that an architecture changes."""
+    """Return the kernels alone, because only they depend on the architecture."""
     return shared_compilation(CUDA["scale_shift"].library(*pair), target.name, kind)
 
 
 @needs_nvcc
 def test_no_product_is_fused_into_a_sum() -> None:
-    """In float32, where nothing is rounded between them, a fused one would have other bits."""
+    """Float32 shows it: nothing rounds in between, so a fused multiply-add would give other bits."""
     text = compiled((FP32, FP32), "ptx", SM90).read_text()
     assert "mul.rn.f32" in text and "add.rn.f32" in text
     assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32|\.ftz", text)
@@ -207,7 +212,7 @@ def test_no_product_is_fused_into_a_sum() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "pair"),
-    [("sm_75", (BF16, FP32)), ("sm_80", (FP16, FP16)), ("sm_100", (FP32, FP32))],  # sm_75 has no bf16 of its own
+    [("sm_75", (BF16, FP32)), ("sm_80", (FP16, FP16)), ("sm_100", (FP32, FP32))],  # sm_75 has no native bf16
 )
 def test_the_kernels_compile_for_every_architecture(target: str, pair: tuple[torch.dtype, torch.dtype]) -> None:
     assert compiled(pair, "cubin", Target(target)).stat().st_size > 0

@@ -1,6 +1,6 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: every case bit by bit, without a GPU.
 
-It finds wrong indices, masks, strides and roundings; not what only hardware does.
+It finds wrong indices, masks, strides and roundings, but no errors that only hardware shows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, FP16])
 @pytest.mark.parametrize("width", [64, 33])
-def test_a_product_may_stay_as_wide_as_it_is(dtype: torch.dtype, width: int, emulated: Emulated) -> None:
+def test_a_product_may_keep_its_precision(dtype: torch.dtype, width: int, emulated: Emulated) -> None:
     for sizes in ((width,), (1, 6, width)):
         residual, update, gate = (torch.randn(own, dtype=dtype) for own in ((1, 6, width), (1, 6, width), sizes))
         out = torch.full_like(residual, 7.0)
@@ -66,11 +66,11 @@ def test_a_product_may_stay_as_wide_as_it_is(dtype: torch.dtype, width: int, emu
         assert not differing(out, (update.float() * gate.float() + residual.float()).to(dtype))
 
 
-def test_the_cases_come_by_every_kernel_for_dense_tokens(emulated: Emulated) -> None:
+def test_the_cases_reach_every_kernel_for_dense_tokens(emulated: Emulated) -> None:
     for case in CUDA_CASES.values():
         runner(case.op, emulated)(*case.tensors(), **case.scalars)
     for dtype, width in ((BF16, 64), (FP16, 64), (BF16, 33), (FP16, 33)):
-        test_a_product_may_stay_as_wide_as_it_is(dtype, width, emulated)
+        test_a_product_may_keep_its_precision(dtype, width, emulated)
     assert {pair: str(module.kernels_left()) for pair, module in emulated.items()} == dict.fromkeys(PAIRS, "")
 
 
@@ -86,7 +86,7 @@ def test_ernies_gate_rounds_once_by_the_same_kernels(name: str, emulated: Emulat
 
 @pytest.mark.parametrize("shape", [(1, 3, 64), (2, 5, 33), (1, 1, 33), (2, 1, 512), (3, 70, 3072)])
 @pytest.mark.parametrize("op", ["scale_shift", "residual_gate", "broadcast_add"])
-def test_a_result_lies_in_an_inputs_place(op: str, shape: tuple[int, ...], emulated: Emulated) -> None:
+def test_a_result_may_replace_an_input(op: str, shape: tuple[int, ...], emulated: Emulated) -> None:
     scalars = shipped_ops()[op].scalar_defaults
     for dtype in (BF16, FP32):
         given = place_cases.tensors_of(shipped_ops()[op], shape, dtype)
@@ -122,7 +122,7 @@ def test_ernies_gate_names_its_own_arguments(emulated: Emulated) -> None:
 
 
 @pytest.mark.parametrize("op", folded_cases.EXACT)
-def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Emulated) -> None:
+def test_empty_calls_are_accepted_without_a_launch(op: str, emulated: Emulated) -> None:
     def call(*tensors: torch.Tensor, **scalars: float) -> torch.Tensor:
         out = rows_like(tensors[0])
         assert getattr(emulated[BF16, BF16], op)(*tensors, *scalars.values(), out)
@@ -161,7 +161,7 @@ def test_a_wrong_argument_of_more_axes_is_named(emulated: Emulated) -> None:
     with pytest.raises(ValueError, match=r"^update: has 2 where residual has 3 in axis 1"):
         own.ernie_residual_gate(x, x[:, :2], d, x)
     assert not own.residual_gate(x, x[:, :1], d, x) and not own.ernie_residual_gate(x, x[:, :1], d, x)
-    assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # which would make more of it
+    assert not own.ernie_residual_gate(x[:1], x[:1], x, x[:1])  # the output would be larger than this input
 
 
 @pytest.mark.parametrize("refused", [(BF16, FP16), (FP32, FP16), (FP16, FP16), (BF16, FP32), (FP32, FP32)])
@@ -216,8 +216,8 @@ def test_a_call_like_the_last_goes_straight_to_the_kernel(
     is_taken = case.op != "broadcast_add" or case.summands[0][1] == BF16
     assert answers == [is_taken]
     with torch.no_grad():
-        own(*(tensor.double() for tensor in case.tensors()), **case.scalars)  # refused: the dispatcher runs it
+        own(*(tensor.double() for tensor in case.tensors()), **case.scalars)  # refused, so the dispatcher runs it
     assert answers == [is_taken, False]
     own(*(tensor.requires_grad_() for tensor in case.tensors()), **case.scalars).sum().backward()
     own(*case.tensors(), **case.scalars, backend="torch")
-    assert len(answers) == 2  # what trains, or is wanted elsewhere, never asks
+    assert len(answers) == 2  # a call with gradients, or for another backend, never asks

@@ -1,4 +1,5 @@
-"""The CUDA and Triton kernels on a GPU: each case bit by bit against the chain on that GPU, and what only a GPU has."""
+"""The CUDA and Triton kernels on a GPU: each case bit by bit against the chain on that GPU, and behaviour that only a
+GPU has."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_production_sizes_have_the_chains_bits(backend: str) -> None:
     assert torch.equal(ops.broadcast_add(a, b, backend=backend), a + b)
 
 
-def test_cuda_is_what_runs_by_itself_and_is_exact() -> None:
+def test_cuda_runs_by_default_and_is_exact() -> None:
     x, d = drawn(1, 19, 3072), drawn(3072)
     for op, given in (("scale_shift", (x, d, d)), ("residual_gate", (x, x, d)), ("broadcast_add", (x, d))):
         chosen = kernwright.explain(op, *given, contract="exact").chosen
@@ -66,7 +67,7 @@ def test_cuda_is_what_runs_by_itself_and_is_exact() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_captured_call_replays_with_new_content(backend: str) -> None:
     x, d = drawn(1, 200, 3072), drawn(1, 3072)
-    ops.scale_shift(x, d, d, backend=backend)  # built, and loaded, before the capture
+    ops.scale_shift(x, d, d, backend=backend)  # builds and loads the kernel before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -79,7 +80,7 @@ def test_a_captured_call_replays_with_new_content(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_runs_on_the_current_stream(backend: str) -> None:
-    """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
+    """The call follows a long wait on a side stream. On another stream it would read inputs before they are written."""
     x, content = torch.full((1, 64, 1024), float("nan"), device="cuda", dtype=BF16), drawn(1, 64, 1024)
     ops.residual_gate(x, x, x, backend=backend)
     torch.cuda.synchronize()
@@ -107,7 +108,7 @@ def test_tensors_beyond_two_to_the_31_elements() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["gaps", "fp32 token chunks"])
-def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
+def test_nothing_is_copied_silently(name: str, backend: str) -> None:
     case = CASES[name]
     own, tensors = getattr(ops, case.op), case.tensors("cuda")
     own(*tensors, **case.scalars, backend=backend)

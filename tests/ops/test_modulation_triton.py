@@ -1,4 +1,4 @@
-"""The Triton kernel: every case in the interpreter bit by bit, and compiled for an H200 without one."""
+"""The Triton kernel: every case bit by bit in the interpreter, and compiled for an H200 without one."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def compiled_for_h200(
     }
     kinds |= {"constant": "fp32"} | dict.fromkeys(constants, "constexpr")
     signature = {name: kinds.get(name, "i64") for name in modulate.arg_names}
-    # As a launch finds it for dense tensors: everything a multiple of 16.
+    # The specialisation of a launch with dense tensors: everything is a multiple of 16.
     aligned = {
         (number,): [["tt.divisibility", 16]]
         for number, name in enumerate(modulate.arg_names)
         if (signature[name].startswith("*") or signature[name] == "i64") and not name.endswith(("_per", "tokens"))
     }
     source = ASTSource(modulate, signature, constants, aligned)
-    options = {**OPTIONS, "enable_fp_fusion": True} if fused else OPTIONS  # as a launch has them
+    options = {**OPTIONS, "enable_fp_fusion": True} if fused else OPTIONS  # as in a launch
     return str(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
 
 
@@ -80,7 +80,7 @@ def compiled_for_h200(
 def test_it_compiles_for_an_h200_without_one_and_fuses_nothing(dtype: str, modulation: str, shared: bool) -> None:
     ptx = compiled_for_h200(dtype, modulation, shared)
     assert ".target sm_90" in ptx
-    # Without .rn the assembler might still fuse them, or flush what is subnormal.
+    # Without .rn the assembler might still fuse them, or flush subnormal numbers.
     assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32", ptx) and ".ftz" not in ptx
     for access in ("ld.global", "st.global"):
         lines = [line for line in ptx.splitlines() if access in line]
@@ -89,17 +89,17 @@ def test_it_compiles_for_an_h200_without_one_and_fuses_nothing(dtype: str, modul
 
 @pytest.mark.parametrize(("dtype", "shift"), [("bf16", "fp16"), ("fp16", "bf16")])
 def test_a_sum_of_both_half_widths_is_computed_in_float32(dtype: str, shift: str) -> None:
-    """LLVM would compute it in float16, where a bfloat16 may be infinite or zero, if the result is float16."""
+    """LLVM would compute a float16 result in float16, where a bfloat16 number may overflow or vanish."""
     ptx = compiled_for_h200(dtype, dtype, False, result="fp16", shift=shift)
     assert re.search(r"\badd\.rn\.f32", ptx) and not re.search(r"\badd\.(rn\.)?(b?f16)", ptx)
 
 
 def test_without_the_option_products_would_be_fused() -> None:
-    """Which is why the test above means something."""
+    """This shows that the test above can fail."""
     assert re.search(r"\bfma\.", compiled_for_h200("fp32", "fp32", True, fused=True))
 
 
-def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
+def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
     code = (
         "import torch, kernwright; from kernwright import ops\n"
         "x, d = torch.randn(1, 4, 32), torch.randn(32)\n"

@@ -1,5 +1,5 @@
 """The exact CUDA kernels' own code, run on a CPU thread by thread: bit by bit against a twin that norms as torch does
-on a GPU. Each op in one dtype: a GPU runs all of them."""
+on a GPU. Each op runs in one dtype here, and in all of them on a GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernwright.ops.norm_modulation.family import EXACT
 from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-# Float32 hides no bit of a norm; of bfloat16 two numbers are computed at once.
+# Float32 hides no bit of a norm. With bfloat16, two numbers are computed at once.
 BUILT = {"kFloat32": (FP32, False), "kBFloat16": (BF16, True)}
 CASES = {
     name: case for name, case in norm_exact_cases.CUDA_CASES.items() if (case.dtype, case.residual) in BUILT.values()
@@ -85,8 +85,8 @@ def test_more_axes_have_the_bits_of_torchs_order(name: str, emulated: Modules) -
     norm_exact_cases.hold_to_twin(case, runner(case, emulated[case.dtype, case.residual]))
 
 
-def test_of_more_axes_it_is_all_of_x_that_torch_would_copy(emulated: Modules) -> None:
-    """Tokens that lie apart are copied before they are normed, wherever they start; parts of them may lie dense."""
+def test_with_more_axes_all_of_x_counts_as_copied_by_torch(emulated: Modules) -> None:
+    """Tokens with gaps are copied before the norm, wherever they start. Views of parts of them may be dense."""
     run, row = emulated[FP32, False].run, torch.zeros(2, 1, 1, 64)
     whole, rows = torch.randn(2 * 3 * 5 * 64 + 1), (row, row, None, None, "layer", 1e-6)
     for x, takes in (
@@ -98,7 +98,7 @@ def test_of_more_axes_it_is_all_of_x_that_torch_would_copy(emulated: Modules) ->
 
 
 def test_every_compiled_shape_has_its_case(emulated: Modules) -> None:
-    modules = {residual: module for (_, residual), module in emulated.items()}  # each chooses for all dtypes
+    modules = {residual: module for (_, residual), module in emulated.items()}  # each module chooses for all dtypes
     for case in norm_exact_cases.CUDA_CASES.values():
         runner(case, modules[case.residual], only_chooses=True)(*arguments(case), **case.scalars)
     assert [int(module.shapes_left()) for module in modules.values()] == [0, 0]
@@ -125,7 +125,7 @@ def test_each_call_has_its_kernel(name: str, words: str, emulated: Modules) -> N
     assert str(module.variant()) == words
 
 
-def test_what_torch_itself_norms_otherwise_is_refused(emulated: Modules) -> None:
+def test_calls_that_torch_itself_norms_in_another_order_are_refused(emulated: Modules) -> None:
     def takes(x: torch.Tensor, weight: torch.Tensor | None = None, norm_type: str = "layer", **more: Any) -> bool:
         d, y = torch.zeros(x.shape[-1], dtype=BF16), torch.empty(x.shape, dtype=BF16)
         if (residual := more.get("residual")) is not None:
@@ -134,15 +134,16 @@ def test_what_torch_itself_norms_otherwise_is_refused(emulated: Modules) -> None
         return bool(emulated[FP32, False].run(x, d, d, weight, None, norm_type, 1e-6, y, True))
 
     x, whole = torch.zeros(1, 4, 64, dtype=BF16), torch.zeros(4 * 64 + 2, dtype=BF16)
-    off = whole[2:].view(1, 4, 64)  # at the third element, where torch does not load four at once
+    off = whole[2:].view(1, 4, 64)  # starts at the third element, where torch does not use loads of four
     assert takes(x) and not takes(off)
-    assert takes(whole[1:193].view(1, 3, 64)[..., :60])  # of rows that lie apart torch makes a copy
-    assert takes(off, residual=x)  # and a sum is a copy
+    assert takes(whole[1:193].view(1, 3, 64)[..., :60])  # torch copies rows with gaps
+    assert takes(off, residual=x)  # a sum is a copy too
     assert not takes(x[..., :62]) and not takes(x, torch.zeros(64, dtype=BF16)) and not takes(x, norm_type="rms")
 
 
-def test_a_device_is_asked_and_shows_it_or_not(emulated: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This processor stands in for a GPU: with torch's order spelled out it shows it, with its own it does not."""
+def test_a_device_is_checked_for_torchs_order(emulated: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This processor replaces a GPU. With torch's order spelled out it passes the check, and with its own order it
+    fails."""
 
     def launch(x: Any, scale: Any, shift: Any, weight: Any, bias: Any, norm_type: str, eps: float, y: Any) -> bool:
         run = emulated[FP32, False].run

@@ -28,7 +28,7 @@ def draw(seed: int, *shape: int) -> np.ndarray:
 
 
 def at(modulation: np.ndarray, b: int, s: int, d: int) -> float:
-    """The element of a modulation tensor that token (b, s) meets at channel d, by the tables of each layout."""
+    """Return the element of a modulation tensor that token (b, s) uses at channel d, by the layout's table."""
     index: tuple[int, ...] = {
         (1,): (0,),
         (D,): (d,),
@@ -114,7 +114,7 @@ def test_the_eager_chain_keeps_the_dtype_of_x_and_its_precision(dtype: torch.dty
 
 
 def test_the_norm_of_an_eager_chain_is_rounded_before_it_is_modulated() -> None:
-    """The rounding points are part of the definition: half-width tokens round between norm and modulation."""
+    """The definition includes the rounding points: half-width tokens round between norm and modulation."""
     x = torch.from_numpy(draw(1, 1, 4, 64)).bfloat16()
     scale, shift = torch.full((1,), 0.37), torch.full((1,), 0.0)  # float32 modulation promotes
     op = shipped_ops()["norm_scale_shift"]
@@ -167,7 +167,7 @@ def test_each_token_has_the_modulation_that_its_index_picks(residual: bool, inde
 
 
 def test_an_rms_norm_with_a_bias_is_refused() -> None:
-    """Some kernels take one and leave it out in silence."""
+    """Some kernels accept a bias and silently ignore it."""
     x = torch.zeros(1, 1, D)
     with pytest.raises(ValueError, match="no bias"):
         shipped_ops()["norm_scale_shift"].call(

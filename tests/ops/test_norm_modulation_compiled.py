@@ -1,4 +1,4 @@
-"""Under torch.compile and torch.library: one graph, none more for other tokens, gradients where they are asked for."""
+"""The ops under torch.compile and torch.library: one graph for any number of tokens, and gradients on request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_graph_with_the_same_result(name: str) -> None:
     assert any("kernwright" in str(node.target) for node in counter.graphs[0].graph.nodes)
 
 
-def test_another_number_of_tokens_is_no_other_graph() -> None:
+def test_another_number_of_tokens_uses_the_same_graph() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(
         lambda x, scale: ops.norm_scale_shift(x, scale, scale), fullgraph=True, dynamic=True, backend=counter
@@ -59,7 +59,7 @@ def test_another_number_of_tokens_is_no_other_graph() -> None:
             x, scale = torch.randn(2, tokens, 64), torch.randn(2, 1, 64)
             assert torch.equal(compiled(x, scale), ops.norm_scale_shift(x, scale, scale))
             counts.append(counter.frame_count)
-    assert len(set(counts)) == 1, counts  # the first may try twice: torch looks whether eps could be a symbol
+    assert len(set(counts)) == 1, counts  # the first call may trace twice, because torch tries eps as a symbol
 
 
 def test_out_is_written_under_compile_too() -> None:
@@ -68,7 +68,7 @@ def test_out_is_written_under_compile_too() -> None:
     assert torch.equal(out, ops.norm_scale_shift(x, d, d))
 
 
-def test_what_trains_is_traced_as_its_reference() -> None:
+def test_a_call_with_gradients_is_traced_as_its_reference() -> None:
     counter = CompileCounterWithBackend("aot_eager")
     x, d = torch.randn(1, 4, 64, requires_grad=True), torch.randn(64, requires_grad=True)
     torch.compile(lambda a, b: ops.norm_scale_shift(a, b, b), fullgraph=True, backend=counter)(x, d).sum().backward()
@@ -107,7 +107,7 @@ def test_opcheck_passes(name: str, trains: bool) -> None:
 
 
 def test_the_library_ops_gradient_is_the_references() -> None:
-    getattr(ops, "norm_scale_shift")  # noqa: B009  the ops are registered with the family's calls
+    getattr(ops, "norm_scale_shift")  # noqa: B009 - the ops are registered when the family's calls are imported
     given = [torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((1, 3, 8), (8,), (8,))]
     own = torch.ops.kernwright.norm_scale_shift(*given, None, None, "layer", 1e-6, "torch", None)
     eager = shipped_ops()["norm_scale_shift"].reference(*given)
@@ -120,13 +120,13 @@ def test_the_library_ops_gradient_is_the_references() -> None:
 
 
 class Marked(torch.Tensor):
-    """A class of somebody's own, with memory and without a way of its own."""
+    """A tensor subclass with memory and without its own dispatch."""
 
 
-def test_tensors_of_other_classes_go_their_own_way() -> None:
-    """A fake tensor has no memory: a kernel that took its address would end the process."""
+def test_tensor_subclasses_use_their_own_dispatch() -> None:
+    """A fake tensor has no memory: a kernel that used its address would crash the process."""
     x, d = torch.randn(1, 4, 16), torch.randn(16)
-    expected = ops.norm_scale_shift(x, d, d)  # the short way is open from here on
+    expected = ops.norm_scale_shift(x, d, d)  # the fast path is open from here on
     with FakeTensorMode() as mode:
         for own in (mode.from_tensor(x), torch.nn.Parameter(mode.from_tensor(x), requires_grad=False)):
             y = ops.norm_scale_shift(own, mode.from_tensor(d), mode.from_tensor(d))
@@ -139,7 +139,7 @@ def test_tensors_of_other_classes_go_their_own_way() -> None:
     assert torch.equal(ops.norm_scale_shift(x.as_subclass(Marked), d, d), expected)
     many = torch.randn(3, 1, 4, 16)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # vmap has no rule for it, and says that it loops
+        warnings.simplefilter("ignore")  # vmap has no rule for the op and warns that it loops
         looped = torch.vmap(lambda one: ops.norm_scale_shift(one, d, d))(many)
     assert torch.equal(looped, torch.stack([ops.norm_scale_shift(one, d, d) for one in many]))
     gradient = torch.func.grad(lambda own: ops.norm_scale_shift(own, d, d).square().sum())(x)
@@ -159,7 +159,7 @@ def test_a_fake_among_the_other_tensors_is_refused_by_the_foreign_function() -> 
     assert not launch(x, fake, d, None, None, "layer", 1e-6, torch.empty_like(x))
 
 
-def test_an_op_may_be_met_for_the_first_time_inside_a_compiled_function() -> None:
+def test_the_first_call_of_an_op_may_be_inside_a_compiled_function() -> None:
     code = (
         "import torch; from kernwright import ops\n"
         "f = torch.compile(lambda x, d: ops.norm_scale_shift(x, d, d), fullgraph=True, backend='aot_eager')\n"

@@ -1,4 +1,5 @@
-"""The C++ kernels for a CPU: every case by the judge's rule, and errors that name the argument, out of C++ too."""
+"""The C++ kernels for a CPU: every case by the judge's rule, and errors that name the argument, also those raised in
+C++."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_more_axes_are_close(name: str) -> None:
 @pytest.mark.parametrize("width", [1024, 3072, 16384, 65536])
 @pytest.mark.parametrize("norm_type", ["rms", "layer"])
 def test_a_row_of_one_magnitude_is_close_too(width: int, norm_type: str) -> None:
-    """Where every rounding of a sum goes the same way."""
+    """In such a row all roundings of a sum go in the same direction."""
     torch.manual_seed(0)
     x, none = torch.randint(0, 2, (1, 2, width)).mul(2.2).sub(1.1), torch.zeros(width)
     own = ops.norm_scale_shift(x, none, none, norm_type=norm_type, backend="cpu")
@@ -67,7 +68,7 @@ def test_the_result_does_not_depend_on_the_threads(threads: int) -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, FP16])
 def test_numbers_at_the_ends_of_a_dtype_are_rounded_as_torch_rounds(dtype: torch.dtype) -> None:
-    """Through the residual, which is rounded and returned: subnormals, the largest numbers, ties, infinities, NaN."""
+    """The residual is rounded and returned: subnormal numbers, the largest numbers, ties, infinities and NaN."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).reshape(1, 16, 4096)
     zero = torch.zeros_like(every)
     half = torch.full((1,), 0.4999, dtype=FP32)
@@ -78,7 +79,7 @@ def test_numbers_at_the_ends_of_a_dtype_are_rounded_as_torch_rounds(dtype: torch
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_what_is_not_finite_shows_in_its_own_token_alone(bad: float) -> None:
+def test_a_nonfinite_element_affects_its_own_token_alone(bad: float) -> None:
     x = torch.randn(1, 4, 64)
     x[0, 2, 5] = bad
     one = torch.ones(64)
@@ -126,7 +127,7 @@ def test_a_wrong_argument_is_named(what: str, backend: str) -> None:
 
 @pytest.mark.parametrize("what", WRONG)
 def test_the_foreign_function_names_it_too(what: str) -> None:
-    """The shortest way has no check in Python."""
+    """The fast path has no checks in Python."""
     launch = family.cpu_launch("residual_norm_scale_shift")
     changed, named = WRONG[what]
     given = {"x": X, "residual": X, "scale": D, "shift": D, "gate": D, "weight": None, "bias": None} | changed
@@ -136,7 +137,7 @@ def test_the_foreign_function_names_it_too(what: str) -> None:
         launch(*given.values(), norm_type, 1e-6, *outs)
 
 
-def test_what_the_kernels_do_not_take_is_refused_not_run() -> None:
+def test_unsupported_calls_are_refused_and_not_run() -> None:
     launch = family.cpu_launch("norm_scale_shift")
 
     def takes(x: torch.Tensor, scale: torch.Tensor = D) -> bool:
@@ -150,8 +151,9 @@ def test_what_the_kernels_do_not_take_is_refused_not_run() -> None:
     assert not takes(X[(None,) * 14])
 
 
-def test_calls_in_turn_of_every_dtype_and_device_end_where_they_belong() -> None:
-    """The short way leads where the last call went; what is not for that kernel is refused, and goes the long way."""
+def test_alternating_dtypes_and_devices_reach_the_right_kernels() -> None:
+    """The fast path goes to the last call's kernel. That kernel refuses unsuitable calls, which then take the slow
+    path."""
     for dtype in (FP32, BF16, torch.float64, FP16, FP32, torch.float64):
         x, d = torch.randn(1, 4, 16).to(dtype), torch.randn(16).to(dtype)
         with warnings.catch_warnings():
@@ -162,7 +164,7 @@ def test_calls_in_turn_of_every_dtype_and_device_end_where_they_belong() -> None
         torch.testing.assert_close(y, ops.norm_scale_shift(x, d, d, backend="torch"), atol=0.03, rtol=0.03)
 
 
-def test_the_second_call_takes_the_short_way_and_agrees() -> None:
+def test_the_second_call_takes_the_fast_path_and_agrees() -> None:
     case = CASES["frame modulation"]
     tensors = case.tensors()
     arguments = [tensors[name] for name in ("x", "scale", "shift")]
@@ -175,7 +177,7 @@ def test_the_second_call_takes_the_short_way_and_agrees() -> None:
         ops.norm_scale_shift(apart, D, D)
 
 
-def test_a_float_that_no_kernel_reads_runs_the_reference_after_a_call_that_was_short_too() -> None:
+def test_an_unsupported_float_runs_the_reference_also_after_the_fast_path() -> None:
     x, row = torch.randn(2, 3, 64), torch.randn(64)
     narrow = row.abs().to(torch.float8_e4m3fn)
     with warnings.catch_warnings():
@@ -188,10 +190,10 @@ def test_a_float_that_no_kernel_reads_runs_the_reference_after_a_call_that_was_s
 
 
 def test_windows_over_one_memory_are_normed_like_any_tokens() -> None:
-    """What torch makes like them has gaps in its last axis, and no kernel writes such a result."""
+    """torch's empty_like would give them gaps in the last axis, which no kernel writes."""
     windows, row = torch.randn(127).unfold(0, 64, 1)[:8], torch.randn(64)
     expected = ops.norm_scale_shift(windows, row, row, backend="torch")
-    for _ in range(2):  # the second by the short way, as far as it goes
+    for _ in range(2):  # the second call takes the fast path if it can
         torch.testing.assert_close(ops.norm_scale_shift(windows, row, row, backend="cpu"), expected)
 
 

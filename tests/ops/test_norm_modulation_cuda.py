@@ -1,4 +1,4 @@
-"""The CUDA kernels as far as a machine without a GPU goes: they compile, and the C++ side checks and chooses right."""
+"""The CUDA kernels as far as possible without a GPU: they compile, and the C++ code checks and chooses correctly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SM90 = Target("sm_90")
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
-    """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
+    """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
     return CUDA["norm_scale_shift"].library(BF16).load(SM90)
 
 
@@ -72,26 +72,27 @@ def test_vectors_are_as_wide_as_every_start_allows(plain: Any) -> None:
 
     x = tokens(1, 4, 64)
     assert width_of(x) == "vector 8"
-    assert width_of(tokens(1, 4, 66)[..., 2:]) == "vector 1"  # rows 132 bytes apart
+    assert width_of(tokens(1, 4, 66)[..., 2:]) == "vector 1"  # rows are 132 bytes apart
     assert width_of(tokens(4 * 64 + 1)[1:].view(1, 4, 64)) == "vector 1"  # starts at an odd element
     assert width_of(x, y=tokens(1, 4, 65)[..., 1:]) == "vector 1"
-    assert width_of(x, torch.zeros(66)[2:]) == "vector 1"  # float32: 16 bytes a load would start at 8
+    assert width_of(x, torch.zeros(66)[2:]) == "vector 1"  # in float32, 16-byte loads would start at offset 8
     assert width_of(x, torch.zeros(68)[4:]) == "vector 8"
-    assert width_of(x, tokens(1)) == "vector 8"  # one number is no vector
+    assert width_of(x, tokens(1)) == "vector 8"  # a single number limits no vector
     assert width_of(x, weight=tokens(65)[1:]) == "vector 1"
-    assert width_of(tokens(300).as_strided((1, 4, 64), (3, 64, 1))) == "vector 8"  # of one batch no step is taken
+    # With one batch its stride does not matter.
+    assert width_of(tokens(300).as_strided((1, 4, 64), (3, 64, 1))) == "vector 8"
 
 
 @needs_nvcc
-def test_batches_are_folded_where_they_are_alike_and_frames_become_batches(plain: Any) -> None:
+def test_equal_batches_are_folded_and_frames_become_batches(plain: Any) -> None:
     x, one_run = tokens(2, 6, 64), "small: vector 8, 8 threads, 16 x 1 tokens"
     assert chosen(plain, x) == one_run  # per channel: one run of 12 tokens
     assert chosen(plain, x, tokens(2, 64)) == f"{one_run}, 2 batches"
     assert chosen(plain, x, tokens(2, 6, 64)) == one_run
-    assert chosen(plain, x, tokens(1, 6, 64)) == f"{one_run}, 2 batches"  # the second batch begins again
+    assert chosen(plain, x, tokens(1, 6, 64)) == f"{one_run}, 2 batches"  # the second batch starts again
     assert chosen(plain, x, tokens(2, 3, 1, 64)) == f"{one_run}, 6 batches"
     assert chosen(plain, x, tokens(2, 3, 1, 64), shift=tokens(2, 6, 64)) == f"{one_run}, 6 batches"
-    assert chosen(plain, x, tokens(2, 3, 1, 64), shift=tokens(2, 2, 1, 64)) == one_run  # no one length of a frame
+    assert chosen(plain, x, tokens(2, 3, 1, 64), shift=tokens(2, 2, 1, 64)) == one_run  # no common length of a frame
     assert chosen(plain, x, tokens(1, 3, 1, 64)) == f"{one_run}, 2 batches"
     assert chosen(plain, tokens(6, 1, 64), tokens(6, 64)) == one_run
     assert chosen(plain, tokens(2, 12, 64)[:, :6]) == f"{one_run}, 2 batches"
@@ -113,14 +114,15 @@ def test_rows_of_modulation_choose_the_kernel(plain: Any) -> None:
 
 
 @needs_nvcc
-def test_tokens_that_start_anywhere_are_shifted_where_all_lie_alike(plain: Any) -> None:
+def test_unaligned_tokens_are_shifted_if_all_have_the_same_alignment(plain: Any) -> None:
     def kind(x: torch.Tensor, y: torch.Tensor, *given: Any) -> str:
         return chosen(plain, x, *given, y=y).split(":")[0]
 
     x, wide = tokens(2, 6, 3073), tokens(2, 6, 3081)
-    assert kind(x, tokens(2, 6, 3073)) == kind(x, wide[..., 8:]) == "shifted"  # 8 elements on it lies alike again
-    assert kind(x, tokens(2, 6, 3080)[..., 7:]) == "odd"  # rows are 3080 apart
-    assert kind(x, wide[..., 1:3074]) == "odd"  # starts elsewhere
+    # A shift by 8 elements keeps the alignment.
+    assert kind(x, tokens(2, 6, 3073)) == kind(x, wide[..., 8:]) == "shifted"
+    assert kind(x, tokens(2, 6, 3080)[..., 7:]) == "odd"  # rows are 3080 elements apart
+    assert kind(x, wide[..., 1:3074]) == "odd"  # starts at another alignment
     assert kind(x, tokens(2, 6, 3073), tokens(2, 3073)) == "shifted"  # a row of modulation may start anywhere
     assert kind(x, tokens(2, 6, 3073), torch.zeros(3073)) == "odd"
 
@@ -128,12 +130,13 @@ def test_tokens_that_start_anywhere_are_shifted_where_all_lie_alike(plain: Any) 
 @needs_nvcc
 def test_many_small_tokens_and_many_with_float_rows_go_in_pairs(plain: Any) -> None:
     def of(count: int, width: int, *scale: torch.Tensor) -> str:
-        return chosen(plain, torch.empty(1, count, width, dtype=BF16), *scale)  # no content, so that it takes no memory
+        # Uses no memory, because the contents do not matter.
+        return chosen(plain, torch.empty(1, count, width, dtype=BF16), *scale)
 
     assert of(800, 5120, torch.zeros(5120)) == "shared: vector 8, 2 a thread, 2 tokens, 320 threads"
     assert of(800, 3072, torch.zeros(3072)) == "shared: vector 8, 2 a thread, 2 tokens, 192 threads"
     assert of(799, 5120, torch.zeros(5120)).startswith("held")
-    assert of(800, 5120, torch.zeros(1, 800, 5120)).startswith("held")  # each token has its own
+    assert of(800, 5120, torch.zeros(1, 800, 5120)).startswith("held")  # each token has its own row
     assert of(12_500, 128).endswith("8 x 1 tokens")
     assert of(12_501, 128).endswith("8 x 2 tokens")
     assert of(648_720, 128).endswith("8 x 2 tokens")
@@ -170,8 +173,8 @@ def test_a_wrong_argument_is_named(plain: Any, changed: dict[str, torch.Tensor],
 @needs_nvcc
 @pytest.mark.slow
 def test_both_ops_every_dtype_and_every_architecture_compile() -> None:
-    """Each once, and the kernels alone: what a dtype changes, an architecture does not, and the library that other
-    tests load holds the rest. Not optimised, which a build would wait for."""
+    """Each combination is compiled once, and only the kernels: the rest does not depend on dtype or architecture, and
+    other tests load it. Without optimisation, to save build time."""
     plain, residual = "norm_scale_shift", "residual_norm_scale_shift"
     pairs = [(plain, "sm_75", FP16), (residual, "sm_80", FP32), (plain, "sm_100", BF16), (residual, "sm_90", FP16)]
     for op, architecture, dtype in pairs:
@@ -180,7 +183,7 @@ def test_both_ops_every_dtype_and_every_architecture_compile() -> None:
 
 
 def test_every_kind_of_call_is_among_the_cases() -> None:
-    """The GPU tests run the same cases; this is what they are there to cover."""
+    """The GPU tests run the same cases, which must cover every kind."""
     widths = {case.width for case in CASES.values()}
     assert {3072, 3073, 65535, 65536} <= widths
     assert {case.dtype for case in CASES.values()} == {BF16, FP16, FP32}

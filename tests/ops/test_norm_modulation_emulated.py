@@ -1,6 +1,7 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: every case by the judge's rule, without a GPU.
 
-It finds wrong indices, masks, strides, roundings and meetings that not all threads keep; not what only hardware does.
+It finds wrong indices, masks, strides, roundings and barriers that not all threads reach, but no errors that only
+hardware shows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kernwright.runtime.target import compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 FOLDED = folded_cases.of("norm_scale_shift", "residual_norm_scale_shift")
-# Of every kind of kernel: lean, shifted, small of either sort, held with rows of any sort, odd, streamed.
+# One of every kind of kernel: lean, shifted, both small ones, held with each kind of rows, odd, streamed.
 PLACED = [
     "own rows 768", "own rows 3072", "own rows 8192", "torch.bfloat16 own rows 3071 far from zero",
     "torch.bfloat16 odd 517", "torch.bfloat16 odd 5001", "width 128", "width 33", "own rows 20000", "float rows 3072",
@@ -69,7 +70,7 @@ def test_more_axes_are_close(name: str, emulated: Modules) -> None:
 
 
 @pytest.mark.parametrize("op", ["norm_scale_shift", "residual_norm_scale_shift"])
-def test_of_no_elements_it_takes_all_and_launches_nothing(op: str, emulated: Modules) -> None:
+def test_empty_calls_are_accepted_without_a_launch(op: str, emulated: Modules) -> None:
     for case in empty_cases.CASES.values():
         if case.op == op:
             empty_cases.verify(case, runner(case, emulated))
@@ -82,8 +83,9 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated: Modules) -> None:
 
 @pytest.mark.parametrize("norm_type", ["layer", "rms"])
 @pytest.mark.parametrize("name", [*PLACED, *(f"residual {name}" for name in PLACED), *UNGATED])
-def test_results_lie_in_an_inputs_place(name: str, norm_type: str, emulated: Modules) -> None:
-    """Of a token's first element, which all threads of some kernels ask for, none has what another stored."""
+def test_results_may_replace_inputs(name: str, norm_type: str, emulated: Modules) -> None:
+    """In some kernels all threads read a token's first element. None of them may read it after another thread has
+    stored."""
     case = replace(CUDA_CASES[name], norm_type=norm_type, bias=None)
     parameters, drawn = shipped_ops()[case.op].tensor_parameters, case.tensors()
     given = {own.name: drawn[own.name] for own in parameters}
@@ -91,7 +93,7 @@ def test_results_lie_in_an_inputs_place(name: str, norm_type: str, emulated: Mod
 
 
 def test_every_compiled_kernel_has_its_case(emulated: Modules) -> None:
-    """But for float16, whose kernels are bfloat16's with another conversion."""
+    """Without float16, whose kernels equal those of bfloat16 except for the conversion."""
     for case in CUDA_CASES.values():
         if case.dtype != FP16:
             tensors = case.tensors()

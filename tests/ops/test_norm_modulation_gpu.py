@@ -1,4 +1,5 @@
-"""The CUDA and Triton kernels on a GPU: every case by the judge's rule, and what only a GPU has: streams and graphs."""
+"""The CUDA and Triton kernels on a GPU: every case by the judge's rule, and behaviour that only a GPU has: streams and
+graphs."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_every_case_is_close(backend: str, name: str) -> None:
     verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
 
 
-# Triton takes 2 to 8 s to compile each, which is minutes for all of them.
+# Triton takes 2 to 8 s to compile each case, so compiling all of them would take minutes.
 EXACT_BY_TRITON = [*norm_exact_cases.GPU_CASES][::5]
 
 
@@ -66,8 +67,9 @@ def test_rows_of_the_grid_have_the_chains_bits(distribution: str) -> None:
         norm_exact_cases.hold_row(row, distribution, functools.partial(getattr(ops, row.op), backend="cuda"))
 
 
-def test_an_exact_norm_is_the_kernels_where_torch_norms_as_it_does() -> None:
-    """And the chain's own where torch norms otherwise: an address off four elements, a width no multiple of four."""
+def test_an_exact_norm_runs_the_kernel_if_torch_norms_in_its_order() -> None:
+    """Where torch norms in another order, the chain itself runs: at an address that is no multiple of four elements, or
+    a width that is none."""
     x, row = drawn(2, 33, 1000), drawn(2, 1, 1000)
     with kernwright.preferring("triton"):
         assert str(kernwright.explain("norm_scale_shift", x, row, row, contract="exact").chosen) == "triton (exact)"
@@ -75,13 +77,13 @@ def test_an_exact_norm_is_the_kernels_where_torch_norms_as_it_does() -> None:
     off = whole[1:].view(1, 33, 1000)
     for tokens in (x, whole[:-1].view(1, 33, 1000), off, off[..., :996], drawn(1, 33, 1001)):
         rows = drawn(1, 1, tokens.shape[-1])
-        for _ in range(2):  # the long way, and the short one
+        for _ in range(2):  # the slow path, then the fast path
             assert torch.equal(
                 ops.norm_scale_shift(tokens, rows, rows, contract="exact"), reference(tokens, rows, rows)
             )
 
 
-def test_an_exact_call_is_the_way_of_no_other() -> None:
+def test_an_exact_call_is_not_reused_for_other_calls() -> None:
     x, d = drawn(1, 19, 3072), drawn(3072)
     close = ops.norm_scale_shift(x, d, d, backend="cuda", contract="close")
     assert not torch.equal(ops.norm_scale_shift(x, d, d, contract="exact"), close)
@@ -92,7 +94,7 @@ def test_an_exact_call_is_the_way_of_no_other() -> None:
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("width", [3072, 3073])
 def test_every_grid_covers_every_token(tokens: int, residual: bool, width: int) -> None:
-    """From fewer tokens than a GPU holds to outputs that are stored past its cache."""
+    """From fewer tokens than a GPU runs at once to outputs that are stored past its cache."""
     x, d = drawn(1, tokens, width), drawn(1, width)
     with torch.no_grad():
         if residual:
@@ -104,7 +106,7 @@ def test_every_grid_covers_every_token(tokens: int, residual: bool, width: int) 
             torch.testing.assert_close(y.float(), reference(x, d, d).float(), atol=0.05, rtol=0.03)
 
 
-def test_cuda_is_what_runs_by_itself() -> None:
+def test_cuda_runs_by_default() -> None:
     x, d = drawn(1, 19, 3072), drawn(3072)
     chosen = kernwright.explain("norm_scale_shift", x, d, d).chosen
     assert chosen is not None and chosen.backend == "cuda"
@@ -114,7 +116,7 @@ def test_cuda_is_what_runs_by_itself() -> None:
 def test_a_captured_call_replays_with_new_content(backend: str) -> None:
     x, d = drawn(1, 200, 3072), drawn(1, 3072)
     own = call_of(backend)
-    own(x, d, d)  # built, and loaded, before the capture
+    own(x, d, d)  # builds and loads the kernel before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -127,7 +129,7 @@ def test_a_captured_call_replays_with_new_content(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_runs_on_the_current_stream(backend: str) -> None:
-    """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
+    """The call follows a long wait on a side stream. On another stream it would read inputs before they are written."""
     x, d = drawn(1, 64, 1024), drawn(1024)
     own = call_of(backend)
     own(x, d, d)
@@ -180,7 +182,7 @@ def test_tensors_beyond_two_to_the_31_elements(width: int) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["gaps", "chunk modulation", "residual gaps odd", "width 3073"])
-def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
+def test_nothing_is_copied_silently(name: str, backend: str) -> None:
     case = CASES[name]
     own = getattr(ops, case.op)
     names = ("x", "residual", "scale", "shift", "gate") if case.residual else ("x", "scale", "shift")
@@ -217,7 +219,7 @@ def test_many_threads_at_once() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_not_finite_shows_in_its_own_token_alone(backend: str) -> None:
+def test_a_nonfinite_element_affects_its_own_token_alone(backend: str) -> None:
     x = drawn(1, 40, 3072, dtype=FP32)
     x[0, 17, 5] = float("nan")
     one = torch.ones(3072, device="cuda")
@@ -225,7 +227,7 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(backend: str) -> None:
     assert not finite[17] and finite.sum() == 39
 
 
-def test_what_is_not_finite_in_narrow_tokens_shows_in_its_own_alone() -> None:
+def test_a_nonfinite_element_of_a_narrow_token_affects_it_alone() -> None:
     """Whole vectors, and tokens that share vectors with their neighbours."""
     for width in (3072, 3073):
         x, d = drawn(1, 40, width), drawn(width)

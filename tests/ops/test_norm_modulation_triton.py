@@ -16,7 +16,8 @@ from token_cases import arguments
 from kernwright.core.errors import KernwrightError
 
 pytest.importorskip("triton")
-INTERPRETED = [name for name in CASES if not name.endswith("many tokens")]  # a program costs milliseconds there
+# In the interpreter a program takes milliseconds.
+INTERPRETED = [name for name in CASES if not name.endswith("many tokens")]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_a_widths_shape_covers_it() -> None:
         shape = shape_of("norm_scale_shift", torch.empty(1, width))
         assert shape.block >= width or not shape.held_whole
         assert shape.held_whole == (width <= HELD)
-        assert shape.rows * shape.block <= 32 * 32 * 16 * 2  # at most 32 values a thread of 16 warps
+        assert shape.rows * shape.block <= 32 * 32 * 16 * 2  # at most 32 values per thread of 16 warps
 
 
 @pytest.mark.parametrize(("width", "residual"), [(3072, False), (3072, True), (128, True), (65536, True)])
@@ -47,11 +48,11 @@ def test_it_compiles_for_an_h200_without_one(width: int, residual: bool) -> None
     call = getattr(triton_kernel, case.op)
     ptx = ptx_of(triton_kernel, "norm_modulate", lambda: call(*arguments(case), **case.scalars))
     loads, stores = (narrow_accesses(ptx, access) for access in ("ld.global", "st.global"))
-    # 16 bytes at a time, but for a weight and a bias that a program's several small tokens share.
+    # 16 bytes at a time, except for a weight and a bias that several small tokens of a program share
     assert not stores and (not loads or (width == 128 and len(loads) <= 2)), loads
 
 
-def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
+def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
     code = (
         "import torch, kernwright; from kernwright import ops\n"
         "x, d = torch.randn(1, 4, 32), torch.randn(32)\n"

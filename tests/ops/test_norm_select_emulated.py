@@ -1,7 +1,7 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: cases by the judge's rule, without a GPU.
 
-Of two kinds, since a build takes seconds: float32 alone, and bfloat16 behind a residual, of which the rest is a part.
-A GPU runs every case of all.
+Two kinds are built, because a build takes seconds: float32, and bfloat16 with a residual, which includes the code
+without one. A GPU runs every case of every kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernwright.runtime.target import compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True), (FP32, False)]
 NAME = {"KERNWRIGHT_OP": "foreign"}
-BUILT = [*KINDS, (FP16, True)]  # float16 for rows of equal elements alone
+BUILT = [*KINDS, (FP16, True)]  # float16 only for rows of equal elements
 Kinds = dict[tuple[torch.dtype, bool], Any]
 
 
@@ -58,7 +58,7 @@ def test_every_case_is_close(name: str, emulated: Kinds) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name], emulated))
 
 
-def test_of_no_elements_it_takes_all_and_launches_nothing(emulated: Kinds) -> None:
+def test_empty_calls_are_accepted_without_a_launch(emulated: Kinds) -> None:
     for case in empty_cases.CASES.values():
         if case.op == "residual_norm_scale_shift_select":
             empty_cases.verify(case, runner(case, emulated))
@@ -79,7 +79,7 @@ def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("own", KINDS)
-def test_results_lie_in_an_inputs_place(own: tuple[torch.dtype, bool], width: int, emulated: Kinds) -> None:
+def test_results_may_replace_inputs(own: tuple[torch.dtype, bool], width: int, emulated: Kinds) -> None:
     case = next(case for case in CUDA_CASES.values() if kind(case) == own)
     op = shipped_ops()[case.op]
     given = tensors_of(op, (1, 3, width), own[0])
@@ -95,7 +95,8 @@ SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 
 
 def ran(emulated: Kinds, width: int = 64, **changed: Any) -> str:
-    """What would run behind a residual, for two batch entries of six tokens, as they are or changed."""
+    """Return the kernel that would run with a residual, for two batch entries of six tokens, with some arguments
+    changed."""
     x, row = zeros(2, 6, width), zeros(2, width)
     given = {"x": x, "residual": x, "residual_gate": x} | dict.fromkeys(SETS, row)
     given |= {"index": zeros(2, 6, dtype=torch.int32), "weight": None, "bias": None, "eps": 1e-6}
@@ -132,15 +133,17 @@ def test_each_call_has_its_variant(emulated: Kinds) -> None:
     assert ran(emulated, 3072, weight=zeros(3072)).startswith("held: vector 8, 2 a thread, any rows")
     assert ran(emulated, 3072, index=zeros(2, 6, dtype=torch.bool)).startswith("held: vector 8, 2 a thread, early rows")
     assert ran(emulated, 3073) == "held: vector 8, 2 a thread, shifted late rows, 224 threads"
-    assert ran(emulated, 3073, gate=zeros(2, 6, 3074)[..., 1:]).startswith("held: vector 1,")  # lies unlike the others
+    # Has another alignment than the others.
+    assert ran(emulated, 3073, gate=zeros(2, 6, 3074)[..., 1:]).startswith("held: vector 1,")
     assert ran(emulated, 65536) == "streamed: vector 8, 512 threads"
-    # A gate that index and gates do not spread over x has their shape; the short way has one of x's made before.
+    # A gate that index and gates do not spread over x has their shape. The fast path allocates one of x's shape
+    # beforehand.
     one = zeros(2, 1, dtype=torch.int32)
     assert ran(emulated, index=one) == ran(emulated, index=one, gate=zeros(1, 1, 64)) == "none"
     assert ran(emulated, index=one, gate=zeros(2, 1, 64)) == "small: vector 8, 128 threads"
     assert ran(emulated, gate0=zeros(2, 1), gate1=zeros(2, 1), gate=zeros(2, 6, 1)) == "none"
     no_tokens = dict.fromkeys(("x", "residual", "residual_gate", "y", "sum"), zeros(2, 0, 64))
-    assert ran(emulated, index=one, gate=zeros(2, 1, 64), **no_tokens) == "none"  # which nobody would store
+    assert ran(emulated, index=one, gate=zeros(2, 1, 64), **no_tokens) == "none"  # no kernel writes the gate
     with pytest.raises(ValueError, match=r"^out: is expanded"):
         ran(emulated, index=one, gate=zeros(1, 1, 64).expand(2, 1, 64))
     assert ran(emulated, gate0=zeros(1, 64), gate1=zeros(2, 1)) == "small: vector 8, 128 threads"

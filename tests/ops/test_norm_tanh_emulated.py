@@ -1,7 +1,7 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: cases by the judge's rule, without a GPU.
 
-Of one dtype with both norms, since a build takes seconds: one norm is a part of two, and the other dtypes' kernels are
-the same with another conversion. A GPU runs every case of all.
+One dtype with both norms is built, because a build takes seconds: the op with one norm is a part of the op with two,
+and the other dtypes' kernels differ only in a conversion. A GPU runs every case of every kind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernwright.runtime.target import compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 KINDS = [(BF16, True)]
-BUILT = [*KINDS, (FP16, True)]  # float16 for rows of equal elements alone
+BUILT = [*KINDS, (FP16, True)]  # float16 only for rows of equal elements
 FOLDED = folded_cases.of("norm_tanh_mul_add_norm_scale")
 Kinds = dict[tuple[torch.dtype, bool], Any]
 
@@ -61,7 +61,7 @@ def test_more_axes_are_close(name: str, emulated: Kinds) -> None:
     folded_cases.verify(FOLDED[name], runner(FOLDED[name], emulated))
 
 
-def test_of_no_elements_it_takes_all_and_launches_nothing(emulated: Kinds) -> None:
+def test_empty_calls_are_accepted_without_a_launch(emulated: Kinds) -> None:
     for case in empty_cases.CASES.values():
         if case.op == "norm_tanh_mul_add_norm_scale":
             empty_cases.verify(case, runner(case, emulated))
@@ -82,7 +82,7 @@ def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
 
 @pytest.mark.parametrize("norm_type", ["layer", "rms"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_results_lie_in_an_inputs_place(width: int, norm_type: str, emulated: Kinds) -> None:
+def test_results_may_replace_inputs(width: int, norm_type: str, emulated: Kinds) -> None:
     op = shipped_ops()["norm_tanh_mul_add_norm_scale"]
     call = runner(next(case for case in CUDA_CASES.values() if kind(case) == (BF16, True)), emulated)
     place_cases.hold(op, call, tensors_of(op, (1, 3, width), BF16), norm_type=norm_type)
@@ -93,7 +93,7 @@ def zeros(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 def ran(emulated: Kinds, width: int = 96, **changed: Any) -> str:
-    """What would run for two batch entries of six tokens, as they are or changed."""
+    """Return the kernel that would run for two batch entries of six tokens, with some arguments changed."""
     given = {"x": zeros(2, 6, width), "scale": zeros(2, 1, width), "shift": zeros(2, 6, width), "scale2": zeros(width)}
     given |= dict.fromkeys(("weight", "bias", "weight2", "bias2")) | {"norm_type": "rms", "eps": 1e-5}
     given |= {"y": given["x"], "y2": given["x"]} | changed
@@ -128,14 +128,14 @@ def test_each_call_has_its_variant(emulated: Kinds) -> None:
         "held: vector 8, 4 a thread, any rows"
     )
     assert ran(emulated, 3841) == "held: vector 8, 2 a thread, shifted late rows, 256 threads"
-    assert ran(emulated, 8187) == "held: vector 1, 12 a thread, late rows, 704 threads"  # lies in 1025 vectors
+    assert ran(emulated, 8187) == "held: vector 1, 12 a thread, late rows, 704 threads"  # spans 1025 vectors
     assert ran(emulated, 65536) == "streamed: vector 8, 512 threads"
-    assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1,")  # elsewhere than y
+    assert ran(emulated, 520, x=zeros(2, 6, 521)[..., 1:]).startswith("held: vector 1,")  # has another alignment than y
     assert ran(emulated, x=zeros(2, 6, 96, dtype=torch.float64)) == "none"
     assert ran(emulated, scale=zeros(2, 1, 192)[..., ::2]) == "none"
 
 
-def test_what_lies_beside_a_shifted_token_is_neither_counted_nor_written(emulated: Kinds) -> None:
+def test_elements_next_to_a_shifted_token_are_neither_counted_nor_written(emulated: Kinds) -> None:
     torch.manual_seed(0)
     width, ahead = 777, 3
     around = [torch.full((1, 9, width + 6), float("nan"), dtype=BF16) for _ in range(3)]

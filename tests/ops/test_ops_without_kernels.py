@@ -1,4 +1,4 @@
-"""Ops that run their reference name a wrong argument as ops with kernels do, and refuse none that a task has frozen."""
+"""Ops without kernels name a wrong argument as ops with kernels do, and accept every frozen row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the native kernels know of what lies on top of what: as Python has it, and what is refused for it."""
+"""Detection of overlapping tensors in C++: it agrees with Python, and refuses the same calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return built("overlaps_emulation.cc", CPU_HEADERS, {"only": {}}, tmp_path_factory.mktemp("emulated"))["only"]
 
 
-def test_it_is_as_python_has_it(emulated: Any) -> None:
+def test_the_result_is_that_of_python(emulated: Any) -> None:
     found = set()
     for one, other in [*drawn(3000), *((one, other) for _, one, other, _ in cut())]:
         answers = emulated.overlaps_itself(one), emulated.share_memory(one, other)
@@ -30,7 +30,7 @@ def test_it_is_as_python_has_it(emulated: Any) -> None:
     assert len(found) == 4
 
 
-def test_nothing_of_no_elements_overlaps(emulated: Any) -> None:
+def test_an_empty_tensor_overlaps_nothing(emulated: Any) -> None:
     assert not emulated.overlaps_itself(torch.empty(0, 1).expand(0, 3))
     assert not emulated.overlaps_itself(torch.empty(1, 0).expand(6, 0))
     assert not emulated.share_memory(torch.empty(3, 0), torch.empty(3, 0))

@@ -1,4 +1,4 @@
-"""Where results may lie, as a user says it with `out=`: on every backend the same, and right where they may."""
+"""Where results may lie with `out=`: the same on every backend, and with correct values."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def asked(name: str, backend: Any) -> tuple[Any, Any, Any]:
     ("name", "backend"),
     [(name, own) for name in place_cases.NAMES for own in dispatcher(name).backends if own in ("torch", "cpu")],
 )
-def test_results_lie_in_an_activations_place_and_in_no_other(name: str, backend: str) -> None:
+def test_results_may_replace_an_activation_and_nothing_else(name: str, backend: str) -> None:
     if backend == "cpu" and compiler() is None:
         pytest.skip("there is no C++ compiler")
-    with torch.no_grad():  # so that later calls take the short way, where there is one
+    with torch.no_grad():  # so that later calls take the fast path, if there is one
         assert place_cases.problem(name, backend) is None
 
 
@@ -53,18 +53,18 @@ def interpreted() -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("name", place_cases.NAMES)
-def test_tritons_kernels_too(name: str, interpreted: dict[str, str | None]) -> None:
+def test_the_same_holds_for_triton_kernels(name: str, interpreted: dict[str, str | None]) -> None:
     assert interpreted[name] is None
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-def test_of_a_single_row_the_weights_place_is_none(name: str) -> None:
+def test_a_result_of_a_single_row_must_not_replace_the_weight(name: str) -> None:
     x, weight = torch.randn(8), torch.randn(8)
     with pytest.raises(ValueError, match=r"^out: y overlaps weight"):
         getattr(ops, name)(x, weight, backend="torch", out=weight)
 
 
-def test_a_modulation_that_is_an_activation_too_is_no_place() -> None:
+def test_a_result_must_not_replace_a_tensor_that_also_modulates() -> None:
     x, row = torch.randn(2, 5, 16), torch.randn(16)
     with pytest.raises(ValueError, match=r"^out: res_out overlaps scale"):
         ops.residual_norm_scale_shift(x, x.clone(), x, row, backend="torch", out=(torch.empty_like(x), x))

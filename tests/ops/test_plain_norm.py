@@ -1,4 +1,4 @@
-"""The plain norms against numpy in float64, and as a user calls them on any machine."""
+"""The plain norms against numpy in float64, and their use on any machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_layer_norm(affine: tuple[np.ndarray | None, np.ndarray | None]) -> None
 
 @pytest.mark.parametrize("dtypes", [("bfloat16", "float32", "bfloat16"), ("float32", "float16", None)])
 def test_an_affine_may_have_a_dtype_of_its_own(dtypes: tuple[str, str, str | None]) -> None:
-    """Which torch's own layer does not take everywhere."""
+    """torch's own layer does not support this everywhere."""
     op, (x, weight, bias) = shipped_ops()["layer_norm"], dtypes
     given = {"x": torch.from_numpy(X).to(getattr(torch, x)), "weight": torch.from_numpy(W).to(getattr(torch, weight))}
     given |= {} if bias is None else {"bias": torch.from_numpy(B).to(getattr(torch, bias))}
@@ -76,15 +76,17 @@ def test_a_wrong_argument_is_named_by_every_backend(arguments: Any, named: str) 
         (torch.zeros([1] * 17), "x has 17 dimensions, over 16"),
     ],
 )
-def test_what_the_kernels_do_not_take_is_said(x: torch.Tensor, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the device is no reason
+def test_unsupported_calls_are_declined_with_a_reason(
+    x: torch.Tensor, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the device is no reason to refuse
     answers = {answer.implementation.backend: answer for answer in kernwright.explain("layer_norm", x).answers}
     assert answers["triton"].refusal == why and answers["torch"].refusal is None
     with pytest.raises(CannotRun, match=why):
         ops.layer_norm(x, backend="triton")
 
 
-def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:
+def test_a_fallback_warns_once_and_is_an_error_under_strict() -> None:
     x = torch.randn(2, 3, 5, dtype=BF16)
     dispatcher("rms_norm")._told.clear()
     dispatcher("rms_norm")._chosen.clear()

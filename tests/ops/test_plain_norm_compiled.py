@@ -1,4 +1,4 @@
-"""The norms under torch.compile and torch.library: one graph, none more for other rows, gradients where asked for."""
+"""The norms under torch.compile and torch.library: one graph for any number of rows, and gradients on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_one_graph_with_the_same_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_another_number_of_rows_is_no_other_graph(norm: str) -> None:
+def test_another_number_of_rows_uses_the_same_graph(norm: str) -> None:
     counter = CompileCounterWithBackend("aot_eager")
     own = getattr(ops, norm)
     compiled = torch.compile(lambda x, weight: own(x, weight), fullgraph=True, dynamic=True, backend=counter)
@@ -63,7 +63,7 @@ def test_out_is_written_with_and_without_compile() -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_what_trains_is_traced_as_its_reference(norm: str) -> None:
+def test_a_call_with_gradients_is_traced_as_its_reference(norm: str) -> None:
     own = getattr(ops, norm)
     counter = CompileCounterWithBackend("aot_eager")
     x, weight = torch.randn(4, 64, requires_grad=True), torch.randn(64, requires_grad=True)
@@ -81,13 +81,13 @@ def test_opcheck_passes(name: str, trains: bool) -> None:
     given = CASES[name].arguments()
     if trains:
         given = [None if tensor is None else tensor.detach().requires_grad_() for tensor in given]
-    getattr(ops, CASES[name].op)  # the ops are registered with the family's calls
+    getattr(ops, CASES[name].op)  # the ops are registered when the family's calls are imported
     found = torch.library.opcheck(getattr(torch.ops.kernwright, CASES[name].op).default, (*given, 1e-6, None, None))
     assert set(found.values()) == {"SUCCESS"}
 
 
 def test_the_library_ops_gradient_is_the_references() -> None:
-    getattr(ops, "layer_norm")  # noqa: B009  the ops are registered with the family's calls
+    getattr(ops, "layer_norm")  # noqa: B009 - the ops are registered when the family's calls are imported
     given = [torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((3, 8), (8,), (8,))]
     own = torch.ops.kernwright.layer_norm(*given, 1e-6, "torch", None)
     eager = shipped_ops()["layer_norm"].reference(*given)
@@ -100,7 +100,7 @@ def test_the_library_ops_gradient_is_the_references() -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_tensors_of_other_classes_go_their_own_way(norm: str) -> None:
+def test_tensor_subclasses_use_their_own_dispatch(norm: str) -> None:
     own = getattr(ops, norm)
     x, weight = torch.randn(4, 16), torch.randn(16)
     expected = own(x, weight)
@@ -112,7 +112,7 @@ def test_tensors_of_other_classes_go_their_own_way(norm: str) -> None:
     assert any("kernwright" in str(node.target) for node in traced.graph.nodes)
     assert torch.equal(traced(x, weight), expected)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # vmap has no rule for it, and says that it loops
+        warnings.simplefilter("ignore")  # vmap has no rule for the op and warns that it loops
         assert torch.equal(torch.vmap(lambda row: own(row, weight))(x), expected)
 
 

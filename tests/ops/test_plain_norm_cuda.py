@@ -1,4 +1,5 @@
-"""The norms' CUDA library as far as a machine without a GPU goes: it compiles, and the C++ side checks and chooses."""
+"""The norms' CUDA library as far as possible without a GPU: it compiles, and the C++ code checks and chooses
+correctly."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ SM90 = Target("sm_90")
 
 @pytest.fixture(scope="module")
 def library() -> Any:
-    """Loaded without a driver; CPU tensors stand in for those of a GPU, since choosing looks at no content."""
+    """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
     return CUDA["rms_norm"].library(BF16).load(SM90)
 
 
@@ -37,7 +38,7 @@ def chosen(library: Any, x: torch.Tensor, weight: Any = None, bias: Any = None, 
         ((4, 3072), "1 x 4 lean: vector 8, 3 a thread, 128 threads"),
         ((4, 8200), "1 x 4 held: vector 8, 4 a thread, own rows, 288 threads"),
         ((4, 65536), "1 x 4 held: vector 8, 8 a thread, own rows, 1024 threads"),
-        ((2, 4, 24, 128), "1 x 192 small: vector 8, 16 threads, 8 x 1 tokens"),  # small rows: many a block
+        ((2, 4, 24, 128), "1 x 192 small: vector 8, 16 threads, 8 x 1 tokens"),  # small rows: several per block
         ((16384, 128), "1 x 16384 small: vector 8, 16 threads, 8 x 2 tokens"),
         ((16384, 64), "1 x 16384 small: vector 8, 8 threads, 16 x 1 tokens"),
         ((4, 3073), "1 x 4 shifted: vector 8, 2 a thread, 224 threads"),
@@ -58,7 +59,7 @@ def test_rms_norms_of_narrow_rows_have_kernels_of_their_own(library: Any) -> Non
     assert of(rows(1320, 128), d) == "1 x 1320 narrow: 8 threads, 2 vectors each, weight"
     assert of(rows(16384, 128)) == "1 x 16384 narrow: 8 threads, 2 vectors each"
     assert of(rows(200_000, 128), d) == "1 x 200000 narrow: 16 threads, 1 vectors each, weight"
-    heads = rows(2, 7, 72, 128)[:, :, 24:48]  # of one of three
+    heads = rows(2, 7, 72, 128)[:, :, 24:48]  # the heads of one of three projections
     assert of(heads, d) == "14 x 24 narrow: 8 threads, 2 vectors each, weight"
     assert of(rows(4, 64)) == "1 x 4 narrow: 8 threads, 1 vectors each"
     x = rows(4, 128)
@@ -67,20 +68,20 @@ def test_rms_norms_of_narrow_rows_have_kernels_of_their_own(library: Any) -> Non
 
 
 @needs_nvcc
-def test_axes_grow_together_where_every_tensor_allows_it(library: Any) -> None:
+def test_axes_are_merged_if_every_tensor_allows_it(library: Any) -> None:
     def runs(x: torch.Tensor, y: Any = None) -> list[str]:
         return [" ".join(line.split(" ")[:3]) for line in chosen(library, x, y=y).splitlines()]
 
     packed = rows(2, 7, 3 * 24, 128)[:, :, 24:48]
     assert runs(packed) == ["14 x 24"]  # batch and token are one run, heads another
-    assert runs(rows(2, 24, 7, 128).transpose(1, 2)) == ["1 x 336"]  # turned around, and so is the output
+    assert runs(rows(2, 24, 7, 128).transpose(1, 2)) == ["1 x 336"]  # transposed, and so is the output
     assert runs(rows(2, 24, 7, 128).transpose(1, 2), y=rows(2, 7, 24, 128)) == ["7 x 24"] * 2
     assert runs(rows(4, 6, 64)[:, :5]) == ["4 x 5"]
     assert runs(rows(4, 5, 64), y=rows(4, 6, 64)[:, :5]) == ["4 x 5"]
     assert runs(rows(1, 64).expand(5, 64)) == ["1 x 5"]
-    assert runs(rows(2, 7, 3 * 4, 128)[:, :, 4:8]) == ["4 x 14"]  # so few heads would leave a block half empty
-    assert runs(rows(3, 22, 19, 64)[:2, :21, :18]) == ["21 x 18"] * 2  # the shortest axis is walked on the host
-    assert runs(rows(300).as_strided((1, 4, 64), (3, 64, 1))) == ["1 x 4"]  # of one batch no step is taken
+    assert runs(rows(2, 7, 3 * 4, 128)[:, :, 4:8]) == ["4 x 14"]  # these few heads would leave a block half empty
+    assert runs(rows(3, 22, 19, 64)[:2, :21, :18]) == ["21 x 18"] * 2  # the host loops over the shortest axis
+    assert runs(rows(300).as_strided((1, 4, 64), (3, 64, 1))) == ["1 x 4"]  # with one batch its stride does not matter
 
 
 @needs_nvcc
@@ -89,17 +90,17 @@ def test_vectors_are_as_wide_as_every_start_allows(library: Any) -> None:
         return chosen(library, *given, **more).split(",")[0].split("vector ")[1]
 
     x = rows(4, 64)
-    assert width_of(rows(4, 66)[..., 2:]) == "1"  # rows 132 bytes apart
+    assert width_of(rows(4, 66)[..., 2:]) == "1"  # rows are 132 bytes apart
     assert width_of(rows(4 * 64 + 1)[1:].view(4, 64)) == "1"  # starts at an odd element
     assert width_of(x, y=rows(4, 65)[..., 1:]) == "1"
-    assert width_of(x, torch.zeros(66)[2:]) == "1"  # float32: 16 bytes a load would start at 8
+    assert width_of(x, torch.zeros(66)[2:]) == "1"  # in float32, 16-byte loads would start at offset 8
     assert width_of(x, torch.zeros(68)[4:], torch.zeros(64)) == "8"
     assert width_of(x, None, rows(65)[1:]) == "1"
 
 
 @needs_nvcc
 def test_rows_go_in_pairs_where_they_fill_their_blocks(library: Any) -> None:
-    packed = torch.empty(2000, 3 * 32, 128, dtype=BF16)  # no content, so that it takes no memory
+    packed = torch.empty(2000, 3 * 32, 128, dtype=BF16)  # uses no memory, because the contents do not matter
     assert chosen(library, packed[:, 32:64]) == "2000 x 32 small: vector 8, 16 threads, 8 x 2 tokens"
     assert chosen(library, packed[:, 24:48]) == "2000 x 24 small: vector 8, 16 threads, 8 x 1 tokens"
 
@@ -144,7 +145,8 @@ def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor],
 @needs_nvcc
 @pytest.mark.slow
 def test_every_dtype_and_every_architecture_compiles() -> None:
-    """Each once, the kernels alone and not optimised; bfloat16 for sm_90 is what the other tests load."""
+    """Each combination is compiled once, the kernels only and without optimisation. bfloat16 for sm_90 is loaded by the
+    other tests."""
     for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
         own = CUDA["rms_norm"].library(dtype)
         made = shared_compilations(own, name, "cubin", *UNOPTIMISED)
@@ -152,7 +154,7 @@ def test_every_dtype_and_every_architecture_compiles() -> None:
 
 
 def test_every_kind_of_call_is_among_the_cases() -> None:
-    """The GPU tests run the same cases; this is what they are there to cover."""
+    """The GPU tests run the same cases, which must cover every kind."""
     assert {case.dtype for case in CASES.values()} == {BF16, FP16, FP32}
     assert {128, 3072, 3073, 65535, 65536} <= {case.shape[-1] for case in CASES.values()}
     assert {"turned", "packed", "gaps", "cut", "expanded"} <= {case.layout for case in CASES.values()}

@@ -1,6 +1,6 @@
 """The CUDA kernels' own code, run on a CPU thread by thread: every case by the judge's rule, without a GPU.
 
-But for float16, which rows of equal elements alone come by: the kernels are norm_modulation's, whose own tests run it.
+float16 is covered by rows of equal elements only: the kernels are norm_modulation's, whose own tests run float16.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated: dict[torch.dtype,
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_narrow_rows_come_by_every_kernel_for_them(dtype: torch.dtype, emulated: dict[torch.dtype, Any]) -> None:
+def test_narrow_rows_reach_every_kernel_for_them(dtype: torch.dtype, emulated: dict[torch.dtype, Any]) -> None:
     for case in (case for case in NARROW_CASES.values() if case.dtype == dtype):
         x, weight = case.arguments()
         assert x is not None
@@ -65,7 +65,7 @@ def test_narrow_rows_come_by_every_kernel_for_them(dtype: torch.dtype, emulated:
 
 @pytest.mark.parametrize("width", [64, 128, 97, 768, 3072, 3073, 20000, 33000])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_result_lies_in_the_place_of_x(dtype: torch.dtype, width: int, emulated: dict[torch.dtype, Any]) -> None:
+def test_a_result_may_replace_x(dtype: torch.dtype, width: int, emulated: dict[torch.dtype, Any]) -> None:
     x, weight = torch.randn(3, width).to(dtype) + 2, torch.randn(width).to(dtype)
     for is_rms in (False, True):
         own, y = x.clone(), torch.empty_like(x)
@@ -74,8 +74,8 @@ def test_a_result_lies_in_the_place_of_x(dtype: torch.dtype, width: int, emulate
         assert torch.equal(own, y)
 
 
-def test_an_output_that_lies_in_another_order_is_written_where_it_lies(emulated: dict[torch.dtype, Any]) -> None:
-    """No two axes merge: x is cut, the output turned around and wider than it is written."""
+def test_an_output_with_another_order_of_axes_is_written_correctly(emulated: dict[torch.dtype, Any]) -> None:
+    """No two axes merge: x is a slice, and the output is transposed and has gaps."""
     x = torch.randn(3, 5, 6, 16)[:, :4, :5]
     whole = torch.full((5, 4, 3, 24), 7.0)
     y = whole.permute(2, 1, 0, 3)[..., :16]

@@ -1,4 +1,4 @@
-"""The norms on a GPU, in CUDA and Triton: every case by the judge's rule, and what only a GPU has."""
+"""The norms on a GPU, in CUDA and Triton: every case by the judge's rule, and behaviour that only a GPU has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernwright.nn import LayerNorm, RMSNorm
 pytestmark = pytest.mark.gpu
 BACKENDS = ["cuda", "triton"]
 GIB = 2**30
-# Each has a neighbour that takes the same variant, and seconds on a GPU are few.
+# Each left-out case has a neighbour with the same variant, and GPU time is scarce.
 REPEATED = [f"width {width}" for width in (2, 31, 40, 257)]
 CALLS = [name for name in CASES if name not in REPEATED]
 
@@ -46,13 +46,13 @@ def test_every_case_of_narrow_rows_is_close(name: str) -> None:
 
 @pytest.mark.parametrize("rows", [131, 16897, 648720])
 def test_every_grid_of_small_rows_covers_every_row(rows: int) -> None:
-    """Of eight or sixteen threads a row; one by one and in pairs; with blocks that are not full at the end."""
+    """Eight or sixteen threads per row, single rows and pairs, and blocks that are not full at the end."""
     x, weight = drawn(rows, 128), drawn(128)
     assert_close(ops.rms_norm(x, weight, backend="cuda"), ops.rms_norm(x, weight, backend="torch"))
     assert_close(ops.layer_norm(x, weight, backend="cuda"), ops.layer_norm(x, weight, backend="torch"))
 
 
-def test_a_module_on_a_gpu_runs_cuda_by_itself() -> None:
+def test_a_module_on_a_gpu_runs_cuda_by_default() -> None:
     x = drawn(19, 3072)
     for name, module in (("layer_norm", LayerNorm(3072)), ("rms_norm", RMSNorm(3072))):
         own = module.to("cuda", BF16).requires_grad_(False)
@@ -65,7 +65,7 @@ def test_a_module_on_a_gpu_runs_cuda_by_itself() -> None:
 def test_a_captured_call_replays_with_new_content(backend: str) -> None:
     x, weight = drawn(200, 3072), drawn(3072)
     own = rms(backend)
-    own(x, weight)  # built, and loaded, before the capture
+    own(x, weight)  # builds and loads the kernel before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -91,7 +91,7 @@ def test_rows_beyond_two_to_the_31_elements() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["packed heads", "cut heads"])
-def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
+def test_nothing_is_copied_silently(name: str, backend: str) -> None:
     own, given = getattr(ops, CASES[name].op), CASES[name].arguments("cuda")
     own(*given, backend=backend)
     torch.cuda.synchronize()
@@ -102,7 +102,7 @@ def test_nothing_is_copied_in_secret(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_not_finite_shows_in_its_own_row_alone(backend: str) -> None:
+def test_a_nonfinite_element_affects_its_own_row_alone(backend: str) -> None:
     x = drawn(40, 96, dtype=FP32)
     x[17, 5] = float("nan")
     finite = rms(backend)(x).isfinite().all(-1)

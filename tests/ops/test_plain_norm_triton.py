@@ -13,7 +13,7 @@ from interpreted_cases import interpreted
 from plain_norm_cases import CASES, Case
 
 pytest.importorskip("triton")
-INTERPRETED = [name for name in CASES if not name.startswith("many")]  # a program costs milliseconds there
+INTERPRETED = [name for name in CASES if not name.startswith("many")]  # in the interpreter a program takes milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_it_compiles_for_an_h200_without_one(width: int, rms: bool) -> None:
     case = Case("width", "rms" if rms else "layer", (2, width), weight=bf16, bias=None if rms else bf16)
     ptx = ptx_of(triton_kernel, "norm_rows", lambda: getattr(triton_kernel, case.op)(*case.arguments()))
     loads, stores = (narrow_accesses(ptx, access) for access in ("ld.global", "st.global"))
-    # 16 bytes at a time, but for a weight that a program's several small rows share.
+    # 16 bytes at a time, except for a weight that several small rows of a program share
     assert not stores and (not loads or (width == 128 and len(loads) <= 2)), loads
 
 
@@ -64,7 +64,7 @@ def test_every_row_is_in_the_views_once_and_nothing_is_copied() -> None:
     assert (x == 1).all() and whole.sum() == x.numel()
 
 
-def test_prefer_triton_is_followed_on_a_cpu_with_the_interpreter() -> None:
+def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
     code = (
         "import torch, kernwright; from kernwright import ops\n"
         "x, d = torch.randn(2, 4, 32).transpose(0, 1), torch.randn(32)\n"

@@ -1,4 +1,4 @@
-"""kernwright.ops as a user meets it: every op under its own name, and nothing imported before it is asked for."""
+"""kernwright.ops as a user sees it: every op under its own name, and nothing is imported before it is used."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def test_every_shipped_op_is_listed_with_the_family_that_defines_it() -> None:
     assert defined == ops.FAMILIES
 
 
-def test_an_op_that_came_later_has_a_definition_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the family's first one, whose digests cover all of its file; without kernels it runs its reference."""
+def test_a_later_op_of_a_family_has_a_definitions_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new op has a file besides the family's first one, because a digest covers a whole file. Without kernels it
+    runs its reference."""
     text = (
         "from torch import Tensor\nfrom kernwright.core.op import define\n\n"
         "@define(outputs=['y'], activations=['x'])\ndef {name}(x: Tensor) -> Tensor:\n    return x * 2\n"
@@ -51,7 +54,7 @@ def test_an_op_that_came_later_has_a_definition_of_its_own(tmp_path: Path, monke
 
 
 def test_no_family_hides_an_op_of_the_same_name() -> None:
-    shipped_ops()  # every family is imported, and with that an attribute of the package
+    shipped_ops()  # every family is imported, which makes it an attribute of the package
     for name in ops.FAMILIES:
         assert callable(getattr(ops, name)), name
     assert set(ops.FAMILIES) == set(ops.__all__) <= set(dir(ops))
@@ -98,7 +101,7 @@ def test_an_op_without_kernels_is_traced_as_its_chain() -> None:
     assert torch.equal(out, torch.cat([a, b], 1))
 
 
-def test_what_is_no_op_is_no_attribute() -> None:
+def test_an_unknown_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'norm_scale_shrift'"):
         _ = ops.norm_scale_shrift
     with pytest.raises(AttributeError, match="no attribute 'explode'"):
@@ -124,7 +127,7 @@ def test_an_unknown_contract_is_an_error_in_a_later_call_too() -> None:
                 own(x, row, row, contract="loose")
 
 
-def test_the_type_stub_is_that_of_the_definitions() -> None:
+def test_the_type_stub_agrees_with_the_definitions() -> None:
     assert stubs.STUB.read_text(encoding="utf-8") == stubs.stub(), "run: python -m kernwright.ops.stubs"
 
 

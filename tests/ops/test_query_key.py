@@ -1,4 +1,4 @@
-"""Norms of queries and keys with their rotations, against numpy, in place and not."""
+"""Norms of queries and keys with their rotations, against numpy, in place and out of place."""
 
 from __future__ import annotations
 

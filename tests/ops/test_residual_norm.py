@@ -1,4 +1,4 @@
-"""The norms behind a residual: against numpy in float64, and as a user calls them on any machine."""
+"""The norms with a residual: against numpy in float64, and their use on any machine."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ def test_the_sum_has_the_residuals_dtype_and_without_one_the_dtype_that_is_asked
 
 @pytest.mark.parametrize("name", ["weight", "bias"])
 @pytest.mark.parametrize("shape", [(8,), (1, 8)])
-def test_no_result_lies_where_an_affine_row_does(shape: tuple[int, ...], name: str) -> None:
+def test_no_result_may_replace_an_affine_row(shape: tuple[int, ...], name: str) -> None:
     x, residual = torch.randn(shape), torch.randn(shape)
     own = {name: torch.randn(8)}
     place, apart = own[name].view(shape), torch.empty(shape)
     for out, result in (((place, apart), "y"), ((apart, place), "residual_out")):
-        for _ in range(2):  # the second call takes the short way
+        for _ in range(2):  # the second call takes the fast path
             with pytest.raises(ValueError, match=f"^out: {result} overlaps {name}"):
                 ops.add_norm(x, residual, **own, out=out)
     before = x + residual
-    y, total = ops.add_norm(x, residual, **own, out=(x, residual))  # in an input's own place it may lie
+    y, total = ops.add_norm(x, residual, **own, out=(x, residual))  # a result may replace an input
     assert y is x and total is residual and torch.equal(total, before)
 
 
 @pytest.mark.parametrize("way", ["torch", "short"])
-def test_what_is_changed_in_place_overlaps_nothing(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensor_changed_in_place_must_not_overlap_others(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Any = "torch" if way == "torch" else None
     launched: list[Any] = []
-    ops.fused_add_rms_norm_(torch.randn(4, 16), torch.randn(4, 16), backend=asked)  # one like it, which is right
-    if way == "short":  # as the library has it
+    ops.fused_add_rms_norm_(torch.randn(4, 16), torch.randn(4, 16), backend=asked)  # a similar, correct call before
+    if way == "short":  # with the error message of the library
 
         def launch(*given: Any) -> bool:
             launched.append(given)
@@ -99,12 +99,12 @@ def test_what_is_changed_in_place_overlaps_nothing(way: str, monkeypatch: pytest
         kernwright.explain("fused_add_rms_norm_", memory[:4], memory[1:5])
     with pytest.raises(BadArgument, match="residual: overlaps weight"):
         ops.fused_add_rms_norm_(torch.randn(4, 16), memory[:4], memory[2], backend="torch")
-    with pytest.raises(BadArgument, match="x: overlaps residual"):  # neither fills what it lies in
+    with pytest.raises(BadArgument, match="x: overlaps residual"):  # neither input covers the other
         ops.fused_add_rms_norm_(memory[:, :8], memory[:, 7:15], backend="torch")
     with pytest.raises(BadArgument, match="residual: overlaps itself, and cannot be written"):
         ops.fused_add_rms_norm_(torch.randn(4, 8), memory.as_strided((4, 8), (7, 1)), backend="torch")
     wanted = memory[:3] + memory[3:]
-    ops.fused_add_rms_norm_(memory[:3], memory[3:], backend="torch")  # beside each other
+    ops.fused_add_rms_norm_(memory[:3], memory[3:], backend="torch")  # adjacent to each other
     assert torch.equal(memory[3:], wanted)
 
 
@@ -146,10 +146,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("given", "why"), REFUSED)
-def test_what_the_kernels_do_not_take_is_said(
+def test_unsupported_calls_are_declined_with_a_reason(
     given: dict[str, Tensor], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the device is no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the device is no reason to refuse
     answers = {answer.implementation.backend: answer for answer in kernwright.explain("add_norm", **given).answers}
     assert answers["triton"].refusal == why and answers["torch"].refusal is None
 
@@ -171,7 +171,7 @@ def test_cuda_takes_every_form(given: dict[str, Tensor]) -> None:
     assert summed_rows_fit(Call.of(shipped_ops()["add_norm"], (zeros(2, 8),), given)) is None
 
 
-def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:
+def test_a_fallback_warns_once_and_is_an_error_under_strict() -> None:
     x, residual = torch.randn(2, 3, 5), torch.randn(2, 3, 5)
     for own in OPS.values():
         own.dispatcher._told.clear()
@@ -182,7 +182,7 @@ def test_a_fallback_is_said_once_and_an_error_in_strict() -> None:
         ops.add_norm(x, residual)
 
 
-def test_in_place_what_trains_has_torchs_gradient_and_torchs_rules() -> None:
+def test_in_place_calls_with_gradients_follow_torchs_rules() -> None:
     weight = torch.randn(8, requires_grad=True)
     leaves = [torch.randn(3, 8, requires_grad=True) for _ in range(2)]
     x, residual = (leaf * 2 for leaf in leaves)
@@ -201,7 +201,7 @@ def test_in_place_one_graph_for_any_number_of_rows_declares_what_it_changes() ->
     graphs: list[list[str]] = []
 
     def noting(graph: Any, inputs: Any) -> Any:
-        graphs.append([str(node.target) for node in graph.graph.nodes])  # what is traced further loses its nodes
+        graphs.append([str(node.target) for node in graph.graph.nodes])  # tracing further would remove the op's nodes
         return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
 
     def block(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def test_in_place_one_graph_for_any_number_of_rows_declares_what_it_changes() ->
             assert torch.equal(compiled(*own, weight), block(*eager, weight))
             assert torch.equal(own, eager) and not torch.equal(own, given)
             counts.append(len(graphs))
-    assert len(set(counts)) == 1, counts  # the first may try twice: torch looks whether eps could be a symbol
+    assert len(set(counts)) == 1, counts  # the first call may trace twice, because torch tries eps as a symbol
     assert any("kernwright.fused_add_rms_norm_" in target for target in graphs[0])
     schema = str(torch.ops.kernwright.fused_add_rms_norm_.default._schema)
     assert "Tensor(a0!) x, Tensor(a1!) residual, Tensor? weight" in schema and schema.endswith("-> ()")

@@ -1,8 +1,8 @@
-"""The CUDA kernels for a sum of two, run on a CPU thread by thread: every case of theirs by the judge's rule, without a
-GPU; those for every other form have tests of their own.
+"""The CUDA kernels for a sum of two tensors, run on a CPU thread by thread: every case by the judge's rule, without a
+GPU. All other forms have tests of their own.
 
-In bfloat16, and rows of equal elements in float16 too: the kernels are norm_modulation's, whose own tests run every
-dtype.
+They run in bfloat16, and rows of equal elements in float16 too: the kernels are norm_modulation's, whose own tests run
+every dtype.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated_of: dict[torch.dty
     "shape", [(1003, 128), (2, 3000), (3, 3071), *((2, width) for width in (1544, 2560, 3080, 3584, 4104, 5120))]
 )
 def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) -> None:
-    """Several a block, not all of them full; and one a block, whose first element all its threads ask for, in shapes of
-    sums alone too, from the first width to the last."""
+    """Several rows per block, with a last block that is not full. Also one row per block, whose first element all its
+    threads read, in shapes that only sums have, from the smallest width to the largest."""
     normed = {"layer": torch.nn.functional.layer_norm, "rms": torch.nn.functional.rms_norm}[norm_type]
     for is_turned in (False, True):
         x, residual = torch.randn(shape, dtype=BF16), torch.randn(shape, dtype=BF16)
@@ -69,8 +69,8 @@ def test_rows_in_place(shape: tuple[int, int], norm_type: str, emulated: Any) ->
 
 
 @pytest.mark.parametrize("shape", [(1003, 128), (3, 3072), (3, 3073), (2, 4104), (2, 20000), (1, 65535)])
-def test_one_tensor_as_both_holds_the_norm_in_the_end(shape: tuple[int, int], emulated: Any) -> None:
-    """As in the chain, where the sum is written over; its threads may not come upon each other's norms as sums."""
+def test_one_tensor_as_x_and_residual_holds_the_norm_at_the_end(shape: tuple[int, int], emulated: Any) -> None:
+    """In the chain, the norm overwrites the sum. Threads must not read the norms of other threads as sums."""
     x = torch.randn(shape, dtype=BF16)
     wanted = torch.nn.functional.rms_norm(x + x, shape[1:], eps=1e-6)
     assert emulated.sum_and_norm(x, x, None, None, "rms", 1e-6, x, x)
@@ -131,8 +131,8 @@ def test_each_shape_has_its_variant_in_place_too(shape: tuple[int, ...], variant
     assert found[0] == found[1] and found[0].startswith(variant)
 
 
-def test_what_is_changed_in_place_overlaps_nothing(emulated: Any) -> None:
-    """Whatever the dtypes, it is said before anything is launched or handed on. One tensor twice is no overlap."""
+def test_a_tensor_changed_in_place_must_not_overlap_others(emulated: Any) -> None:
+    """The error comes before any launch, whatever the dtypes. The same tensor twice is no overlap."""
     memory = torch.zeros(6, 64, dtype=BF16)
     halves, wide = memory[:4], torch.zeros(192)
     for x, residual, weight, named in (
@@ -142,7 +142,7 @@ def test_what_is_changed_in_place_overlaps_nothing(emulated: Any) -> None:
         (halves, torch.zeros(4, 64, dtype=BF16), memory[3], "x: overlaps weight"),
         (torch.zeros(4, 64, dtype=BF16), halves, memory[0], "residual: overlaps weight"),
         (wide.view(BF16)[64:128].view(2, 32), wide[:64].view(2, 32), None, "x: overlaps residual"),
-        (memory[:, :32], memory[:, 31:63], None, "x: overlaps residual"),  # neither fills what it lies in
+        (memory[:, :32], memory[:, 31:63], None, "x: overlaps residual"),  # neither tensor covers the other
         (memory.as_strided((4, 32), (31, 1)), torch.zeros(4, 32, dtype=BF16), None, "x: overlaps itself"),
         (torch.zeros(4, 32, dtype=BF16), memory.as_strided((4, 32), (31, 1)), None, "residual: overlaps itself"),
         (memory[:3], memory[3:], None, ""),
@@ -156,8 +156,8 @@ def test_what_is_changed_in_place_overlaps_nothing(emulated: Any) -> None:
             emulated.fused_add_rms_norm_(x, residual, weight, 1e-6)
 
 
-def test_every_other_form_is_handed_on(emulated: Any) -> None:
-    """The general kernels take it. Their launches are only counted here."""
+def test_every_other_form_goes_to_the_general_kernels(emulated: Any) -> None:
+    """The general kernels accept it. Here their launches are only counted."""
     x, row = torch.zeros(4, 64, dtype=BF16), torch.ones(4, dtype=BF16)
     before = emulated.handed_on()
     assert emulated.add_norm(x, x, *[None] * 4, "rms", 1e-6, x, x) is True

@@ -1,4 +1,5 @@
-"""The norms behind a residual on a GPU: every case of the CUDA kernels by the judge's rule, and what only a GPU has.
+"""The norms with a residual on a GPU: every case of the CUDA kernels by the judge's rule, and behaviour that only a GPU
+has.
 
 The cases of the Triton kernels run with those of the other ops over tokens.
 """
@@ -45,7 +46,7 @@ def test_every_case_is_close(name: str) -> None:
     ("backend", "width"), [*(("cuda", width) for width in (128, 2048, 3073, 4096, 8192)), ("triton", 4096)]
 )
 def test_every_grid_covers_every_row_in_place(rows: int, width: int, backend: str) -> None:
-    """From fewer rows than a GPU holds to outputs that are stored past its cache."""
+    """From fewer rows than a GPU runs at once to outputs that are stored past its cache."""
     hold_in_place(drawn(rows, width), drawn(rows, width), drawn(width), backend)
 
 
@@ -60,7 +61,7 @@ def test_every_grid_covers_every_row_of_other_forms(rows: int, width: int) -> No
         assert_close(y, wanted)
 
 
-def test_cuda_is_what_runs_by_itself_in_every_form() -> None:
+def test_cuda_runs_by_default_in_every_form() -> None:
     x, residual, weight = drawn(19, 4096), drawn(19, 4096), drawn(4096)
 
     def chosen(op: str, *given: Tensor | None) -> str:
@@ -73,7 +74,7 @@ def test_cuda_is_what_runs_by_itself_in_every_form() -> None:
     assert chosen("add_norm", x, residual, weight, None, x, drawn(19)) == "cuda"
     assert chosen("fused_add_rms_norm_", x, residual.float(), weight) == "cuda"
     module = RMSNorm(4096, eps=1e-6).to("cuda", BF16).requires_grad_(False)
-    for before in (residual, residual.float(), residual):  # each after another form: the short way takes all of them
+    for before in (residual, residual.float(), residual):  # each form follows another form on the fast path
         y, total = module(x, before)
         assert torch.equal(total, x + before)
         assert_close(y, ops.rms_norm(total, module.weight, backend="torch"))
@@ -82,7 +83,7 @@ def test_cuda_is_what_runs_by_itself_in_every_form() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_captured_call_works_in_place_at_every_replay(backend: str) -> None:
     x, residual, weight = drawn(200, 4096), drawn(200, 4096), drawn(4096)
-    ops.fused_add_rms_norm_(x, residual, weight, backend=backend)  # built, and loaded, before the capture
+    ops.fused_add_rms_norm_(x, residual, weight, backend=backend)  # builds and loads the kernel before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -97,7 +98,7 @@ def test_a_captured_call_works_in_place_at_every_replay(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_runs_on_the_current_stream(backend: str) -> None:
-    """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
+    """The call follows a long wait on a side stream. On another stream it would read inputs before they are written."""
     content, before, weight = drawn(64, 1024), drawn(64, 1024), drawn(1024)
     ops.fused_add_rms_norm_(content.clone(), before.clone(), weight, backend=backend)
     x, residual = (torch.full_like(content, float("nan")) for _ in range(2))
@@ -140,7 +141,7 @@ def test_in_place_nothing_is_allocated(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_not_finite_shows_in_its_own_row_alone(backend: str) -> None:
+def test_a_nonfinite_element_affects_its_own_row_alone(backend: str) -> None:
     x, residual = drawn(40, 96, dtype=FP32), drawn(40, 96, dtype=FP32)
     x[17, 5] = float("nan")
     ops.fused_add_rms_norm_(x, residual, backend=backend)
@@ -149,9 +150,9 @@ def test_what_is_not_finite_shows_in_its_own_row_alone(backend: str) -> None:
     assert residual.isfinite().sum() == residual.numel() - 1
 
 
-def test_an_expanded_tensor_is_refused_before_anything_is_launched() -> None:
+def test_an_expanded_tensor_is_refused_before_any_launch() -> None:
     x, residual = drawn(4, 64), drawn(4, 64)
-    ops.fused_add_rms_norm_(x, residual)  # the next one takes the short way
+    ops.fused_add_rms_norm_(x, residual)  # the next call takes the fast path
     kept = residual.clone()
     with pytest.raises(ValueError, match=r"^x: is expanded, and cannot be written"):
         ops.fused_add_rms_norm_(drawn(64).expand(4, 64), residual)

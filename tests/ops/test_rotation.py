@@ -1,4 +1,4 @@
-"""Rotations against complex numbers, and the roundings that tell LTX-2's from the others."""
+"""Rotations against complex numbers, and the roundings in which LTX-2's differs from the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_adjacent_pairs_are_complex_numbers_turned() -> None:
 
 
 def split_twin(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """Head by head: the first half is the real part, the second the imaginary one; angles are `[B, H, S, D/2]`."""
+    """Rotate head by head: the first half is the real part, the second the imaginary one. Angles are `[B, H, S,
+    D/2]`."""
     wanted = np.empty_like(x)
     for b in range(B):
         for s in range(S):

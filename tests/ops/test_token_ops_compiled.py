@@ -1,4 +1,4 @@
-"""The ops over tokens under torch.compile and torch.library, their gradients, and their wrong arguments."""
+"""The ops over tokens under torch.compile and torch.library, their gradients, and their errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernwright.core.registry import shipped_ops
 
 TABLE = "table torch.bfloat16 torch.float32"
 RMS_TABLE = f"rms {TABLE}"
-# A family's cases, and the name of one for each of its ops.
+# The cases of a family, and the name of one case for each of its ops.
 CALLS = [
     ("norm_select", "mixed"),
     ("norm_select", "residual gaps"),
@@ -64,7 +64,7 @@ def test_one_graph_with_the_same_result_for_any_number_of_tokens(family: str, na
             for part, wanted in zip(found, parts(own(*given, **case.scalars)), strict=True):
                 assert torch.equal(part, wanted * 2)
             counts.append(counter.frame_count)
-    assert len(set(counts)) == 1, counts  # the first may try twice: torch looks whether eps could be a symbol
+    assert len(set(counts)) == 1, counts  # the first call may trace twice, because torch tries eps as a symbol
     assert any("kernwright" in str(node.target) for node in counter.graphs[0].graph.nodes)
 
 
@@ -79,7 +79,7 @@ def test_opcheck_passes(family: str, name: str, trains: bool) -> None:
 
 
 @pytest.mark.parametrize(("family", "name"), CALLS)
-def test_what_trains_runs_the_reference_and_the_library_ops_gradient_is_the_same(family: str, name: str) -> None:
+def test_calls_with_gradients_run_the_reference_and_the_library_op_agrees(family: str, name: str) -> None:
     case, op = case_of(family, name), shipped_ops()[case_of(family, name).op]
     given = [
         own.double().requires_grad_() if own is not None and own.is_floating_point() else own for own in arguments(case)
@@ -99,7 +99,7 @@ def test_what_trains_runs_the_reference_and_the_library_ops_gradient_is_the_same
         assert torch.equal(public, eager)
     first = given[0]
     assert first is not None
-    # One input alone that trains: outputs that do not depend on it are no obstacle.
+    # Only one input requires a gradient: outputs that do not depend on it must not fail.
     alone = [first, *(None if own is None else own.detach() for own in given[1:])]
     assert torch.autograd.grad(parts(library(*alone, *case.scalars.values(), "torch", None))[0].sum(), first)
 

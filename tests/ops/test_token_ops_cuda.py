@@ -1,4 +1,4 @@
-"""The CUDA kernels of the ops over tokens compile for a GPU that is not here; the emulated tests run them."""
+"""The CUDA kernels of the ops over tokens compile without a GPU. The emulated tests run them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kernwright.runtime.target import nvcc
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
-def test_they_compile_for_the_oldest() -> None:
-    """The one of which most is asked, for the GPU that can least; not optimised, which a build would wait for."""
+def test_they_compile_for_the_oldest_gpu() -> None:
+    """The most demanding kernel for the oldest GPU, without optimisation to save build time."""
     own = norm_modulation.CUDA["residual_norm_scale_shift_select"].library(torch.bfloat16)
     compile_kernels(own, "sm_75")
 
@@ -32,14 +32,14 @@ def test_they_compile_for_the_oldest() -> None:
     ids=lambda own: own.name,
 )
 def test_kernels_in_torchs_order_compile_too(own: Library) -> None:
-    """Those of which most is asked; alone, as what is around them compiles in the emulation."""
+    """The most demanding kernels, alone, because the code around them compiles in the emulation."""
     compile_kernels(own, "sm_75")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
 def test_kernels_for_every_form_of_a_sum_compile_too() -> None:
-    """test_turns_cuda.py compiles them for sm_90. What depends on newer ones is in headers that others compile."""
+    """test_turns_cuda.py compiles them for sm_90. Code for newer GPUs is in headers that other tests compile."""
     macros = residual_norm.CUDA["add_norm"].library(torch.bfloat16).macros
     compile_kernels(Library("general_sums", residual_norm.GENERAL_SUMS, macros), "sm_75")
 

@@ -1,4 +1,4 @@
-"""The kernels of the ops over tokens on a GPU: every case by the judge's rule, and what only a GPU has."""
+"""The kernels of the ops over tokens on a GPU: every case by the judge's rule, and behaviour that only a GPU has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernwright import ops
 pytestmark = pytest.mark.gpu
 GIB = 2**30
 
-# A call of each op as its model makes it: tokens, then rows; wide enough for the shortest way through the kernel.
+# A call of each op as its model makes it: tokens, then rows. The width suits the fastest path through the kernel.
 ROWS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "norm_scale_shift_select": lambda x, row: [x, *[row] * 6, halves(x)],
     "residual_norm_scale_shift_select": lambda x, row: [x, x, row, *[row] * 6, halves(x)],
@@ -39,7 +39,7 @@ PAIRS = [(op, backend) for op in ROWS for backend in fused(op)]
 
 
 def halves(x: Tensor) -> Tensor:
-    """Every other token picks the second set."""
+    """Return an index in which every other token picks the second set."""
     return (torch.arange(x.shape[1], device=x.device, dtype=torch.int32) % 2).expand(x.shape[0], -1).contiguous()
 
 
@@ -79,7 +79,7 @@ def test_exact_cases_have_the_chains_bits(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("op", ROWS)
-def test_the_best_one_is_what_runs_by_itself(op: str) -> None:
+def test_the_best_backend_runs_by_default(op: str) -> None:
     given = ROWS[op](drawn(1, 19, 3072), drawn(1, 3072))
     chosen = kernwright.explain(op, *given).chosen
     assert chosen is not None and chosen.backend == fused(op)[0]
@@ -90,7 +90,7 @@ def test_the_best_one_is_what_runs_by_itself(op: str) -> None:
 def test_a_captured_call_replays_with_new_content(op: str, backend: str) -> None:
     x, row = drawn(1, 200, 3072), drawn(1, 3072)
     given = ROWS[op](x, row)
-    run(op, given, backend)  # compiled before the capture
+    run(op, given, backend)  # compiles the kernel before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -103,7 +103,7 @@ def test_a_captured_call_replays_with_new_content(op: str, backend: str) -> None
 
 @pytest.mark.parametrize(("op", "backend"), PAIRS)
 def test_it_runs_on_the_current_stream(op: str, backend: str) -> None:
-    """Behind a long wait on a stream of one's own: on any other stream it would read what is not written yet."""
+    """The call follows a long wait on a side stream. On another stream it would read inputs before they are written."""
     row, content = drawn(1, 1024), drawn(1, 64, 1024)
     run(op, ROWS[op](content, row), backend)
     mine, stream = torch.full_like(content, float("nan")), torch.cuda.Stream()
@@ -135,7 +135,7 @@ def test_tensors_beyond_two_to_the_31_elements(op: str, backend: str) -> None:
 @pytest.mark.parametrize(
     ("family", "name", "backend"), [own for own in every_case_of_kernels() if "gaps" in own[1] or "chunk" in own[1]]
 )
-def test_nothing_is_copied_in_secret(family: str, name: str, backend: str) -> None:
+def test_nothing_is_copied_silently(family: str, name: str, backend: str) -> None:
     case = case_of(family, name)
     own, given = getattr(ops, case.op), arguments(case, "cuda")
     own(*given, backend=backend)
@@ -148,7 +148,7 @@ def test_nothing_is_copied_in_secret(family: str, name: str, backend: str) -> No
 
 
 @pytest.mark.parametrize(("op", "backend"), PAIRS)
-def test_what_is_not_finite_shows_in_its_own_token_alone(op: str, backend: str) -> None:
+def test_a_nonfinite_element_affects_its_own_token_alone(op: str, backend: str) -> None:
     x = drawn(1, 40, 3072, dtype=FP32)
     x[0, 17, 5] = float("nan")
     one = torch.ones(1, 3072, device="cuda")
@@ -157,8 +157,9 @@ def test_what_is_not_finite_shows_in_its_own_token_alone(op: str, backend: str) 
 
 
 @pytest.mark.parametrize("width", [2048, 4096])
-def test_an_exact_norm_is_the_kernels_where_torch_sums_as_it_does(width: int) -> None:
-    """And the chain's own where torch sums otherwise: an address off 16 bytes, a width that is no multiple of 4."""
+def test_an_exact_norm_runs_the_kernel_if_torch_sums_in_its_order(width: int) -> None:
+    """Where torch sums in another order, the chain itself runs: at an address off 16 bytes, or a width that is no
+    multiple of 4."""
     x, row = drawn(2, 33, width), drawn(2, 1, width)
     assert str(kernwright.explain("rms_modulate", x, row, row, contract="exact").chosen) == "cuda (exact)"
     with kernwright.preferring("triton"):

@@ -36,8 +36,8 @@ def test_an_exact_norm_has_the_bits_of_torchs_order(name: str, outcomes: dict[st
     assert outcomes["norm_exact"][name] is None
 
 
-SHARED = {"norm_modulate": "norm_modulation", "modulate": "modulation"}  # kernels of one family that others run
-# A kernel's name, and a case for each way through it: tokens held whole, and in pieces.
+SHARED = {"norm_modulate": "norm_modulation", "modulate": "modulation"}  # kernels of a family that other families run
+# A kernel's name, and a case for each path through it: tokens held whole, and in pieces.
 COMPILED = [
     ("norm_select", "norm_modulate", "residual width 3072"),
     ("norm_select", "norm_modulate", "residual width 16400"),
@@ -63,12 +63,12 @@ def test_it_compiles_for_an_h200_without_one(family: str, kernel: str, name: str
     scalars = {**case.scalars, "exact": True} if kernel.endswith("exactly") else case.scalars
     ptx = ptx_of(where, kernel, lambda: getattr(own, case.op)(*arguments(case), **scalars))
     narrow = narrow_accesses(ptx, "ld.global")
-    if family == "ltx2_exact":  # torch's order is of four channels a thread: 8 bytes
+    if family == "ltx2_exact":  # torch's order has four channels per thread: 8 bytes
         narrow = [line for line in narrow if ".v2.b32" not in line]
-    if family == "norm_select":  # its index is a number a token
+    if family == "norm_select":  # its index is one number per token
         narrow = [line for line in narrow if ".b32" not in line or ".v2" in line]
     assert not narrow and not narrow_accesses(ptx, "st.global")  # 16 bytes at a time
-    if kernel in ("modulate", "rms_modulated_exactly"):  # exact ones: no product is fused but where the kernel says so
+    if kernel in ("modulate", "rms_modulated_exactly"):  # exact kernels fuse a product only where their source says so
         fused = re.findall(r"\bfma\.\S*", ptx)
         assert fused == ["fma.rn.f32"] * (4 if kernel == "rms_modulated_exactly" else 0)
         assert not re.search(r"\b(mul|add)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
@@ -80,7 +80,7 @@ def test_an_exact_norm_compiles_for_an_h200_and_fuses_what_torch_fuses() -> None
     case = norm_exact_cases.CUDA_CASES["residual exact torch.bfloat16 held 3072"]
     call = getattr(exact_triton, case.op)
     ptx = ptx_of(exact_triton, "norm_modulated_exactly", lambda: call(*arguments(case), **case.scalars))
-    assert set(re.findall(r"\bfma\.\S*", ptx)) == {"fma.rn.f32"}  # those that the kernel spells out
+    assert set(re.findall(r"\bfma\.\S*", ptx)) == {"fma.rn.f32"}  # only the fused products in the kernel's source
     assert not re.search(r"\b(mul|add|sub)\.(ftz\.)?f32", ptx)  # without .rn the assembler might fuse them
     assert not narrow_accesses(ptx, "st.global")
 
@@ -106,10 +106,10 @@ REFUSED: list[tuple[str, list[torch.Tensor], str]] = [
 
 
 @pytest.mark.parametrize(("op", "given", "why"), REFUSED)
-def test_what_the_kernels_do_not_take_runs_the_reference(
+def test_unsupported_calls_run_the_reference(
     op: str, given: list[torch.Tensor], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that a CPU's tensors are no reason
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that tensors of a CPU are no reason to refuse
     found = kernwright.explain(op, *given)
     assert found.chosen is not None and found.chosen.backend == "torch"
     answer = next(own for own in found.answers if own.implementation.backend == "triton")
@@ -117,7 +117,7 @@ def test_what_the_kernels_do_not_take_runs_the_reference(
     assert all(isinstance(own, torch.Tensor) for own in getattr(ops, op)(*given, backend="torch"))
 
 
-def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_norm_checks_the_device_and_gives_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernwright.ops.ltx2_modulate import exactness
     from kernwright.runtime.call import Call
 
@@ -135,7 +135,7 @@ def test_an_exact_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.Monk
     assert "a graph is being captured" in refusal()
 
 
-def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_layer_norm_checks_the_device_and_gives_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernwright.ops.norm_modulation import exactness
     from kernwright.runtime.call import Call
 
@@ -156,7 +156,7 @@ def test_an_exact_layer_norm_asks_the_device_and_says_why_not(monkeypatch: pytes
     assert "a graph is being captured" in refusal()
 
 
-def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None:
+def test_tokens_that_torch_norms_in_another_order_run_the_chain() -> None:
     from kernwright.ops._shared.torch_order import exact_function
     from kernwright.ops.norm_modulation import exactness
 
@@ -172,11 +172,11 @@ def test_tokens_that_torch_norms_otherwise_run_the_chain_for_exactness() -> None
     whole = torch.randn(4 * 64 + 1)
     assert ran("norm_scale_shift", whole[:-1].view(1, 4, 64)) == "kernel"
     assert ran("norm_scale_shift", whole[1:].view(1, 4, 64)) == "chain"
-    assert ran("norm_scale_shift", whole[1:].view(1, 4, 64)[..., :60]) == "kernel"  # a copy is what torch norms
+    assert ran("norm_scale_shift", whole[1:].view(1, 4, 64)[..., :60]) == "kernel"  # torch norms a copy
     assert ran("residual_norm_scale_shift", whole[1:].view(1, 4, 64)) == "kernel"
 
 
-def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_to_an_exact_norm_is_for_checked_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernwright.ops.norm_modulation import exactness
     from kernwright.ops.norm_modulation.family import EXACT
 
@@ -188,12 +188,12 @@ def test_the_short_way_to_an_exact_norm_is_for_widths_that_were_shown(monkeypatc
     assert launch(torch.zeros(2, 64)) and not launch(torch.zeros(2, 32))
 
 
-def test_tokens_that_torch_sums_otherwise_run_the_chain_for_exactness() -> None:
+def test_tokens_that_torch_sums_in_another_order_run_the_chain() -> None:
     from kernwright.ops._shared.torch_order import exact_function
     from kernwright.ops.ltx2_modulate import exactness
 
     op = shipped_ops()["rms_modulate"]
-    run = exact_function(op, lambda: pytest.fail, exactness.is_chains)  # the kernel's, which is not asked
+    run = exact_function(op, lambda: pytest.fail, exactness.is_chains)  # the kernel is never asked
     x, out = torch.randn(4 * 64 + 1)[1:].view(1, 4, 64), torch.empty(1, 4, 64)
     assert x.data_ptr() % 16 == 4
     assert run(x, x, x, eps=1e-6, out=out) is out

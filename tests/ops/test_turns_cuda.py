@@ -1,5 +1,5 @@
-"""Kernels that are placed ahead of their turn (`launching.cuh`) wait for it before they touch memory, in their machine
-code too: an assembler may ask for data earlier than the source does."""
+"""Kernels that are launched ahead of their turn (`launching.cuh`) wait for it before they access memory. This is
+checked in machine code, because an assembler may move loads ahead of the wait."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ pytestmark = [
     pytest.mark.skipif(cuobjdump() is None, reason="there is no cuobjdump"),
 ]
 BF16, FP32 = torch.bfloat16, torch.float32
-# Every file of kernels once: what other tests load is there already, and of the rest the dtype that compiles soonest.
+# Every file of kernels once: the ones that other tests load are built already, and the others use the dtype that
+# compiles fastest.
 LOADED = (
     norm_modulation.CUDA["norm_scale_shift"].library(BF16),
     plain_norm.CUDA["rms_norm"].library(BF16),
     modulation.CUDA["scale_shift"].library(BF16, BF16),
 )
-SUMS = tuple(own for own in residual_norm.SUMS_OF_TWO if own.name != "kernel.cu")  # that is among the loaded
+# This one is among the loaded libraries.
+SUMS = tuple(own for own in residual_norm.SUMS_OF_TWO if own.name != "kernel.cu")
 COMPILED = (
     norm_modulation.EXACT["norm_scale_shift"].library(FP32),
     norm_modulation.CUDA["norm_scale_shift_select"].library(FP32),
@@ -58,8 +60,8 @@ def test_no_kernel_touches_memory_ahead_of_its_turn(library: Library) -> None:
         assert not ahead_of_turn(kernel), name
 
 
-def test_every_file_of_kernels_is_looked_at() -> None:
-    """But those that launch plainly, after which nothing is placed early."""
+def test_every_file_of_kernels_is_checked() -> None:
+    """Except for kernels with a plain launch, after which no kernel starts early."""
     files = Path(norm_modulation.__file__).parents[1].glob("*/*.cu")
     looked_at = {source for own in LOADED + COMPILED for source in own.sources}
     assert {own for own in files if "cudaLaunchKernel(" not in own.read_text()} <= looked_at
@@ -75,7 +77,7 @@ extern "C" __global__ void never(int* y, int n) { y[threadIdx.x] = n; }
 """
 
 
-def test_what_comes_too_early_is_found(tmp_path: Path) -> None:
+def test_an_early_access_is_found(tmp_path: Path) -> None:
     source = tmp_path / "planted.cu"
     source.write_text(PLANTED)
     cubin = shared_compilation(Library("planted", (source,)), "sm_90", "cubin")

@@ -1,4 +1,4 @@
-"""Shapes that are made up beside a first tensor make a right call of every op."""
+"""Shapes that are derived from a first tensor make a valid call of every op."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = {"rotary": (2, 6, 4, 64), "group_norm_silu": VIDEO, "wan_rmsnorm_silu": 
 
 
 @pytest.mark.parametrize("op", shipped_ops().values(), ids=lambda op: op.name)
-def test_every_op_takes_them(op: Op) -> None:
+def test_every_op_accepts_its_usual_shapes(op: Op) -> None:
     first = FIRST.get(op.name, (2, 6, 64))
     given = {op.activations[0]: torch.empty(first, dtype=torch.bfloat16, device="meta")}
     for parameter in op.tensor_parameters:
@@ -28,7 +28,7 @@ def test_every_op_takes_them(op: Op) -> None:
     op.reference(**given)
 
 
-def test_axes_that_a_first_tensor_lacks_are_one() -> None:
+def test_axes_that_the_first_tensor_lacks_have_size_one() -> None:
     shapes = UsualShapes(others={"own": "B S 4*D", "half": "D/2 :fp32"})
     assert shapes.of("own", (6, 64)) == ([1, 6, 256], None)
     assert shapes.of("own", (7, 2, 6, 64)) == ([2, 6, 256], None)

@@ -1,4 +1,4 @@
-"""What cases of ops over tokens share: how their tensors are drawn, and the judge's own rule that holds a call."""
+"""Shared parts of cases for ops over tokens: drawing their tensors, and checking a call by the judge's own rule."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kernwright.tasks.task import Tolerance
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 TOLERANCES = {BF16: 0.05, FP16: 0.05, FP32: 1e-5}
-How = tuple[str, torch.dtype]  # a modulation's layout and dtype
+How = tuple[str, torch.dtype]  # layout and dtype of a modulation
 
-# Rows whose elements are all equal: nothing is left of them but what a mean is off by, and that is magnified.
+# Values of rows of equal elements: only the error of the mean is left of them, and it is magnified.
 EQUAL_WIDTHS = (1, 7, 13, 64, 120, 257)
 EQUAL_VALUES = (1017.0, 30011.0)
 
@@ -43,13 +43,13 @@ class Case(Call, Protocol):
 
 
 class Drawing:
-    """Tensors of one case. Drawn on the CPU, so that every device sees the same numbers."""
+    """The tensors of one case, drawn on the CPU so that every device gets the same numbers."""
 
     def __init__(
         self, name: str, batch: int, tokens: int, width: int, frames: int, dtype: torch.dtype, *, device: str = "cpu",
         offset: float = 0.5, gaps: bool = False, flat: bool = False,
     ) -> None:  # fmt: skip
-        """`gaps`: tokens lie apart, and batches behind each other in another order. `flat`: they are `[S, D]`."""
+        """`gaps`: tokens have gaps, and batches follow each other in another order. `flat`: tokens are `[S, D]`."""
         self.batch, self.token_count, self.width, self.frames = batch, tokens, width, frames
         self.dtype, self.device, self.offset, self.gaps, self.flat = dtype, device, offset, gaps, flat
         self.generator = torch.Generator().manual_seed(sum(map(ord, name)))
@@ -63,7 +63,7 @@ class Drawing:
 
         if self.flat:
             return drawn(self.token_count, self.width)
-        if self.gaps:  # [S, B, D + 5] turned around and cut
+        if self.gaps:  # [S, B, D + 5], transposed and sliced
             return drawn(self.token_count, self.batch, self.width + 5).transpose(0, 1)[..., 2 : 2 + self.width]
         return drawn(self.batch, self.token_count, self.width)
 
@@ -72,7 +72,7 @@ class Drawing:
         b, s, d = self.batch, self.token_count, self.width
         if layout == "expanded":
             return (self.draw(1) / 4).to(dtype).to(self.device).expand(d)
-        if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection: rows far apart
+        if layout == "chunk":  # one of six chunks of a [B, 6 * D] projection, with rows far apart
             return self.modulation(("chunk rows", dtype))[:, None, :]
         if layout == "chunk rows":
             return (self.draw(b, 6 * d) / 4).to(dtype).to(self.device).chunk(6, dim=-1)[1]
@@ -89,14 +89,15 @@ class Drawing:
 
 
 def made_equal(given: dict[str, Tensor | None], value: float) -> None:
-    """Makes every row of x constant, and what it is added to and gated by. Sums of these are rounded."""
+    """Make every row of x constant, and the tensors that are added to it or multiplied with it. Their sums are
+    rounded."""
     for name, own in {"x": value, "residual": 0.37 * value, "gate": 0.5, "residual_gate": 0.5}.items():
         if (tensor := given.get(name)) is not None:
             tensor.fill_(own)
 
 
 def hold_to_oracle(case: Call, run: Callable[..., Any]) -> None:
-    """To the exact answer and one rounding: what the eager chain makes of equal elements is luck."""
+    """Compare with the exact result, rounded once, because the eager chain's error on equal elements is luck."""
     tensors, op = case.tensors(), shipped_ops()[case.op]
     result = run(*(tensors[parameter.name] for parameter in op.tensor_parameters), **case.scalars)
     results = (result,) if isinstance(result, Tensor) else tuple(result)
@@ -106,7 +107,7 @@ def hold_to_oracle(case: Call, run: Callable[..., Any]) -> None:
 
 
 def hold(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
-    """Held to the contract `close`, as the judge holds a candidate to it."""
+    """Check a case as the judge checks a candidate for the contract `close`."""
     tensors = case.tensors(device)
     op = shipped_ops()[case.op]
     kept = {name: None if tensor is None else tensor.clone() for name, tensor in tensors.items()}
@@ -116,7 +117,7 @@ def hold(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     assert len(results) == len(op.outputs)
     for name, own, oracle, eager in zip(op.outputs, results, oracles, eagers, strict=True):
         assert (own.shape, own.dtype, own.device) == (eager.shape, eager.dtype, eager.device), name
-        limit = TOLERANCES[own.dtype] * (1000 if case.offset > 100 else 1)  # the tolerance of a norm of such numbers
+        limit = TOLERANCES[own.dtype] * (1000 if case.offset > 100 else 1)  # tolerance of a norm of such numbers
         if own.numel():
             expected = Expected.of(oracle.cpu(), eager.cpu())
             tolerance = Tolerance(atol=limit, rtol=limit)
@@ -131,7 +132,8 @@ def hold(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
 def by_several_draws(case: Case, name: str, expected: Expected, device: str) -> Expected:
     """Return the expectation with the eager chain's largest error of several draws, as the judge does for a near miss.
 
-    The largest error of a few hundred elements is mostly chance. So is the RMS error of few rows; that of many is not.
+    The largest error of a few hundred elements is mostly chance. So is the RMS error of a few rows, but not that of
+    many.
     """
     op = shipped_ops()[case.op]
     for number in range(MIN_REDRAWS):
@@ -155,7 +157,7 @@ FAMILIES = (
     "ltx2_modulate",
     "ernie",
     "residual_norm",
-)  # of cases that are held to the contract alike
+)  # cases that are checked by the same contract
 
 
 def every_case() -> list[tuple[str, str]]:
@@ -163,12 +165,12 @@ def every_case() -> list[tuple[str, str]]:
 
 
 def fused(op: str) -> list[str]:
-    """The backends of an op's kernels, best first."""
+    """Return the backends with kernels of an op, best first."""
     return [backend for backend in dispatcher(op).backends if backend != "torch"]
 
 
 def every_case_of_kernels() -> list[tuple[str, str, str]]:
-    """With a backend each; CUDA kernels have more variants, and more cases."""
+    """Return every case of every backend. CUDA kernels have more variants, and therefore more cases."""
     found = []
     for family in FAMILIES:
         cases = importlib.import_module(f"{family}_cases")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from kernwright.core.errors import KernwrightError, did_you_mean
+from kernwright.diagnose.doctor.counters import check_counters
+from kernwright.diagnose.doctor.driver import check_cuda, check_driver, check_gpus
 from kernwright.diagnose.doctor.finding import Finding
+from kernwright.diagnose.doctor.framework import check_python, check_torch, check_triton, torch_cuda
+from kernwright.diagnose.doctor.gpu import GpuSurvey, survey_gpus
+from kernwright.diagnose.doctor.hub import check_hub
+from kernwright.diagnose.doctor.sglang import check_sglang
 from kernwright.diagnose.doctor.storage import check_disk, check_folders, used_folders
 from kernwright.diagnose.doctor.tool import check_tools
 
@@ -18,6 +25,7 @@ class DoctorReport:
     """What the doctor found on this machine."""
 
     findings: tuple[Finding, ...]
+    survey: GpuSurvey
 
     def finding(self, check: str) -> Finding:
         found = next((each for each in self.findings if each.check == check), None)
@@ -38,12 +46,47 @@ class DoctorReport:
         return {each.check: each.as_json() for each in self.findings}
 
 
-def examine() -> DoctorReport:
-    """Run all checks, side by side."""
+def examine(environment: Mapping[str, str] = os.environ) -> DoctorReport:
+    """Run all checks, the slow ones side by side. Nothing is imported that takes long, such as torch.
+
+    Args:
+        environment: variables of the run that the report is for.
+    """
     folders = used_folders()
-    groups: Sequence[Callable[[], list[Finding]]] = (
-        check_tools,
-        lambda: [check_disk(folders), check_folders(folders)],
+    with ThreadPoolExecutor(2) as pool:
+        asked = pool.submit(survey_gpus)
+        tools = {each.check: each for each in check_tools()}
+        survey = asked.result()
+    findings = (
+        check_python(),
+        check_gpus(survey, environment),
+        check_driver(survey),
+        check_torch(),
+        check_triton(),
+        check_cuda(survey, torch_cuda(), str(tools["nvcc"].details.get("version", ""))),
+        tools["nvcc"],
+        tools["ninja"],
+        tools["ncu"],
+        check_counters(bool(survey.gpus)),
+        tools["nsys"],
+        check_sglang(),
+        check_hub(gated_models(), environment),
+        check_disk(folders),
+        check_folders(folders),
     )
-    with ThreadPoolExecutor(len(groups)) as pool:
-        return DoctorReport(tuple(each for group in pool.map(lambda check: check(), groups) for each in group))
+    return DoctorReport(findings, survey)
+
+
+def gated_models() -> dict[str, str]:
+    """Return the hub ids of gated models by preset. A preset that cannot be read is reported where it is used."""
+    from kernwright.diagnose.presets.catalog import list_presets, load_preset
+
+    found = {}
+    for name, path in list_presets().items():
+        try:
+            preset = load_preset(path)
+        except KernwrightError:
+            continue
+        if preset.sglang is not None and preset.sglang.gated:
+            found[name] = preset.sglang_model
+    return found
