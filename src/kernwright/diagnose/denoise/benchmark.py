@@ -24,6 +24,7 @@ from kernwright.diagnose.perf_dump.recorder import DumpRecorder
 from kernwright.diagnose.presets.preset import DiffusersTable, GenerationRequest, Preset
 
 Phase = Callable[[str, int], StepEnd]  # announces a phase of so many steps; returns what to call after each step
+LEAST_STEPS = 2  # of a warm-up: some schedules cannot have fewer
 LOADING, COMPILING, UPSAMPLING = "LoadingStage", "CompilationStage", "LatentUpsamplingStage"
 
 
@@ -128,18 +129,22 @@ class DenoiseBenchmark:
             ) from error
 
     def _warm_up(self, recorder: DumpRecorder) -> None:
-        """Run the pipeline once with few steps. The calls of a compiled transformer are its compilation."""
-        few = self._generation.model_copy(update={"steps": max(1, min(self.request.warmup, self._generation.steps))})
+        """Run the pipeline once with few steps. A transformer is compiled in its first call with new shapes."""
+        few = self._generation.model_copy(update={"steps": max(LEAST_STEPS, self.request.warmup)})
         name = "compiling and warming up" if self.request.compile != "off" else "warming up"
 
-        def first(call: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            self._shapes = self._shapes or tensor_shapes(named)
-            with recorder.stage(COMPILING):
+        seen: set[str] = set()
+
+        def first(at: int, call: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            shapes = tensor_shapes(named)
+            self._shapes = self._shapes or shapes
+            with nullcontext() if (key := f"{at} {shapes}") in seen else recorder.stage(COMPILING):
+                seen.add(key)
                 return call(*arguments, **named)
 
         with ExitStack() as stack:
-            for transformer in self.pipeline.transformers:
-                stack.enter_context(observed_calls(transformer, first))
+            for at, transformer in enumerate(self.pipeline.transformers):
+                stack.enter_context(observed_calls(transformer, partial(first, at)))
             self._generate(few, recorder, name)
 
     def run(self) -> DenoiseResult:
