@@ -14,7 +14,9 @@ from kernwright.cli.judge.judge import judge
 from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
 from kernwright.cli.models.compare import compare
+from kernwright.cli.models.denoise import denoise
 from kernwright.cli.models.doctor import doctor
+from kernwright.cli.models.hotspots import hotspots
 from kernwright.cli.models.ncu import ncu
 from kernwright.cli.models.profile import profile
 from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
@@ -69,6 +71,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
+app.command("denoise", rich_help_panel=MODELS)(denoise)
 app.command("compare", rich_help_panel=MODELS)(compare)
 app.command("judge", rich_help_panel=JUDGE)(judge)
 app.command("sweep", rich_help_panel=JUDGE)(sweep)
@@ -80,6 +83,7 @@ app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
 app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
 app.command("doctor", rich_help_panel=MODELS)(doctor)
+app.command("hotspots", rich_help_panel=MODELS)(hotspots)
 app.command("ncu", cls=ProgramCommand, rich_help_panel=MODELS)(ncu)
 app.command("profile", rich_help_panel=MODELS)(profile)
 app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
