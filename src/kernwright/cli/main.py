@@ -32,6 +32,8 @@ MACHINES = "Machines"
 COMMANDS = {
     "compare": CommandEntry("models.compare:compare", MODELS),
     "doctor": CommandEntry("models.doctor:doctor", MODELS),
+    "hotspots": CommandEntry("models.hotspots:hotspots", MODELS),
+    "ncu": CommandEntry("models.ncu:ncu", MODELS),
     "profile": CommandEntry("models.profile:profile", MODELS),
     "run": CommandEntry("models.run:run", MODELS, runs_a_program=True),
     "judge": CommandEntry("judge.judge:judge", JUDGE),
