@@ -31,6 +31,7 @@ MACHINES = "Machines"
 # In the order of `kernwright --help`. An entry names the module below `kernwright.cli` and the function or group in it.
 COMMANDS = {
     "compare": CommandEntry("models.compare:compare", MODELS),
+    "denoise": CommandEntry("models.denoise:denoise", MODELS),
     "doctor": CommandEntry("models.doctor:doctor", MODELS),
     "hotspots": CommandEntry("models.hotspots:hotspots", MODELS),
     "ncu": CommandEntry("models.ncu:ncu", MODELS),
