@@ -49,6 +49,7 @@ _KERNEL_WORDS = tuple(
         (r"at::native.*neg_kernel", "neg"),
         (r"at::native.*silu_kernel", "silu"),
         (r"at::native.*Gelu", "gelu"),
+        (r"at::native.*complex.*MulFunctor", "mulC"),
         (r"at::native.*MulFunctor", "mul"),
         (r"at::native.*CUDAFunctor(OnSelf|OnOther)?_add", "add"),
         (r"at::native.*DivFunctor", "div"),

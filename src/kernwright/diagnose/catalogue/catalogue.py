@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,11 @@ def shipped_catalogue(own: Sequence[Path] = ()) -> Catalogue:
     Raises:
         BadFile: if a file does not follow the schema; all problems at once.
     """
+    return _with_files(tuple(own))
+
+
+@cache
+def _with_files(own: tuple[Path, ...]) -> Catalogue:
     folder = files("kernwright.diagnose.catalogue")
     shipped = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SHIPPED}
     return read_catalogue({**{str(path): _text_of(path) for path in own}, **shipped})
