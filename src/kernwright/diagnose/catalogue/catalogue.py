@@ -31,7 +31,7 @@ class Catalogue:
     def running(self, kernel: str, operator: str = "") -> FastPath | None:
         """Return the path whose own kernel this is: by the kernel's name, else by the operator that launched it."""
         key = kernel, operator
-        if key not in self._running:  # a trace has thousands of launches of each kernel
+        if key not in self._running:
             by_name = (path for path in self.paths if path.runs(kernel))
             by_operator = (path for path in self.paths if operator and path.runs(kernel, operator))
             self._running[key] = next(by_name, None) or next(by_operator, None)
@@ -47,6 +47,7 @@ class Catalogue:
 
     @cached_property
     def _running(self) -> dict[tuple[str, str], FastPath | None]:
+        """The answers of `running`: a trace has few names and many launches."""
         return {}
 
     @cached_property
