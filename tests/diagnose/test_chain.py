@@ -11,7 +11,15 @@ BLOCKS = {
     "FLUX.1 double": (
         "silu gemm layer_norm addS mulB addB gemm gemm gemm rms_norm rms_norm cat cat cat neg cat to mulB to mulB addE"
         " to neg cat to mulB to mulB addE to attention gemm mulB addE layer_norm addS mulB addB gemm mulB addE",
-        ["norm_modulation", "rope", "rope", "residual_norm_modulation", "residual_gate"],
+        [
+            "norm_modulation",
+            "qk_norm",
+            "joint_qkv_cat",
+            "rope",
+            "rope",
+            "residual_norm_modulation",
+            "residual_gate",
+        ],
     ),
     "FLUX.1 single": (
         "rms_norm rms_norm neg cat to mulB to mulB addE to neg cat to mulB to mulB addE to attention gemm mulB addE",
@@ -29,7 +37,7 @@ BLOCKS = {
     "Llama": (
         "mulB neg cat mulB addE mulB neg cat mulB addE cat cat attention gemm addE to pow mean addS rsqrt mulB to mulB"
         " gemm silu gemm mulE gemm",
-        ["rope", "rope", "add_norm", "silu_mul"],
+        ["rope", "rope", "kv_cache_cat", "add_norm", "silu_mul"],
     ),
     "a trace without shapes": ("layer_norm addU mulU addU gemm mulU addU", ["norm_modulation", "residual_gate"]),
     "no chain": ("gemm mulS addS gemm mulE silu gemm addB cat to copy pow mean mulE", []),

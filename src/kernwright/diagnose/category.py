@@ -97,3 +97,8 @@ def _category(kernel: str, ops: tuple[str, ...], context: str) -> Category:
     if (fused := _INDUCTOR.match(kernel)) and fused["kind"] != "tem":
         return next((category for category, words in _FUSED if words.search(fused["ops"])), "elementwise")
     return next((rule.category for rule in category_rules() if rule.fits(kernel, ops, context)), "other")
+
+
+def is_inductor(kernel: str) -> bool:
+    """Return whether torch.compile generated a kernel of this name."""
+    return bool(_INDUCTOR.match(kernel))

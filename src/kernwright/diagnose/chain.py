@@ -34,6 +34,7 @@ _WORDS = {
 }
 _BINARY = frozenset({"add", "sub", "mul", "div"})
 _OPERANDS = 2
+_PART = re.compile(r"(\w+|\[\w+\])\??")
 TAKEN = "-"  # the word of a call that is part of a chain already
 
 
@@ -115,6 +116,8 @@ class ChainPattern:
     pattern: re.Pattern[str]
     gaps: frozenset[str] = frozenset()  # words that may lie within the chain without being part of it
     about: str = ""
+    kept: frozenset[str] = frozenset()  # words of calls whose results are used after the chain, too
+    least_words: int = 1
 
 
 @dataclass(frozen=True)
@@ -135,15 +138,37 @@ def chain_patterns() -> tuple[ChainPattern, ...]:
     """Return the chains of chains.toml, longest first as written there."""
     data = tomllib.loads(files("kernwright.diagnose").joinpath("chains.toml").read_text(encoding="utf-8"))
     return tuple(
-        ChainPattern(
-            name=entry["name"],
-            category=entry["category"],
-            pattern=_compiled(spelling),
-            gaps=frozenset(re.findall(r"\[(\w+)\]", spelling)),
-            about=entry["about"],
+        chain_pattern(
+            entry["name"], entry["category"], spelling, about=entry["about"], kept=frozenset(entry.get("kept", ()))
         )
         for entry in data["chain"]
         for spelling in entry["spellings"]
+    )
+
+
+def chain_pattern(
+    name: str, category: Category, spelling: str, about: str = "", kept: frozenset[str] = frozenset()
+) -> ChainPattern:
+    """Return the chain with a spelling as in chains.toml.
+
+    Raises:
+        ValueError: if the spelling has no word that is required, or a word that no operator can have.
+    """
+    parts = spelling.split()
+    for part in parts:
+        if not _PART.fullmatch(part):
+            raise ValueError(f"{part!r} is no word of a chain: write names of operators, `?` after optional ones")
+    required = [part for part in parts if not part.endswith("?")]
+    if not required:
+        raise ValueError(f"the chain {spelling!r} has no required word")
+    return ChainPattern(
+        name=name,
+        category=category,
+        pattern=_compiled(spelling),
+        gaps=frozenset(re.findall(r"\[(\w+)\]", spelling)),
+        about=about,
+        kept=kept,
+        least_words=len(required),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -52,6 +52,7 @@ class Waited:
         op: the operator or runtime call, or `Python outside of operators`.
         waited_us: idle time of the GPU that passed within it.
         calls: how many of its calls the GPU waited for.
+        total: how many calls of it the trace has.
         longest: the call that the GPU waited for longest.
         typical_us: the median duration of all calls of the operator in the trace.
         outliers: the calls that take much longer than the median.
@@ -60,6 +61,7 @@ class Waited:
     op: str
     waited_us: float
     calls: int
+    total: int = 0
     longest: HostRange | None = None
     typical_us: float = 0.0
     outliers: tuple[HostRange, ...] = ()
@@ -68,25 +70,65 @@ class Waited:
 PYTHON = "Python outside of operators"
 
 
+Spans = Sequence[tuple[float, float]]
+
+
 def waits_of(trace: Trace, device: int = 0, gaps: Iterable[Gap] | None = None) -> list[Waited]:
     """Return the host code that a GPU waited for, longest first.
 
     Args:
         gaps: the gaps to explain, by start; by default all gaps of the device.
     """
-    windows: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for gap in gaps_of(event for event in trace.gpu if event.device == device) if gaps is None else gaps:
+    return waits_in(trace, {"": [(float("-inf"), float("inf"))]}, device, gaps)[""]
+
+
+def waits_in(
+    trace: Trace, spans: Mapping[str, Spans], device: int = 0, gaps: Iterable[Gap] | None = None
+) -> dict[str, list[Waited]]:
+    """Return the host code that a GPU waited for within each group of spans of time, longest first.
+
+    Args:
+        spans: by group, spans that do not overlap, by start.
+        gaps: the gaps to explain, by start; by default all gaps of the device.
+    """
+    idle = _idle_by_thread(gaps_of(event for event in trace.gpu if event.device == device) if gaps is None else gaps)
+    spent: dict[str, dict[str, dict[HostRange | None, float]]] = {group: {} for group in spans}
+    for thread in trace.threads:
+        if thread.key not in idle:
+            continue
+        parts = list(_innermost(thread))
+        for group, within in spans.items():
+            for entry, shared in _shared(parts, _overlap(idle[thread.key], within)):
+                calls = spent[group].setdefault(entry.name if entry else PYTHON, {})
+                calls[entry] = calls.get(entry, 0.0) + shared
+    durations = _durations(trace.threads, {name for own in spent.values() for name in own})
+    found = {}
+    for group, own in spent.items():
+        waits = [_waited(name, calls, durations.get(name, [])) for name, calls in own.items()]
+        found[group] = sorted(waits, key=lambda waited: -waited.waited_us)
+    return found
+
+
+def _idle_by_thread(gaps: Iterable[Gap]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Return the times in which the GPU waited for a launch, by the thread that launched."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for gap in gaps:
         if gap.waited_us > 0 and gap.next.launch is not None:
-            windows.setdefault(gap.next.launch.thread, []).append((gap.start_us, gap.start_us + gap.waited_us))
-    threads = {thread.key: thread for thread in trace.threads}
-    spent: dict[str, dict[HostRange | None, float]] = {}
-    for key, idle in windows.items():
-        for entry, shared in _shared(_innermost(threads[key]), idle):
-            spent.setdefault(entry.name if entry else PYTHON, {}).setdefault(entry, 0.0)
-            spent[entry.name if entry else PYTHON][entry] += shared
-    durations = _durations(trace.threads, spent.keys())
-    found = [_waited(name, calls, durations.get(name, [])) for name, calls in spent.items()]
-    return sorted(found, key=lambda waited: -waited.waited_us)
+            found.setdefault(gap.next.launch.thread, []).append((gap.start_us, gap.start_us + gap.waited_us))
+    return found
+
+
+def _overlap(first: Spans, second: Spans) -> list[tuple[float, float]]:
+    """Return the times that lie in a span of both. Each is sorted and does not overlap itself."""
+    found, at = [], 0
+    for start, end in first:
+        while at < len(second) and second[at][1] <= start:
+            at += 1
+        number = at
+        while number < len(second) and second[number][0] < end:
+            found.append((max(start, second[number][0]), min(end, second[number][1])))
+            number += 1
+    return found
 
 
 def _waited(name: str, calls: dict[HostRange | None, float], durations: list[float]) -> Waited:
@@ -97,6 +139,7 @@ def _waited(name: str, calls: dict[HostRange | None, float], durations: list[flo
         op=name,
         waited_us=sum(calls.values()),
         calls=len(calls),
+        total=max(len(durations), len(named)),
         longest=max(named, key=lambda entry: named[entry]) if named else None,
         typical_us=typical,
         outliers=tuple(entry for entry in named if entry.duration_us >= least),

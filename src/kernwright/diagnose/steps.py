@@ -19,7 +19,7 @@ StepSource = Literal["profiler", "annotations", "repetition"]
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#?\d*$")
 # Ranges that torch and libraries name by themselves, and ranges of a model's parts: none of them is a step.
 _NO_STEP = re.compile(
-    r"^(## |Torch-Compiled Region|CompiledF|AOTDispatcher|TorchDynamo|nccl:|c10d::|gloo:|Optimizer\.|enumerate\(|"
+    r"^(## |Torch-Compiled Region|CompiledF|AOTDispatcher|TorchDynamo|nccl|c10d::|gloo:|Optimizer\.|enumerate\(|"
     r"DistributedDataParallel|FullyShardedDataParallel|FSDP::|autograd::|Pregraph|PyTorch Profiler|Iteration Start)|"
     r"layer|block|attn|attention|mlp|norm|embed",
     re.IGNORECASE,

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.output import say
+from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.profile.profile import Profile
 
 
 def profile(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Chrome trace of torch.profiler, plain or gzip")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE | --nsys -- PROGRAM [ARGS]...",
+            help="Chrome trace of torch.profiler, SQLite export of nsys, or nsys report; or the program to profile",
+        ),
+    ],
     mapping: Annotated[
         Path | None,
         typer.Option(
@@ -27,35 +33,82 @@ def profile(
     least: Annotated[
         float, typer.Option(metavar="PERCENT", min=0, max=100, help="least share of a kernel that is listed")
     ] = 1.0,
+    nsys: Annotated[bool, typer.Option("--nsys", help="run a program under nsys and profile it")] = False,
+    out: Annotated[
+        Path, typer.Option(help="report that --nsys writes, without suffix; its export is written beside it")
+    ] = Path("kernwright-nsys"),
+    delay: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="time until nsys starts recording")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="time that nsys records")] = None,
+    elapsed: Annotated[
+        bool, typer.Option("--elapsed", help="run the program of --nsys a second time without nsys, for its true time")
+    ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown tables")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
 ) -> None:
     """Show where the GPU time of a recorded run goes: kernels, categories, gaps and what the GPU waited for.
 
-    Steps are told apart by the names in the trace, or by the repetition of their kernels. Warm-up is left out.
+    Steps are told apart by the names in the trace, or by the repetition of their kernels. Warm-up is left out. The
+    output of a program that --nsys runs goes to standard error.
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.profile.profile import profile_of
-    from kernwright.diagnose.trace.trace import read_trace
+    from kernwright.diagnose.recording import read_recording
 
     if markdown and as_json:
         raise KernwrightError("--markdown and --json exclude each other", "choose one of them")
-    found = profile_of(read_trace(trace), read_trace(mapping) if mapping else None, step)
-    show(found, least / 100, markdown=markdown, as_json=as_json)
+    if not nsys and (elapsed or delay is not None or duration is not None):
+        raise KernwrightError("--elapsed, --delay and --duration need --nsys", "add --nsys, or leave them out")
+    if not nsys and len(what) > 1:
+        raise KernwrightError(f"one trace is profiled at a time, got {len(what)}", "to run a program, write --nsys")
+    seconds = None
+    if nsys:
+        trace, seconds = _collected(what, out, delay, duration, elapsed)
+    else:
+        trace = Path(what[0])
+    found = profile_of(read_recording(trace), read_recording(mapping) if mapping else None, step)
+    show(found, least / 100, seconds, markdown=markdown, as_json=as_json)
 
 
-def show(found: Profile, least_share: float, *, markdown: bool = False, as_json: bool = False) -> None:
-    """Print a profile."""
+def _collected(
+    program: list[str], out: Path, delay: float | None, duration: float | None, elapsed: bool
+) -> tuple[Path, float | None]:
+    """Profile a program with nsys. Return the export, and how long the program takes without nsys if that is asked."""
+    from kernwright.diagnose.nsys.collect import collect, elapsed_seconds, nsys_program, profile_command
+
+    refuse_unwritable(out)
+    say(f"kernwright: {' '.join(profile_command(nsys_program(), out, program, delay, duration))}", err=True)
+    export = collect(program, out, delay, duration)
+    return export, elapsed_seconds(program) if elapsed else None
+
+
+def show(
+    found: Profile,
+    least_share: float,
+    seconds: float | None = None,
+    *,
+    markdown: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print a profile.
+
+    Args:
+        seconds: how long the program takes without a profiler, if that was measured.
+    """
     import json
 
     from kernwright.diagnose.profile import as_json as record
     from kernwright.diagnose.profile.tables import tables_of
 
     if as_json:
-        say(json.dumps(record.as_json(found), indent=1))
+        say(json.dumps(record.as_json(found) | ({} if seconds is None else {"elapsed_s": seconds}), indent=1))
         return
     device = f" on {found.trace.device_name}" if found.trace.device_name else ""
     lines = [f"{found.trace.path.name}{device}: {found.us / 1000:.3f} ms of GPU work"]
+    if seconds is not None:
+        busy = max(each.busy_us for each in found.devices) / 1e6
+        lines.append(f"without nsys the program takes {seconds:.2f} s; the GPU is busy for {busy:.2f} s of it")
     lines += [f"note: {note}" for note in found.notes]
     tables = tables_of(found, least_share)
     if markdown:

@@ -168,5 +168,7 @@ def _notes(trace: Trace, found: Sequence[Found], steps: Steps, group: str | None
     without = sum(event.launch is None for event in events)
     if without:
         yield f"{without} of {len(events)} events have no launch in the trace: why the GPU waited for them is not known"
+    if whole := trace.header.get("wholeGraphs"):
+        yield f"{whole} launches of CUDA graphs were recorded as a whole: record with --cuda-graph-trace=node"
     if not graphs and all(site.location is None for _, _, site in found):
         yield "no Python locations: record with with_stack=True"

@@ -1,0 +1,70 @@
+"""Diagnosis: what a trace says about where the time goes and what would remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kernwright.diagnose.hotspots.hotspot import Hotspot, Status
+from kernwright.diagnose.hotspots.idle_cause import IdleCause
+from kernwright.diagnose.trace.trace import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGroupTime:
+    """All steps of one name.
+
+    Attributes:
+        name: the name that the program gave them, without their numbers; empty for a trace without named steps.
+        count: how many there are.
+        span_us: their time from first to last, host and GPU.
+        gpu_us: time of the GPU's events; more than the busy time if streams overlap.
+        busy_us: time in which the GPU worked.
+    """
+
+    name: str
+    count: int
+    span_us: float
+    gpu_us: float
+    busy_us: float
+
+    @property
+    def idle_us(self) -> float:
+        return max(0.0, self.span_us - self.busy_us)
+
+    @property
+    def idle_share(self) -> float:
+        return self.idle_us / self.span_us if self.span_us else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """The diagnosis of a trace.
+
+    Attributes:
+        gpu_us: the time of all events of all GPUs. Shares refer to it.
+        hotspots: all hotspots, by time.
+        steps: the kinds of steps, in the order of their first start.
+        idle: why GPUs are idle, by kind of step, longest first.
+        device: name of the GPU.
+        copy_bandwidth: bytes per second of a copy on this GPU, read and written; None if it is not known.
+        notes: what limits the diagnosis, such as a trace without shapes.
+    """
+
+    trace: Trace
+    gpu_us: float
+    hotspots: Sequence[Hotspot]
+    steps: Sequence[StepGroupTime]
+    idle: Sequence[IdleCause]
+    device: str | None
+    copy_bandwidth: float | None
+    notes: Sequence[str] = field(default=())
+
+    def with_status(self, *statuses: Status) -> list[Hotspot]:
+        return [hotspot for hotspot in self.hotspots if hotspot.coverage.status in statuses]
+
+    @property
+    def saving_us(self) -> tuple[float, float, float]:
+        """The predicted saving of all hotspots that a fast path covers: expected, lowest, highest."""
+        savings = [h.saving for h in self.with_status("covered, off", "partly") if h.saving is not None]
+        return sum(s.us for s in savings), sum(s.low_us for s in savings), sum(s.high_us for s in savings)

@@ -1,0 +1,1 @@
+"""Nsight Systems: profiles that `nsys` recorded, read from its SQLite export."""
