@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.doctor.hub import REMEDY as TOKEN_REMEDY
 from kernwright.diagnose.doctor.hub import is_downloaded, token_source
-from kernwright.diagnose.doctor.sglang import sglang_root
+from kernwright.diagnose.doctor.sglang import COMMAND, sglang_root
+from kernwright.diagnose.doctor.sglang import REMEDY as SGLANG_REMEDY
 from kernwright.diagnose.presets.preset import Preset
 
 ENGINES = ("sglang",)
@@ -63,10 +65,8 @@ def sglang_command(name: str, preset: Preset, options: EngineOptions, output_nam
         raise KernwrightError(f"{refused[0]} is fixed for a preset", "leave it out, or run `sglang generate` itself")
     needs = _Needs(name, preset, options)
     request = preset.request
-    words = ["sglang", "generate", "--backend=sglang", f"--model-path={needs.model()}", *needs.prompt(output_name)]
+    words = [COMMAND, "generate", "--backend=sglang", f"--model-path={needs.model()}", *needs.prompt(output_name)]
     words.append(f"--seed={request.seed}")
-    if request.negative_prompt is not None:
-        words.append(f"--negative-prompt={request.negative_prompt}")
     if request.image is not None or options.image_path is not None:
         words.append(f"--image-path={needs.image()}")
     words += preset.sglang_arguments()
@@ -113,6 +113,8 @@ class _Needs:
         self.problems: list[KernwrightError] = []
         self.named_model = options.model_path or preset.sglang_model
         self._name, self._preset, self._options = name, preset, options
+        if shutil.which(COMMAND) is None:
+            self._lack(f"the command `{COMMAND}` is not on PATH", SGLANG_REMEDY)
 
     def model(self) -> str:
         """Return the model. Note if its weights cannot be had."""

@@ -95,8 +95,12 @@ def run_program(request: RunRequest) -> RunOutcome:
         dump_path("preset", request.label)  # refuses a label that cannot name a folder
     added = added_variables(os.environ, request.variables, request.offline, request.strict)
     environment = AS_IT_COMES | os.environ | added
-    gpus = wanted_gpus(request.command) if request.gpus is None else request.gpus
-    ready = preflight(gpus, environment=environment, allow_busy=request.allow_busy)
+    ready = preflight(
+        wanted_gpus(request.command) if request.gpus is None else request.gpus,
+        environment=environment,
+        allow_busy=request.allow_busy,
+        anywhere=request.gpus is None,
+    )
     environment |= ready.environment
     is_strict = is_on(environment, STRICT_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="kernwright-run-") as scratch:
