@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -29,7 +31,7 @@ def start(folder: str) -> None:
         for index, name in enumerate(plan["targets"])
         for place in places.get(name, [None])
     ]
-    recorder = Recorder(folder, plan["targets"])
+    recorder = _follower(folder, plan)
     watch = Watch(targets, recorder)
     sys.meta_path.insert(0, watch)
     for name in watch.modules:
@@ -38,10 +40,21 @@ def start(folder: str) -> None:
     ScriptWatch([target for target in targets if not target.torch_op and not target.is_own_op], recorder).start()
 
 
+def _follower(folder: str, plan: dict[str, Any]) -> Any:
+    """Return the recorder, or the object that the plan names: `module:class`, of a package that may be elsewhere."""
+    named = plan.get("follower")
+    if named is None:
+        return Recorder(folder, plan["targets"])
+    module, _, name = named.partition(":")
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        sys.path.append(plan["home"])
+    return getattr(importlib.import_module(module), name)(folder, plan)
+
+
 class Watch:
     """A meta path finder that finds nothing: it makes the loader of a module call back after the import."""
 
-    def __init__(self, targets: Sequence[CaptureTarget], recorder: Recorder) -> None:
+    def __init__(self, targets: Sequence[CaptureTarget], recorder: wrapper.Follower) -> None:
         self._ops = [target for target in targets if target.torch_op]
         self._targets = [target for target in targets if not target.torch_op]
         self._recorder = recorder
@@ -94,7 +107,7 @@ class Watch:
             return
         if name == "torch" and hasattr(module, "compiler"):
             wrapper.is_compiling = module.compiler.is_compiling
-            if self._ops:
+            if self._ops and isinstance(self._recorder, Recorder):
                 wrapper.watch_torch_ops(module, self._ops, self._recorder)
         for target in self._targets_of(name, getattr(module, "__file__", None)):
             wrapper.put_wrapper(module, target, self._recorder)

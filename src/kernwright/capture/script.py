@@ -13,7 +13,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 from . import wrapper
-from .recorder import Recorder
 from .target import SCRIPT, CaptureTarget
 
 IN_CHILD = "__mp_main__"  # the name of the script's module in a process that multiprocessing spawned
@@ -23,7 +22,7 @@ CHILD_FLAG = "--multiprocessing-fork"
 class ScriptWatch:
     """Follows the top level of the script, line by line."""
 
-    def __init__(self, targets: Sequence[CaptureTarget], recorder: Recorder) -> None:
+    def __init__(self, targets: Sequence[CaptureTarget], recorder: wrapper.Follower) -> None:
         self._targets = targets
         self._recorder = recorder
         self._missing: list[CaptureTarget] = []

@@ -8,7 +8,7 @@ import inspect
 import threading
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .describe import result_of
 from .recorder import Parameters, Recorder
@@ -37,10 +37,27 @@ def _never() -> bool:
 is_compiling: Callable[[], bool] = _never
 
 
+class Follower(Protocol):
+    """What happens to the targets of a program. A recorder notes their calls; a replacer has other functions run."""
+
+    def wrapped(self, target: CaptureTarget) -> None:
+        """Take note that the target was found."""
+
+    def problem(self, target: CaptureTarget, said: str) -> None:
+        """Take note of the reason why the target cannot be followed."""
+
+
+class Replacer(Follower, Protocol):
+    """A follower that runs another function instead of a target."""
+
+    def replacement(self, function: Callable[..., Any], target: CaptureTarget) -> Callable[..., Any]:
+        """Return the function that runs instead."""
+
+
 _inside = threading.local()  # whether the thread is inside a call of one of Kernwright's ops
 
 
-def put_wrapper(module: Any, target: CaptureTarget, recorder: Recorder) -> None:
+def put_wrapper(module: Any, target: CaptureTarget, recorder: Follower) -> None:
     """Replace the target in its module, now or when the module creates it. Note the reason if that fails."""
     held = not isinstance(module, types.ModuleType) or target.path[0] in vars(module)
     provide = None if held else _provider(module)
@@ -59,7 +76,7 @@ def _provider(module: types.ModuleType) -> Callable[[str], Any] | None:
 
 
 def _replace_on_demand(
-    module: types.ModuleType, provide: Callable[[str], Any], target: CaptureTarget, recorder: Recorder
+    module: types.ModuleType, provide: Callable[[str], Any], target: CaptureTarget, recorder: Follower
 ) -> None:
     """Wrap the attribute when it is created. Python calls the `__getattr__` of a module before that of its class."""
     latest: list[Any] = []
@@ -81,7 +98,7 @@ def _replace_on_demand(
     module.__getattr__ = providing  # type: ignore[method-assign]
 
 
-def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
+def _replace(holder: Any, target: CaptureTarget, recorder: Follower) -> None:
     owner = holder
     for name in target.path[:-1]:
         owner = inspect.getattr_static(owner, name, None)
@@ -95,6 +112,8 @@ def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     if isinstance(marks, tuple) and target.name in marks:  # an object that is no function may have any attribute
         return None
     if (overload := getattr(value, "_opoverload", None)) is not None:  # the result of torch.library.custom_op
+        if not isinstance(recorder, Recorder):
+            return recorder.problem(target, "is a torch op: name the function that calls it")
         _replace_op(overload, _of_schemas([overload._schema]), target, recorder)
         return recorder.wrapped(target)
     twin = _twin_of(value, target, recorder)
@@ -104,7 +123,7 @@ def _replace(holder: Any, target: CaptureTarget, recorder: Recorder) -> None:
     return None
 
 
-def _missing(owner: Any, name: str, target: CaptureTarget, recorder: Recorder) -> None:
+def _missing(owner: Any, name: str, target: CaptureTarget, recorder: Follower) -> None:
     """Record that a module has no function of this name when its import ends.
 
     Args:
@@ -118,7 +137,7 @@ def _missing(owner: Any, name: str, target: CaptureTarget, recorder: Recorder) -
         recorder.problem(target, said)
 
 
-def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:
+def _twin_of(value: Any, target: CaptureTarget, recorder: Follower) -> Any:
     if isinstance(value, (staticmethod, classmethod)):
         inner = _twin_of(value.__func__, target, recorder)
         return None if inner is None else type(value)(inner)
@@ -131,7 +150,21 @@ def _twin_of(value: Any, target: CaptureTarget, recorder: Recorder) -> Any:
     if inspect.iscoroutinefunction(value):
         recorder.problem(target, "is asynchronous: name a function that it calls")
         return None
-    return recording(value, _parameters_of(value), target, recorder)
+    if isinstance(recorder, Recorder):
+        return recording(value, _parameters_of(value), target, recorder)
+    return _replacing(value, target, recorder)
+
+
+def _replacing(function: Callable[..., Any], target: CaptureTarget, replacer: Any) -> Any:
+    """Return a function with the same name and signature that runs the replacement, except in a compiler's trace."""
+    replacement = replacer.replacement(function, target)
+
+    def twin(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return function(*args, **kwargs)
+        return replacement(*args, **kwargs)
+
+    return _like(twin, function, target)
 
 
 def _put(owner: Any, name: str, twin: Any) -> None:
@@ -176,7 +209,11 @@ def recording(function: Callable[..., Any], parameters: Parameters, target: Capt
             recorder.record(target, parameters, positional, named, result_of(returned[0]), None)
         return result
 
-    whole = _outermost(twin, function) if target.is_own_op else twin
+    return _like(_outermost(twin, function) if target.is_own_op else twin, function, target)
+
+
+def _like(whole: Callable[..., Any], function: Callable[..., Any], target: CaptureTarget) -> Any:
+    """Give a twin the name and the signature of its function, and mark it, so that it is not wrapped again."""
     functools.update_wrapper(whole, function)
     if isinstance(function, CACHED):
         whole.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined] # which goes past the cache

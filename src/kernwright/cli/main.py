@@ -15,6 +15,8 @@ from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
 from kernwright.cli.models.compare import compare
 from kernwright.cli.models.doctor import doctor
+from kernwright.cli.models.hotspots import hotspots
+from kernwright.cli.models.ncu import ncu
 from kernwright.cli.models.profile import profile
 from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
 from kernwright.cli.models.run import run
@@ -78,6 +80,8 @@ app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
 app.command("report", rich_help_panel=EVIDENCE)(report)
 app.command("results", rich_help_panel=EVIDENCE)(results)
 app.command("doctor", rich_help_panel=MODELS)(doctor)
+app.command("hotspots", rich_help_panel=MODELS)(hotspots)
+app.command("ncu", rich_help_panel=MODELS)(ncu)
 app.command("profile", rich_help_panel=MODELS)(profile)
 app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
 app.add_typer(op.app, name="op", rich_help_panel=OPS)

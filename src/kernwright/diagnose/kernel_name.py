@@ -17,7 +17,7 @@ _GENERIC = re.compile(
     r"^(\w*elementwise_kernel\w*|reduce_kernel|index_elementwise_kernel|multi_tensor_apply_kernel|softmax_warp_forward)$"
 )
 _NOT_A_FUNCTOR = re.compile(r"^(gpu_kernel_impl\w*|BinaryFunctor|BUnaryFunctor|AUnaryFunctor|ReduceOps?)$")
-_DTYPE = re.compile(r"(BFloat16|Half|bfloat16|half|float|double|Float8\w*|int8_t|long|int)")
+_DTYPE = re.compile(r"\b(BFloat16|Half|bfloat16|half|float|double|Float8\w*)\b")
 
 
 @cache
@@ -34,7 +34,7 @@ def short_name(kernel: str) -> str:
             m["name"] for m in _FUNCTOR.finditer(text) if not _NOT_A_FUNCTOR.match(m["name"]) and m["name"] != base
         ]
         functor = found[-1] if found else ""
-        dtype = _DTYPE.search(text[text.find(functor) if functor else 0 :])
+        dtype = _DTYPE.search(text, text.find(functor) if functor else 0)
         if functor:
             base = f"{base}<{functor}{', ' + dtype[0] if dtype else ''}>"
     elif "<" in text and (dtype := _DTYPE.search(text)):

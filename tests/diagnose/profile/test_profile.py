@@ -26,7 +26,7 @@ def event(start: float, length: float, stream: int = 7) -> GpuEvent:
 
 
 def profiled(trace: MadeTrace, folder: Path, mapping: MadeTrace | None = None, group: str | None = None) -> Profile:
-    read = read_trace(trace.write(folder / "trace.json", deviceProperties=[{"name": "H200", "numSms": 132}]))
+    read = read_trace(trace.write(folder / "trace.json", deviceProperties=[{"name": "NVIDIA H200", "numSms": 132}]))
     return profile_of(read, read_trace(mapping.write(folder / "mapping.json")) if mapping else None, group)
 
 
@@ -158,3 +158,26 @@ def test_several_gpus_are_told_apart(tmp_path: Path) -> None:
         (0, 120.0, 120.0),
         (1, 120.0, 120.0),
     ]
+
+
+def modulated_norms(shapes: bool) -> MadeTrace:
+    """Return layer norm, scale and shift as four operators, four times, and a GEMM between."""
+    trace, at = MadeTrace(), 0.0
+    row = [[1, 4096, 3072], [1, 1, 3072]]
+    chain = [("layer_norm", row[:1]), ("add", [[1, 1, 3072], []]), ("mul", row), ("add", row)]
+    for op, dims in ([*chain, ("mm", [[4096, 3072], [3072, 3072]])]) * 4:
+        known = {"Input Dims": dims, "Input type": ["c10::BFloat16"] * len(dims)} if shapes else {}
+        trace.range("cpu_op", f"aten::{op}", at, at + 9, **known)
+        name = "nvjet_hsh" if op == "mm" else f"void at::native::elementwise_kernel<{op}>"
+        trace.kernel(name, at + 8, 80.0, launched=at + 1, grid=[999, 1, 1])
+        at += 100
+    return trace
+
+
+@pytest.mark.parametrize(("shapes", "confidence"), [(True, "high"), (False, "medium")])
+def test_a_chain_that_a_known_kernel_replaces_is_a_fusion(shapes: bool, confidence: str, tmp_path: Path) -> None:
+    (fusion,) = profiled(modulated_norms(shapes), tmp_path).fusions
+    assert (fusion.pattern, fusion.confidence) == ("norm_modulation", confidence)
+    assert fusion.us == 4 * 4 * 80.0 and fusion.share == pytest.approx(0.8)
+    assert fusion.saves_us is not None and 0 < fusion.saves_us < fusion.us
+    assert fusion.path == "kernwright.norm_scale_shift" and fusion.turn_on and fusion.source

@@ -55,7 +55,22 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="with --preset: prompt; the name of the output is fixed then")
     ] = None,
     image_path: Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")] = None,
-    label: Annotated[str, typer.Option(help="label of the perf dump, for `kernwright compare`")] = "",
+    swap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION=CANDIDATE",
+            help="run ops.NAME, a candidate folder or FILE.py:FUNCTION instead of a function; repeatable",
+        ),
+    ] = None,
+    turns: Annotated[
+        int, typer.Option(help="with --swap: compare so many runs with as many without the swap, in turns")
+    ] = 0,
+    label: Annotated[
+        str,
+        typer.Option(
+            help="label of the perf dump, for `kernwright compare`; with --swap, by default the candidate's name"
+        ),
+    ] = "",
     gpus: Annotated[
         int | None, typer.Option(min=0, help="number of idle GPUs; default: what the command asks for, or one")
     ] = None,
@@ -68,10 +83,14 @@ def run(
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
 
-    The machine is checked first, idle GPUs are pinned, and the perf dump is filed with its provenance. With --preset,
-    the command of the engine is composed.
+    The machine is checked first, idle GPUs are pinned, and the perf dump is filed with its provenance.
 
-    Exit status: that of the program; 1 if the native gate stopped it, or if it did not write its perf dump.
+    With --preset, the command of the engine is composed. With --swap, calls that the candidate does not cover go to the
+    original, and a sample of the others is compared with it. The candidate runs in the program's own process, so that
+    the result is no verdict.
+
+    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump, or if a swap
+    failed: its function was not found or never called, no call was covered, or results differ.
     """
     from dataclasses import replace
 
@@ -96,10 +115,14 @@ def run(
             raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
         request = RunRequest(command=command, label=label, offline=offline)
     request = replace(request, gpus=gpus, allow_busy=allow_busy, strict=strict)
+    if turns and not swap:
+        raise KernwrightError("--turns needs --swap", "name a function and its candidate with --swap")
     if dry_run:
         for problem in request.problems:
             _tell(f"not ready: {problem}")
         say(shown_command(request))
+    elif swap:
+        _swap(request, swap, turns)
     else:
         _finish(run_program(request))
 
@@ -126,6 +149,18 @@ def _of_preset(name_or_path: str, engine: str, options: EngineOptions, label: st
         settings=composed.settings,
         problems=composed.problems,
     )
+
+
+def _swap(request: RunRequest, swaps: list[str], turns: int) -> None:
+    """Run a program with functions replaced, in the environment of any other run."""
+    import os
+
+    from kernwright.cli.models.swap import run_swapped
+    from kernwright.diagnose.program_run.program_run import ready_run
+
+    ready, environment = ready_run(request)
+    os.environ.update(environment)
+    run_swapped(request.command, swaps, turns, request.label or None, ready)
 
 
 def _refuse_without_preset(options: EngineOptions) -> None:

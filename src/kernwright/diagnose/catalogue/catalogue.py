@@ -30,9 +30,17 @@ class Catalogue:
 
     def running(self, kernel: str, operator: str = "") -> FastPath | None:
         """Return the path whose own kernel this is: by the kernel's name, else by the operator that launched it."""
-        by_name = (path for path in self.paths if path.runs(kernel))
-        by_operator = (path for path in self.paths if operator and path.runs(kernel, operator))
-        return next(by_name, None) or next(by_operator, None)
+        key = kernel, operator
+        if key not in self._running:
+            by_name = (path for path in self.paths if path.runs(kernel))
+            by_operator = (path for path in self.paths if operator and path.runs(kernel, operator))
+            self._running[key] = next(by_name, None) or next(by_operator, None)
+        return self._running[key]
+
+    @cached_property
+    def _running(self) -> dict[tuple[str, str], FastPath | None]:
+        """The answers of `running`: a trace has few names and many launches."""
+        return {}
 
     def faster(self, kernel: str) -> list[FastPath]:
         """Return the paths that do the work of this kernel better."""

@@ -52,9 +52,28 @@ class Requirements(BaseModel):
     capability: tuple[int, int] | None = Field(default=None, description="least compute capability, such as [9, 0]")
     below: tuple[int, int] | None = Field(default=None, description="the first compute capability that is too new")
     dtypes: tuple[str, ...] = Field(default=(), description="dtypes of the activations; none named: any")
+    norms: tuple[Literal["layer_norm", "rms_norm", "group_norm"], ...] = Field(
+        default=(), description="the kinds of norm that it computes; none named: any"
+    )
+    several_queries: bool = Field(default=False, description="attention with more than one query token")
     width_multiple: int = Field(default=1, ge=1, description="divisor of the last axis")
     width_most: int | None = Field(default=None, ge=1, description="largest last axis")
     notes: tuple[str, ...] = ()
+
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """All requirements in words."""
+        stated = [
+            f"a GPU of {self.vendor}" if self.vendor else "",
+            "compute capability {}.{} or newer".format(*self.capability) if self.capability else "",
+            "compute capability below {}.{}".format(*self.below) if self.below else "",
+            " or ".join(self.dtypes),
+            " or ".join(self.norms),
+            "more than one query token" if self.several_queries else "",
+            f"a width that is a multiple of {self.width_multiple}" if self.width_multiple > 1 else "",
+            f"a width of at most {self.width_most}" if self.width_most else "",
+        ]
+        return (*(each for each in stated if each), *self.notes)
 
 
 class FastPath(BaseModel):
@@ -74,6 +93,9 @@ class FastPath(BaseModel):
     slower: tuple[Pattern, ...] = Field(default=(), description="names of kernels that do the same work more slowly")
     speedup: Range | None = Field(default=None, description="time of the slower kernels over its own")
     copy_share: Range = Field(default=(0.8, 1.0), description="share of a copy's bandwidth that its kernels reach")
+    remains: tuple[float, float] | None = Field(
+        default=None, description="share of the chain's time that remains, if another kernel takes its work over"
+    )
     models: tuple[str, ...] = ()
     requires: Requirements = Requirements()
     turn_on: str = Field(default="", description="what a user does to get it")

@@ -96,8 +96,24 @@ def _entry(op: Op, family: str, rows: Sequence[Workload]) -> str:
         "turn_on": f"call kernwright.ops.{op.name} in place of the chain" if backends else "",
         "source": f"kernwright.ops.{op.name}, contract {op.contract}",
     }
-    needs = '\n[path.requires]\ndtypes = ["bf16", "fp16", "fp32"]\nwidth_most = 65536\n' if backends else ""
-    return "\n[[path]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in fields.items() if value) + needs
+    needs = {"dtypes": ["bf16", "fp16", "fp32"], "norms": _norms(op, spelled), "width_most": 65536} if backends else {}
+    return (
+        "\n[[path]]\n"
+        + "".join(f"{key} = {_toml(value)}\n" for key, value in fields.items() if value)
+        + (
+            "\n[path.requires]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in needs.items() if value)
+            if needs
+            else ""
+        )
+    )
+
+
+def _norms(op: Op, spelled: Sequence[Sequence[str]]) -> list[str]:
+    """Return the kinds of norm that the definition computes; none for an op that lets the caller choose."""
+    if "norm_type" in op.scalar_defaults:
+        return []
+    words = {word for own in spelled for word in own}
+    return [norm for norm in ("layer_norm", "rms_norm", "group_norm") if norm in words]
 
 
 def _models(rows: Sequence[Workload]) -> list[str]:

@@ -10,11 +10,12 @@ from kernwright.diagnose.catalogue.fast_path import FastPath
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import OpCall
 from kernwright.diagnose.hotspots.hotspot import Coverage
-from kernwright.diagnose.hotspots.traffic import tensors_of
+from kernwright.diagnose.hotspots.traffic import TensorArgument, tensors_of
 from kernwright.diagnose.hotspots.work import GpuWork
 from kernwright.diagnose.roofline.gpu_model import gpu_named
 
 NEAR_COPY = 0.7  # share of a copy's bandwidth from which a kernel by itself has nothing to gain
+ATTENTION_AXES = 4
 WHOLE = 0.99  # share of a hotspot's time from which a fast path takes all of it
 INDUCTOR = FastPath(
     name="torch.inductor",
@@ -116,7 +117,7 @@ def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: TraceGpu, copy_share: f
         return Coverage(status="partly", reason=reason, paths=tuple(better))
     operator = work.calls[0].op.name if work.calls and work.calls[0].op else ""
     if (path := catalogue.running(name, operator)) is not None:
-        return Coverage(status="covered, on", reason=f"{path.about}: {path.name} runs", paths=(path,))
+        return Coverage(status="covered, on", reason=f"{path.about} already runs", paths=(path,))
     if copy_share is not None and copy_share >= NEAR_COPY:
         reason = f"runs at {copy_share:.0%} of a copy's bandwidth: only removing or fusing it saves time"
         return Coverage(status="covered, on", reason=reason)
@@ -140,11 +141,28 @@ def unmet(path: FastPath, calls: Sequence[OpCall], gpu: TraceGpu) -> str | None:
     return _unmet_by_shapes(path, calls)
 
 
+def _norm_of(calls: Sequence[OpCall]) -> str | None:
+    """Return the kind of norm among the calls of a chain."""
+    words = {call.word for call in calls}
+    if "rsqrt" in words and "pow" in words:
+        return "rms_norm"
+    return next((norm for norm in ("layer_norm", "rms_norm", "group_norm") if norm in words), None)
+
+
+def _has_one_query(queries: TensorArgument) -> bool:
+    """Return whether attention has one query token: tokens come before or after the heads."""
+    return len(queries.shape) == ATTENTION_AXES and min(queries.shape[1:3]) == 1
+
+
 def _unmet_by_shapes(path: FastPath, calls: Sequence[OpCall]) -> str | None:
     needs = path.requires
+    if needs.norms and (norm := _norm_of(calls)) and norm not in needs.norms:
+        return f"which computes {' or '.join(needs.norms)}, and this is {norm}"
     tensors = next((found for call in calls if (found := tensors_of(call))), None)
     if not tensors:
         return None
+    if needs.several_queries and _has_one_query(tensors[0]):
+        return "which needs more than one query token"
     main = max(tensors, key=lambda tensor: tensor.elements)
     width = main.shape[-1]
     dtype = _ALIAS.get(main.dtype, main.dtype)

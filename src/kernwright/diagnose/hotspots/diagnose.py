@@ -31,7 +31,7 @@ NO_LAUNCHES = (
 
 
 def diagnose(trace: Trace, catalogue: Catalogue | None = None, steps: Steps | None = None) -> Diagnosis:
-    """Return the diagnosis of a trace.
+    """Return the diagnosis of a trace. Steps that are warm-up are left out.
 
     Args:
         catalogue: the known fast paths; by default those that ship.
@@ -40,18 +40,20 @@ def diagnose(trace: Trace, catalogue: Catalogue | None = None, steps: Steps | No
     catalogue = catalogue or shipped_catalogue()
     steps = steps or steps_of(trace)
     patterns = patterns_in_order(chain_patterns(), catalogue.patterns)
-    works = list(works_of(trace, patterns, lambda name: is_inductor(name) or catalogue.running(name) is not None))
+    warmup = {id(event) for step in steps.steps if step.is_warmup for event in step.events}
+    found = works_of(trace, patterns, lambda name: is_inductor(name) or catalogue.running(name) is not None)
+    works = [work for work in found if id(work.events[0]) not in warmup]
     bandwidth, source = _copy_bandwidth(trace, works)
     gpu = TraceGpu(trace.device_name, _capability(trace))
     step_of = {id(event): step.group for step in steps.steps for event in step.events}
-    total = sum(event.duration_us for event in trace.gpu)
-    found = [_hotspot(own, catalogue, gpu, bandwidth, total, step_of) for own in _grouped(works)]
-    ranked = sorted(found, key=lambda fields: -fields["us"])
+    total = sum(work.us for work in works)
+    described = [_hotspot(own, catalogue, gpu, bandwidth, total, step_of) for own in _grouped(works)]
+    ranked = sorted(described, key=lambda fields: -fields["us"])
     return Diagnosis(
         trace=trace,
         gpu_us=total,
         hotspots=[Hotspot(rank=rank, **fields) for rank, fields in enumerate(ranked, start=1)],
-        steps=[_step_time(group, own) for group, own in _groups(trace, steps)],
+        steps=[_step_time(group, own) for group, own in _groups(trace, steps) if own],
         idle=idle_causes(trace, steps),
         device=trace.device_name,
         copy_bandwidth=bandwidth,

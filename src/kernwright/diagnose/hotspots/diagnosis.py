@@ -42,7 +42,7 @@ class Diagnosis:
     """The diagnosis of a trace.
 
     Attributes:
-        gpu_us: the time of all events of all GPUs. Shares refer to it.
+        gpu_us: the time of all events of all GPUs, without warm-up. Shares refer to it.
         hotspots: all hotspots, by time.
         steps: the kinds of steps, in the order of their first start.
         idle: why GPUs are idle, by kind of step, longest first.
@@ -62,6 +62,15 @@ class Diagnosis:
 
     def with_status(self, *statuses: Status) -> list[Hotspot]:
         return [hotspot for hotspot in self.hotspots if hotspot.coverage.status in statuses]
+
+    @property
+    def status_shares(self) -> dict[Status, float]:
+        """The share of the time of each status that occurs, largest first."""
+        found: dict[Status, float] = {}
+        for hotspot in self.hotspots:
+            status = hotspot.coverage.status
+            found[status] = found.get(status, 0.0) + hotspot.share
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
     def saving_us(self) -> tuple[float, float, float]:

@@ -125,7 +125,9 @@ def waits_for_launches(waited: Waited) -> bool:
 def _opening(step: str, idle_us: float, span_us: float, steps: int) -> str:
     where, whole = (f"{step}: ", "a step") if step else ("", "the time")
     times = f"{idle_us / steps / 1e3:.1f} of {span_us / steps / 1e3:.1f} ms"
-    return f"{where}the GPU is idle {idle_us / span_us:.0%} of {whole} ({times})"
+    busy_us = span_us - idle_us
+    longer = f", which takes {span_us / busy_us:.0f} times its GPU work" if span_us > 2 * busy_us > 0 else ""
+    return f"{where}the GPU is idle {idle_us / span_us:.0%} of {whole} ({times}{longer})"
 
 
 def _slow_calls(waited: Waited) -> str:

@@ -52,6 +52,8 @@ def saving_of(works: Sequence[GpuWork], coverage: Coverage, bandwidth: float | N
     path = coverage.path
     if path is not None and works[0].kind == "kernel":
         return _faster_kernel(sum(work.us for work in works), path.speedup or (1.0, 1.0), path.source)
+    if path is not None and path.remains is not None:
+        return _taken_over(sum(work.us for work in works), path.remains)
     shares = path.copy_share if path is not None else UNKNOWN_COPY_SHARE
     found = [_of_work(work, shares, bandwidth) for work in works]
     with_bytes = all(basis for *_, basis in found)
@@ -62,6 +64,12 @@ def saving_of(works: Sequence[GpuWork], coverage: Coverage, bandwidth: float | N
         else "a fused kernel takes about as long as the longest kernel of the chain"
     )
     return Saving(us=fused, low_us=low, high_us=high, basis=basis)
+
+
+def _taken_over(us: float, remains: tuple[float, float]) -> Saving:
+    low, high = us * (1 - remains[1]), us * (1 - remains[0])
+    basis = f"another kernel takes the work over; {remains[0]:.0%} to {remains[1]:.0%} of the time remains"
+    return Saving(us=(low + high) / 2, low_us=low, high_us=high, basis=basis)
 
 
 def _faster_kernel(us: float, speedup: tuple[float, float], source: str) -> Saving:

@@ -26,6 +26,7 @@ def as_json(profile: Profile) -> dict[str, Any]:
         "kernels": [asdict(each) for each in profile.kernels],
         "waits": [_wait(each) for each in profile.waits],
         "overlaps": [asdict(each) for each in profile.overlaps],
+        "fusions": [asdict(each) for each in profile.fusions],
         "notes": list(profile.notes),
     }
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernwright.diagnose.category import CATEGORIES, Category, category_of
-from kernwright.diagnose.chain import calls_of, find_chains
+from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.profile.kernel_row import Found
-from kernwright.diagnose.trace.trace import GpuEvent, Trace
+from kernwright.diagnose.trace.trace import GpuEvent
 
 # What a kernel's own name says little about; the chain that it is part of says more.
 _VAGUE: frozenset[Category] = frozenset({"elementwise", "layout", "memory", "other"})
@@ -24,14 +24,13 @@ class CategoryTime:
     launches: int
 
 
-def categories_of(trace: Trace) -> dict[int, Category]:
+def categories_of(diagnosis: Diagnosis) -> dict[int, Category]:
     """Return the category of each event by its id. An elementwise kernel of a chain has the chain's category."""
-    found = {id(event): category_of(event) for event in trace.gpu}
-    for calls in calls_of(trace):
-        for chain in find_chains(calls):
-            for event in (event for call in chain.calls for event in call.events):
-                if found[id(event)] in _VAGUE:
-                    found[id(event)] = chain.pattern.category
+    found = {}
+    for work in (work for hotspot in diagnosis.hotspots for work in hotspot.works):
+        for event in work.events:
+            own = category_of(event)
+            found[id(event)] = work.category if own in _VAGUE else own
     return found
 
 

@@ -8,8 +8,11 @@ from statistics import median
 
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.category import Category
+from kernwright.diagnose.hotspots.diagnose import diagnose
+from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.idle import SHORTEST_GAP_US, Waited, waits_of
 from kernwright.diagnose.profile.category_time import CategoryTime, categories_of, category_times
+from kernwright.diagnose.profile.fusion import Fusion, fusions_of
 from kernwright.diagnose.profile.gpu_time import GpuTime, busy_us, chosen_gaps, gpu_time
 from kernwright.diagnose.profile.host_sites import host_sites, is_graph_launch
 from kernwright.diagnose.profile.kernel_row import Found, KernelRow, kernel_rows
@@ -48,7 +51,8 @@ class Profile:
     Attributes:
         us: the time of all events that the tables cover.
         step_source: what tells steps apart; None if nothing does.
-        waits: the host code that the first GPU waited for, longest first.
+        waits: the host code that the busiest GPU waited for, longest first.
+        fusions: what could be fused; of the mapping trace if there is one.
         notes: what limits the profile.
         found: the events that the tables cover, with category and site.
     """
@@ -60,6 +64,7 @@ class Profile:
     categories: tuple[CategoryTime, ...]
     waits: tuple[Waited, ...]
     overlaps: tuple[Overlap, ...]
+    fusions: tuple[Fusion, ...]
     steps: tuple[StepRow, ...]
     step_source: StepSource | None
     notes: tuple[str, ...]
@@ -79,7 +84,9 @@ def profile_of(trace: Trace, mapping: Trace | None = None, group: str | None = N
     steps = steps_of(trace)
     events = _covered(trace, steps, group)
     chosen = {id(event) for event in events}
-    found = _found(trace, events, mapping)
+    diagnosis = diagnose(trace, steps=steps)
+    mapped = diagnose(mapping) if mapping else None
+    found = _found(diagnosis, events, mapped)
     devices = sorted({event.device for event in events})
     by_device = {device: [event for event in trace.gpu if event.device == device] for device in devices}
     times = [gpu_time(device, by_device[device], chosen) for device in devices]
@@ -93,6 +100,7 @@ def profile_of(trace: Trace, mapping: Trace | None = None, group: str | None = N
         categories=tuple(category_times(found)),
         waits=tuple(waits_of(trace, busiest, gaps)),
         overlaps=tuple(overlaps_of(found, trace.multiprocessors)),
+        fusions=tuple(fusions_of(mapped) if mapped else fusions_of(diagnosis, chosen)),
         steps=tuple(_step_row(name, held) for name, held in steps.groups.items()),
         step_source=steps.source,
         notes=tuple(_notes(trace, found, steps, group)),
@@ -111,10 +119,10 @@ def _covered(trace: Trace, steps: Steps, group: str | None) -> list[GpuEvent]:
     return sorted((event for step in kept for event in step.events), key=lambda event: event.start_us)
 
 
-def _found(trace: Trace, events: Sequence[GpuEvent], mapping: Trace | None) -> list[Found]:
-    categories = categories_of(trace)
-    sites = host_sites(events, mapping.gpu if mapping else ())
-    named = _categories_by_kernel(mapping) if mapping else {}
+def _found(diagnosis: Diagnosis, events: Sequence[GpuEvent], mapped: Diagnosis | None) -> list[Found]:
+    categories = categories_of(diagnosis)
+    sites = host_sites(events, mapped.trace.gpu if mapped else ())
+    named = _categories_by_kernel(mapped) if mapped else {}
     found = []
     for event, site in zip(events, sites, strict=True):
         category = categories[id(event)]
@@ -124,13 +132,15 @@ def _found(trace: Trace, events: Sequence[GpuEvent], mapping: Trace | None) -> l
     return found
 
 
-def _categories_by_kernel(mapping: Trace) -> dict[tuple[str, tuple[int, ...]], Category]:
+def _categories_by_kernel(mapped: Diagnosis) -> dict[tuple[str, tuple[int, ...]], Category]:
     """Return the category with most time of each kernel and grid."""
-    categories = categories_of(mapping)
+    categories = categories_of(mapped)
     times: dict[tuple[str, tuple[int, ...]], dict[Category, float]] = {}
-    for event in mapping.gpu:
-        known = times.setdefault((event.name, event.grid), {})
-        known[categories[id(event)]] = known.get(categories[id(event)], 0.0) + event.duration_us
+    for event in mapped.trace.gpu:
+        category = categories.get(id(event))
+        if category is not None:
+            known = times.setdefault((event.name, event.grid), {})
+            known[category] = known.get(category, 0.0) + event.duration_us
     return {key: max(known, key=lambda category: known[category]) for key, known in times.items()}
 
 

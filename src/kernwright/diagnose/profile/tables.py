@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernwright.diagnose.idle import Waited
 from kernwright.diagnose.kernel_name import short_name
+from kernwright.diagnose.profile.fusion import Fusion
 from kernwright.diagnose.profile.gpu_time import GpuTime
 from kernwright.diagnose.profile.kernel_row import KernelRow
 from kernwright.diagnose.profile.overlap import Overlap
@@ -46,6 +47,7 @@ def tables_of(profile: Profile, least_share: float = LEAST_SHARE) -> Iterator[Te
         _kernels(profile, least_share),
         _waits(profile),
         _overlaps(profile.overlaps),
+        _fusions(profile.fusions),
     )
     yield from (table for table in tables if table.rows)
 
@@ -165,6 +167,27 @@ def _overlaps(overlaps: Sequence[Overlap]) -> TextTable:
     )
     head = ("priority", "verdict", "kernel", "exposed ms", "dependency risk", "advice", "python scope", "signal")
     return TextTable("overlap opportunities", head, rows, head[3:4])
+
+
+def _fusions(fusions: Sequence[Fusion]) -> TextTable:
+    rows = tuple(
+        (
+            each.pattern,
+            each.confidence,
+            ms(each.us),
+            percent(each.share),
+            NO_VALUE if each.saves_us is None else ms(each.saves_us),
+            ", ".join(map(short_name, each.kernels)),
+            each.location or NO_VALUE,
+            each.path or NO_VALUE,
+            f"{each.rationale}; to turn it on: {each.turn_on}" if each.turn_on else each.rationale,
+        )
+        for each in fusions
+    )
+    head = (
+        "pattern", "confidence", "ms", "share", "saves ms", "kernels", "python location", "fused path", "rationale",
+    )  # fmt: skip
+    return TextTable("fusion opportunities", head, rows, head[2:5])
 
 
 def ms(us: float) -> str:

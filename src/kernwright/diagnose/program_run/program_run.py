@@ -83,11 +83,11 @@ def shown_command(request: RunRequest) -> str:
     return as_shell(command, {name: os.environ.get(name, value) for name, value in needed.items()})
 
 
-def run_program(request: RunRequest) -> RunOutcome:
-    """Run a program under the native gate, and file its perf dump if it succeeded.
+def ready_run(request: RunRequest) -> tuple[Preflight, dict[str, str]]:
+    """Return the preflight of a run, and the environment of its program.
 
     Raises:
-        EnvironmentProblem: the machine or the program is not fit for the run. Nothing was started.
+        EnvironmentProblem: the machine or the program is not fit for the run.
     """
     if request.problems:
         raise request.problems[0]
@@ -101,7 +101,16 @@ def run_program(request: RunRequest) -> RunOutcome:
         allow_busy=request.allow_busy,
         anywhere=request.gpus is None,
     )
-    environment |= ready.environment
+    return ready, environment | dict(ready.environment)
+
+
+def run_program(request: RunRequest) -> RunOutcome:
+    """Run a program under the native gate, and file its perf dump if it succeeded.
+
+    Raises:
+        EnvironmentProblem: the machine or the program is not fit for the run. Nothing was started.
+    """
+    ready, environment = ready_run(request)
     is_strict = is_on(environment, STRICT_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="kernwright-run-") as scratch:
         command, file = with_dump(request.command, Path(scratch, "perf.json"))
@@ -142,11 +151,13 @@ def _provenance(
     disturbances: Sequence[str],
 ) -> RunProvenance:
     of_sglang = is_sglang_generate(command)
+    stated = workload_of(command) if of_sglang else {"program": shlex.join(request.command)}
     options = {word.partition("=")[0] for word in command}
     return RunProvenance(
         label=request.label,
         preset=request.preset or folder_name(command),
-        workload=dict(request.workload) or (workload_of(command) if of_sglang else {}),
+        workload=dict(request.workload)
+        or (workload_of(command) if of_sglang else {"program": shlex.join(request.command)}),
         settings=dict(request.settings),
         command=shlex.join(command),
         libraries=program_libraries(command, environment),

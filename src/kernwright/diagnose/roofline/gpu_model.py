@@ -20,6 +20,7 @@ REGISTERS_PER_SM = 65536
 MOST_REGISTERS = 255  # per thread
 REGISTER_UNIT = 256  # registers of a warp are allocated in this unit
 MOST_BLOCK_THREADS = 1024
+COPY_SHARE = 0.9  # share of the data sheet's bandwidth that a copy reaches, where it was not measured; H200: 0.89
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,15 @@ class GpuModel:
 
     @property
     def memory_ceiling(self) -> float:
-        """Return the bytes per second that a kernel can reach: those of a copy where it was measured."""
-        return self.copy_bandwidth or self.bandwidth
+        """Return the bytes per second that a kernel can reach: those of a copy, measured or assumed."""
+        return self.copy_bandwidth or COPY_SHARE * self.bandwidth
+
+    @property
+    def ceiling_source(self) -> str:
+        """Return where the memory ceiling comes from, for the reader of a figure that rests on it."""
+        if self.copy_bandwidth:
+            return f"copy measured on {self.title}"
+        return f"{COPY_SHARE:.0%} of the data sheet's bandwidth of {self.title}"
 
     @property
     def fp32_peak(self) -> float:

@@ -1,0 +1,1 @@
+"""Hardware counters of Nsight Compute: reading reports, what bounds a kernel, captures, pairs of reports."""

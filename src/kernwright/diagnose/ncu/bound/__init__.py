@@ -1,0 +1,1 @@
+"""What bounds a kernel: the rules, and the counters that they rest on."""

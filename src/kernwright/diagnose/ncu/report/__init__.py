@@ -1,0 +1,1 @@
+"""Reports of Nsight Compute: reading .ncu-rep files and CSV exports."""
