@@ -156,8 +156,7 @@ def _provenance(
     return RunProvenance(
         label=request.label,
         preset=request.preset or folder_name(command),
-        workload=dict(request.workload)
-        or (workload_of(command) if of_sglang else {"program": shlex.join(request.command)}),
+        workload=dict(request.workload) or stated,
         settings=dict(request.settings),
         command=shlex.join(command),
         libraries=program_libraries(command, environment),
