@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 STOPPED = 1  # exit status if the native gate stopped the program
 NO_DUMP = 1  # exit status if the program succeeded without writing its perf dump
-SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
 
 
 def complete_presets(incomplete: str) -> list[str]:
