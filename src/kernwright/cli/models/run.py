@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_presets
 from kernwright.cli.output import say
 
 if TYPE_CHECKING:
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 
 STOPPED = 1  # exit status if the native gate stopped the program
 NO_DUMP = 1  # exit status if the program succeeded without writing its perf dump
-
-
-def complete_presets(incomplete: str) -> list[str]:
-    """Return the names of presets that begin with the incomplete word."""
-    from kernwright.diagnose.presets.catalog import list_presets
-
-    return [name for name in list_presets() if name.startswith(incomplete)]
 
 
 def run(
