@@ -36,7 +36,8 @@ def made(steps: int = 3) -> MadeTrace:
             start, took = (at + 700, 300.0) if op == "mm" else (at, 40.0)
             name = {"mm": "nvjet_hsh", "evil": HOSTILE}.get(op, f"void at::native::elementwise_kernel<{op}>")
             types = ["c10::BFloat16"] * len(dims)
-            trace.range("cpu_op", HOSTILE if op == "evil" else f"aten::{op}", at, start + 20, **{"Input Dims": dims, "Input type": types})
+            operator = HOSTILE if op == "evil" else f"aten::{op}"
+            trace.range("cpu_op", operator, at, start + 20, **{"Input Dims": dims, "Input type": types})
             trace.kernel(name, start + 15, took, launched=start + 5, grid=[999, 1, 1])
             at = start + took + 20
     return trace
