@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -416,6 +417,18 @@ def write_wheel() -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def copied_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy wheels from a folder. pip would download them from it, which takes a second."""
+
+    def copy(pins: Iterable[Any], _: object, source: Any, folder: Path) -> None:
+        for pin in pins:
+            (wheel,) = source.folder.glob(f"{pin.name.replace('-', '_')}-{pin.version}-*.whl")
+            shutil.copy(wheel, folder)
+
+    monkeypatch.setattr("kernwright.packages.download._pip_download", copy)
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "kernwright"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIBRARY = ("core", "runtime", "ops", "nn")  # the packages that a program imports with kernwright.ops and kernwright.nn
-IMPORTED_AS = {"apache-tvm-ffi": "tvm_ffi", "nvidia-ml-py": "pynvml"}
+IMPORTED_AS = {"apache-tvm-ffi": "tvm_ffi", "nvidia-ml-py": "pynvml", "pillow": "PIL"}
+IMPORTED_BY_OTHERS = {"ftfy"}  # by pipelines of diffusers
 RUN_AS_COMMANDS = {"ninja"}  # apache-tvm-ffi starts it to build a native library
 
 
@@ -40,10 +41,11 @@ def imported(files: Iterator[Path]) -> set[str]:
 
 BASE = declared(PROJECT["dependencies"])
 JUDGE = declared(PROJECT["optional-dependencies"]["judge"])
+DIFFUSERS = declared(PROJECT["optional-dependencies"]["diffusers"])
 
 
 def modules(names: set[str]) -> set[str]:
-    return {IMPORTED_AS.get(name, name) for name in names - RUN_AS_COMMANDS}
+    return {IMPORTED_AS.get(name, name) for name in names - RUN_AS_COMMANDS - IMPORTED_BY_OTHERS}
 
 
 def test_a_plain_install_has_all_that_ops_and_modules_import() -> None:
@@ -52,15 +54,15 @@ def test_a_plain_install_has_all_that_ops_and_modules_import() -> None:
     assert imported(iter([PACKAGE / "__init__.py", PACKAGE / "__main__.py"])) == set()
 
 
-def test_the_extra_has_all_that_the_judge_imports_beyond_that() -> None:
+def test_the_extras_have_all_that_the_other_packages_import_beyond_that() -> None:
     templates = PACKAGE / "scaffold" / "templates"
     files = (path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(templates))
-    assert imported(files) == modules(BASE | JUDGE)
+    assert imported(files) == modules(BASE | JUDGE | DIFFUSERS)
 
 
 def test_every_dependency_has_a_version_that_was_tested() -> None:
     pins = re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    wanted = BASE | JUDGE | declared(PROJECT["optional-dependencies"]["dev"]) - {"kernwright"}
+    wanted = BASE | JUDGE | DIFFUSERS | declared(PROJECT["optional-dependencies"]["dev"]) - {"kernwright"}
     assert {name for name in wanted if name not in {pin.lower() for pin in pins}} == set()
 
 

@@ -109,7 +109,7 @@ def test_an_op_without_a_kernel_is_declined() -> None:
 
 
 def test_a_baseline_that_is_not_fetched_says_how_to(
-    shelf: Shelf, lock_file: Callable[..., None], tmp_path: Path
+    copied_wheels: None, shelf: Shelf, lock_file: Callable[..., None], tmp_path: Path
 ) -> None:
     lock_file(shelf.tree("sglang", {"sglang/__init__.py": ""}))
     with pytest.raises(EnvironmentProblem, match="kernwright baseline fetch"):

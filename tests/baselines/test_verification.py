@@ -62,7 +62,7 @@ def norms(tmp_path: Path, write_task: Callable[..., Path], make_row: Callable[..
 
 @pytest.fixture
 def findings(
-    shelf: Shelf, lock_file: Callable[..., None], norms: Path, private_tmp: Path, quiet: Any
+    copied_wheels: None, shelf: Shelf, lock_file: Callable[..., None], norms: Path, private_tmp: Path, quiet: Any
 ) -> Callable[[str], dict[str, RowFinding]]:
     def run(body: str) -> dict[str, RowFinding]:
         tree = shelf.tree("sglang", sglang_files(body), keep=KEEP)

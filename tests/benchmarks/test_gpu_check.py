@@ -62,10 +62,11 @@ for part in ("aa", "rows"):
 
 @pytest.fixture(scope="module", autouse=True)
 def scripts() -> Iterator[None]:
-    """Return scripts that import each other, as scripts of one folder do."""
-    sys.path.insert(0, str(SCRIPT.parent))
-    yield
-    sys.path.remove(str(SCRIPT.parent))
+    """Let scripts import each other, as scripts of one folder do. The pytest that they run imports no plugins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        yield
 
 
 def script(name: str) -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typer.testing import CliRunner, Result
 import kernwright
 from kernwright.cli.console import PlainConsole
 from kernwright.cli.main import app
-from kernwright.core.errors import LedgerError
+from kernwright.core.errors import KernwrightError, LedgerError
 from kernwright.ledger.files import missing_ledger
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import load_task
@@ -249,11 +248,14 @@ def test_check_admits_the_shipped_task_on_a_row() -> None:
         (["capture", "--recover", "nowhere"], "plan.json: does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_one_message_and_status_2(words: list[str], said: str, tmp_path: Path) -> None:
-    done = process(*words, cwd=tmp_path, env=os.environ | {"KERNWRIGHT_LEDGER": str(tmp_path)})
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert said in done.stderr and "remedy: " in done.stderr
+def test_what_cannot_be_done_is_refused_with_a_remedy(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERNWRIGHT_LEDGER", str(tmp_path))
+    done = call(*words)
+    assert isinstance(done.exception, KernwrightError)
+    assert said in str(done.exception) and done.exception.remedy
     assert done.stdout == ""
 
 
@@ -261,5 +263,5 @@ def test_a_task_file_with_a_fault_is_one_message(tmp_path: Path, write_task: Cal
     folder = write_task(tmp_path / "t", toml="name = ")
     done = process("task", "show", folder)
     assert done.returncode == 2
-    assert "task.toml: is not valid TOML" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "task.toml: is not valid TOML" in done.stderr and "remedy: " in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""

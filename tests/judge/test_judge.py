@@ -149,7 +149,7 @@ def test_every_metric_is_a_figure_or_a_reason(honest: Verdict) -> None:
     if not stream.in_doubt:  # A busy machine can leave a gain unconfirmed, which then counts for less.
         assert stream.geomean == pytest.approx((ratios["axpy_small"] * ratios["axpy_wide"]) ** 0.5)
         assert stream.worst_row == min(ratios, key=ratios.__getitem__)
-    assert stream.worst_ratio == min(ratios.values())
+        assert stream.worst_ratio == min(ratios.values())
 
 
 def test_the_record_has_its_provenance(honest: Verdict) -> None:

@@ -17,26 +17,6 @@ from functools import partial
 from typing import Any
 
 
-def round_to_bfloat16() -> None:
-    """Round to nearest, ties to even, as a GPU does. The interpreter truncates and loses subnormal numbers."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    others = interpreter._convert_float
-
-    def convert(values: Any, source: Any, target: Any, mode: Any) -> Any:
-        if (source, target) == (tl.float32, tl.bfloat16):
-            bits = np.ascontiguousarray(values).view(np.uint32)
-            rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-            return np.where(np.isnan(bits.view(np.float32)), 0x7FFF, rounded).astype(np.uint16)
-        if (source, target) == (tl.bfloat16, tl.float32):
-            return np.ascontiguousarray(values).view(np.uint16).astype(np.uint32) << 16
-        return others(values, source, target, mode)
-
-    interpreter._convert_float = convert
-
-
 def patch_once() -> None:
     """Patch Triton's language once. Every launch, and every call of a jitted function within it, would patch it again,
     which takes half of the time. Once is enough for Triton's own library functions, which use the language from another
@@ -105,8 +85,10 @@ def public_outcomes(family: str) -> dict[str, str | None]:
 
 
 def main(first: str, *others: str) -> None:
+    from kernwright.judge.worker.triton_interpreter import compute_bfloat16_like_gpu
+
     patch_once()
-    round_to_bfloat16()
+    compute_bfloat16_like_gpu()
     family, _, module = first.partition(":")
     if first == "--families":
         print(json.dumps({family: public_outcomes(family) for family in others}))

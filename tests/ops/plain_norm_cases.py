@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from token_cases import EQUAL_VALUES, EQUAL_WIDTHS, made_equal
+from token_cases import EQUAL_VALUES, EQUAL_WIDTHS, by_several_draws, made_equal
 from torch import Tensor
 
 from kernwright.core.registry import shipped_ops
 from kernwright.judge.numerics.contracts import Expected, compare
+from kernwright.judge.numerics.correctness import NEAR_MISS_FACTOR
 from kernwright.tasks.task import Tolerance
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -160,7 +161,11 @@ def verify(case: Case, run: Callable[..., Any], device: str = "cpu") -> None:
     if y.numel():
         limit = TOLERANCES[case.dtype] * (1000 if case.offset > 100 else 1)  # tolerance of a norm of such numbers
         expected = Expected.of(oracle, eager)
-        finding = compare(y.cpu(), expected, "close", Tolerance(atol=limit, rtol=limit))
+        tolerance = Tolerance(atol=limit, rtol=limit)
+        finding = compare(y.cpu(), expected, "close", tolerance)
+        if finding.problem and finding.figures.max_error <= NEAR_MISS_FACTOR * expected.eager_max:
+            drawn = by_several_draws(case, op.outputs[0], expected, "cpu")
+            finding = compare(y.cpu(), drawn, "close", tolerance)
         assert finding.problem is None, f"{case.name}: {finding.problem}"
     for tensor, before in zip(given, kept, strict=True):
         assert tensor is None or torch.equal(tensor, before), "an input was changed"

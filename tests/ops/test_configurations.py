@@ -75,15 +75,16 @@ def test_explain_names_the_source_of_the_configuration(monkeypatch: pytest.Monke
 
 UNUSUAL = """
 import torch
-from interpreted_cases import patch_once, round_to_bfloat16
+from interpreted_cases import patch_once
 from kernwright.campaign.trial import TuningTrial, Work, blank_call
+from kernwright.judge.worker.triton_interpreter import compute_bfloat16_like_gpu
 from kernwright.runtime.triton.configurations import Configuration
 from kernwright.runtime.implementation import Implementation
 from kernwright.runtime.triton.tuning import situation_of
 from kernwright.tasks.catalog import find_task
 
 patch_once()
-round_to_bfloat16()
+compute_bfloat16_like_gpu()
 for name, op in [
     ("norm_scale_shift", "residual_norm_scale_shift"),
     ("norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale"),

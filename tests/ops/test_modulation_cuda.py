@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from builds import shared_compilation
-from modulation_cases import BF16, FP16, FP32
+from modulation_cases import BF16, FP32
 
 from kernwright.core.registry import shipped_ops
 from kernwright.ops.modulation.family import CUDA
@@ -210,12 +210,9 @@ def test_no_product_is_fused_into_a_sum() -> None:
 
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "pair"),
-    [("sm_75", (BF16, FP32)), ("sm_80", (FP16, FP16)), ("sm_100", (FP32, FP32))],  # sm_75 has no native bf16
-)
-def test_the_kernels_compile_for_every_architecture(target: str, pair: tuple[torch.dtype, torch.dtype]) -> None:
-    assert compiled(pair, "cubin", Target(target)).stat().st_size > 0
+def test_the_kernels_compile_for_the_oldest_gpu() -> None:
+    """sm_75 has no native bf16. Code for newer GPUs is in headers that the tests of the norms compile."""
+    assert compiled((BF16, FP32), "cubin", Target("sm_75")).stat().st_size > 0
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:

@@ -172,11 +172,10 @@ def test_a_wrong_argument_is_named(plain: Any, changed: dict[str, torch.Tensor],
 
 @needs_nvcc
 @pytest.mark.slow
-def test_both_ops_every_dtype_and_every_architecture_compile() -> None:
-    """Each combination is compiled once, and only the kernels: the rest does not depend on dtype or architecture, and
-    other tests load it. Without optimisation, to save build time."""
-    plain, residual = "norm_scale_shift", "residual_norm_scale_shift"
-    pairs = [(plain, "sm_75", FP16), (residual, "sm_80", FP32), (plain, "sm_100", BF16), (residual, "sm_90", FP16)]
+def test_both_ops_compile_for_older_gpus() -> None:
+    """Only the kernels are compiled, without optimisation, to save build time. `brief.cuh` differs below sm_80, other
+    headers below sm_90. The library that other tests load has bfloat16. test_plain_norm_cuda.py compiles for sm_100."""
+    pairs = [("norm_scale_shift", "sm_75", FP16), ("residual_norm_scale_shift", "sm_80", FP32)]
     for op, architecture, dtype in pairs:
         own = CUDA[op].library(dtype)
         assert shared_compilation(own, architecture, "cubin", *UNOPTIMISED).stat().st_size > 0

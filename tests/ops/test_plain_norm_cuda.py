@@ -145,9 +145,9 @@ def test_a_wrong_argument_is_named(library: Any, given: dict[str, torch.Tensor],
 @needs_nvcc
 @pytest.mark.slow
 def test_every_dtype_and_every_architecture_compiles() -> None:
-    """Each combination is compiled once, the kernels only and without optimisation. bfloat16 for sm_90 is loaded by the
-    other tests."""
-    for name, dtype in (("sm_75", FP16), ("sm_80", FP32), ("sm_100", BF16)):
+    """Only the kernels are compiled, without optimisation. The other tests load bfloat16 for sm_90. None of the headers
+    differs between sm_75 and sm_80."""
+    for name, dtype in (("sm_75", FP16), ("sm_100", FP32)):
         own = CUDA["rms_norm"].library(dtype)
         made = shared_compilations(own, name, "cubin", *UNOPTIMISED)
         assert made and all(path.stat().st_size > 0 for path in made)

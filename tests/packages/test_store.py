@@ -1,4 +1,4 @@
-"""The store: real pip on a folder of wheels. Trees are complete or absent, whatever was there before."""
+"""The store: wheels from a folder, in some tests by the real pip. Trees are complete or absent."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def test_only_the_files_to_keep_are_unpacked(shelf: Shelf, tree: Tree, home: Sto
     }
 
 
+@pytest.mark.usefixtures("copied_wheels")
 def test_a_present_tree_is_not_fetched_again(
     shelf: Shelf, tree: Tree, home: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_present_tree_is_not_fetched_again(
     assert home.fetch(tree, shelf.source, silent) == place
 
 
+@pytest.mark.usefixtures("copied_wheels")
 @pytest.mark.parametrize("damage", ["changed", "missing", "more", "unfinished"])
 def test_a_broken_tree_is_refused_and_made_again(shelf: Shelf, tree: Tree, home: Store, damage: str) -> None:
     place = home.fetch(tree, shelf.source, silent)
@@ -67,6 +69,7 @@ def test_a_broken_tree_is_refused_and_made_again(shelf: Shelf, tree: Tree, home:
     assert home.fetch(tree, shelf.source, silent) == place and home.find(tree)
 
 
+@pytest.mark.usefixtures("copied_wheels")
 def test_files_that_differ_from_the_lock_are_refused(shelf: Shelf, tree: Tree, home: Store) -> None:
     wrong = tree.model_copy(update={"digest": "f" * 64})
     with pytest.raises(KernwrightError, match=f"unpacks to {tree.digest}"):
@@ -123,6 +126,7 @@ def carry(tree: Tree, place: Path, parts: list[Path], most: int) -> list[Path]:
     return [p.rename(parts[i % len(parts)] / CARRIED / p.name) for i, p in enumerate(pieces)]
 
 
+@pytest.mark.usefixtures("copied_wheels")
 def test_a_bundle_s_pieces_serve_without_a_network(
     shelf: Shelf, tree: Tree, home: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_bundle_s_pieces_serve_without_a_network(
     assert elsewhere.need(tree) == elsewhere.place(tree) and elsewhere.find(tree)
 
 
+@pytest.mark.usefixtures("copied_wheels")
 @pytest.mark.parametrize("damage", ["cut", "garbled", "another"])
 def test_pieces_that_were_damaged_are_refused(
     shelf: Shelf, tree: Tree, home: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str

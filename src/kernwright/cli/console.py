@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -67,9 +67,14 @@ err = PlainConsole(stderr=True)
 
 
 class ProgressBar:
-    """A progress bar on standard error, so that standard output holds only results."""
+    """A progress bar on standard error, so that standard output holds only results.
 
-    def __init__(self) -> None:
+    Args:
+        unit: what a phase consists of.
+    """
+
+    def __init__(self, unit: str = "rows") -> None:
+        self._unit = unit
         what = TextColumn("{task.description}", markup=False)
         note = TextColumn("{task.fields[note]}", style="dim", markup=False)
         columns = (what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), note)
@@ -91,7 +96,12 @@ class ProgressBar:
             self._progress.remove_task(self._current)
         self._current = self._progress.add_task(what, total=steps, note="")
         if not err.is_terminal:
-            err.print(f"{what} ({steps} rows)")
+            err.print(f"{what} ({steps} {self._unit})")
+
+    def steps_of(self, what: str, steps: int) -> Callable[[int], None]:
+        """Begin a phase, and return a function that advances it by one step."""
+        self.phase(what, steps)
+        return lambda _: self.step("")
 
     def step(self, note: str) -> None:
         """Advance the phase by one step."""

@@ -14,6 +14,7 @@ from kernwright.cli.judge.judge import judge
 from kernwright.cli.judge.sanitize import sanitize
 from kernwright.cli.judge.sweep import sweep
 from kernwright.cli.models.compare import compare
+from kernwright.cli.models.denoise import denoise
 from kernwright.cli.models.doctor import doctor
 from kernwright.cli.models.hotspots import hotspots
 from kernwright.cli.models.ncu import ncu
@@ -69,6 +70,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
+app.command("denoise", rich_help_panel=MODELS)(denoise)
 app.command("compare", rich_help_panel=MODELS)(compare)
 app.command("judge", rich_help_panel=JUDGE)(judge)
 app.command("sweep", rich_help_panel=JUDGE)(sweep)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.judge.checks.parallel_verification import Unverified, VerificationJob, VerificationPool
+from kernwright.judge.checks.verification import RowFinding
 from kernwright.tasks.task import Task, load_task
 
 pytestmark = pytest.mark.slow
@@ -53,7 +55,22 @@ class Steps:
         self.seen.append(note)
 
 
-def test_findings_are_shown_before_the_failures_of_others(tasks: list[Task], private_tmp: Path, tmp_path: Path) -> None:
+def first_try_fails(monkeypatch: pytest.MonkeyPatch, command: Any) -> list[str]:
+    """Make the first process of every job fail, for example for lack of memory. Return the labels of all tries."""
+    asked: list[str] = []
+
+    def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
+        asked.append(job.label)
+        return ["false"] if asked.count(job.label) == 1 else command(self, job, findings)
+
+    monkeypatch.setattr(VerificationPool, "_command", stumbling)
+    return asked
+
+
+def test_findings_are_shown_before_the_failures_of_others(
+    tasks: list[Task], private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_try_fails(monkeypatch, VerificationPool._command)
     words = ["baseline", "verify", "eager", "nobodys", "--task", str(tasks[0].folder)]
     some = CliRunner().invoke(app, [*words, "--processes", "2", "--json", str(tmp_path / "some.json")])
     assert isinstance(some.exception, Unverified)
@@ -63,18 +80,22 @@ def test_findings_are_shown_before_the_failures_of_others(tasks: list[Task], pri
     assert {(own["baseline"], own["finding"]) for own in found} == {("eager", "agrees")}
 
 
+AGREES = """
+import json, sys
+rows = [dict(json.loads(sys.argv[2]), row=row) for row in sys.argv[3:]]
+open(sys.argv[1], "w").write(json.dumps(rows))
+"""
+
+
 def test_a_verification_that_fails_beside_others_is_tried_again_alone(
-    tasks: list[Task], private_tmp: Path, monkeypatch: pytest.MonkeyPatch
+    tasks: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example, the memory did not suffice for so many at once."""
-    asked: list[str] = []
-    command = VerificationPool._command
+    def agreeing(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
+        own = RowFinding(baseline=job.baseline, task=job.task.name, row="", op="axpy", finding="agrees")
+        rows = [row.id for row in job.task.select(job.rows)]
+        return [sys.executable, "-S", "-c", AGREES, str(findings), json.dumps(asdict(own)), *rows]
 
-    def stumbling(self: VerificationPool, job: VerificationJob, findings: Path) -> list[str]:
-        asked.append(job.label)
-        return ["false"] if asked.count(job.label) == 1 else command(self, job, findings)
-
-    monkeypatch.setattr(VerificationPool, "_command", stumbling)
+    asked = first_try_fails(monkeypatch, agreeing)
     steps = Steps()
     jobs = [job for task in tasks for job in VerificationJob.shared_out("eager", task, "smoke", "cpu")]
     found = list(VerificationPool("cpu", 2).run(jobs, steps))
@@ -117,15 +138,12 @@ main()
 """
 
 
-@pytest.mark.parametrize("interrupts", [signal.SIG_DFL, signal.SIG_IGN])
-def test_an_interrupt_during_a_second_try_leaves_no_process_behind(
-    interrupts: signal.Handlers, tasks: list[Task], private_tmp: Path
-) -> None:
+def test_an_end_during_a_second_try_leaves_no_process_behind(tasks: list[Task], private_tmp: Path) -> None:
     """It also ends a process that ignores interrupts, as children of a background job do."""
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     parent = subprocess.Popen(
         [sys.executable, "-c", SECOND_TRIES, *folders], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     end = time.monotonic() + 60.0
     while not (sleeping := [pid for pid in children_of(parent.pid) if is_asleep(pid)]) and time.monotonic() < end:
@@ -157,8 +175,7 @@ def test_a_large_task_is_shared_out_and_no_row_left_out(tasks: list[Task], monke
     assert sorted(whole.rows.split(",")) == sorted(ids), "a grid has larger parts"
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_no_process_behind(tasks: list[Task], private_tmp: Path, sent: signal.Signals) -> None:
+def test_an_interrupt_leaves_no_process_behind(tasks: list[Task], private_tmp: Path) -> None:
     folders = [word for task in tasks for word in ("--task", str(task.folder))]
     command = [sys.executable, "-m", "kernwright", "baseline", "verify", "hangs", *folders, "--processes", "2"]
     parent = subprocess.Popen(
@@ -170,7 +187,7 @@ def test_an_interrupt_leaves_no_process_behind(tasks: list[Task], private_tmp: P
         time.sleep(0.1)
     assert len(verifiers) == 2
     time.sleep(1.0)
-    parent.send_signal(sent)
+    parent.send_signal(signal.SIGINT)
     assert parent.wait(60.0) != 0
     assert not [pid for pid in verifiers if Path(f"/proc/{pid}").exists()]
 

@@ -139,28 +139,36 @@ os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
 """
 
 
+JUDGE_EACH = """
+import sys
+from kernwright.cli.main import app
+for name in sys.argv[1:]:
+    words = f"judge tiny --candidate {name} --rows axpy_small --quick --ledger ledger --json {name}.json"
+    try:
+        app(words.split(), standalone_mode=False)
+    except SystemExit:
+        pass
+"""
+
+
 @pytest.fixture
-def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., Path]) -> Callable[..., dict[str, Any]]:
-    """Judge a source in a process of that user, with its own home and scratch folders."""
+def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., Path]) -> Callable[..., Any]:
+    """Judge sources one after the other in a process of that user, with its own home and scratch folders."""
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run(["cp", "-r", tiny_folder, home / "tiny"], check=True)
 
-    def run(user: int, source: str, off: str = "") -> dict[str, Any]:
-        write_candidate(home / "candidate", source)
+    def run(user: int, *sources: str, off: str = "") -> list[dict[str, Any]]:
+        names = [write_candidate(home / f"candidate{number}", own).name for number, own in enumerate(sources)]
         subprocess.run(["chown", "-R", str(user), home], check=True)
-        verdict = home / "verdict.json"
-        verdict.unlink(missing_ok=True)
         done = subprocess.run(
-            [
-                sys.executable, "-c", AS_USER, str(user), home, "-m", "kernwright.cli.main", "judge", "tiny",
-                "--candidate", "candidate", "--rows", "axpy_small", "--quick", "--ledger", "ledger", "--json", verdict,
-            ],
+            [sys.executable, "-c", AS_USER, str(user), home, "-c", JUDGE_EACH, *names],
             capture_output=True, text=True, check=False,
             env={**os.environ, "TMPDIR": str(home), "KERNWRIGHT_LOCKS": str(home), OFF_VARIABLE: off},
         )  # fmt: skip
-        assert verdict.exists(), done.stderr
-        return json.loads(verdict.read_text())  # type: ignore[no-any-return]
+        verdicts = [home / f"{name}.json" for name in names]
+        assert all(path.exists() for path in verdicts), done.stderr
+        return [json.loads(path.read_text()) for path in verdicts]
 
     return run
 
@@ -169,12 +177,12 @@ def judged_as(tmp_path: Path, tiny_folder: Path, write_candidate: Callable[..., 
 @can_mount
 @pytest.mark.slow
 @pytest.mark.parametrize("off", ["", "network,landlock,seccomp"])
-def test_an_ordinary_user_judges_too(judged_as: Callable[..., dict[str, Any]], off: str) -> None:
+def test_an_ordinary_user_judges_too(judged_as: Callable[..., Any], off: str) -> None:
     """Without root there is no other user, but the rest of the sandbox holds. The judge still reads its workers'
     memory."""
-    if off:  # only with the others off, because each of them also limits a fork bomb
-        assert judged_as(ORDINARY, BOMB, off)["verdict"] == "failed"
-    verdict = judged_as(ORDINARY, HONEST, off)
+    sources = (BOMB, HONEST) if off else (HONEST,)  # each other wall also limits a fork bomb
+    *bombed, verdict = judged_as(ORDINARY, *sources, off=off)
+    assert all(own["verdict"] == "failed" for own in bombed)
     assert verdict["verdict"] in FINE, verdict["reasons"]
     sandbox = verdict["provenance"]["isolation"]["workers"]
     assert sandbox["user"] == f"uid {ORDINARY}, the judge's own"
@@ -186,10 +194,10 @@ def test_an_ordinary_user_judges_too(judged_as: Callable[..., dict[str, Any]], o
 @is_root
 @can_mount
 @pytest.mark.slow
-def test_the_root_of_a_container_judges_too(judged_as: Callable[..., dict[str, Any]]) -> None:
+def test_the_root_of_a_container_judges_too(judged_as: Callable[..., Any]) -> None:
     """Without the right to create namespaces or to read another user's process, workers still have their own user."""
-    assert judged_as(0, BOMB)["verdict"] == "failed"
-    verdict = judged_as(0, HONEST)
+    bombed, verdict = judged_as(0, BOMB, HONEST)
+    assert bombed["verdict"] == "failed"
     assert verdict["verdict"] in FINE, verdict["reasons"]
     sandbox = verdict["provenance"]["isolation"]["workers"]
     assert sandbox["user"].endswith("used by no other process") and sandbox["processes"].startswith("256")

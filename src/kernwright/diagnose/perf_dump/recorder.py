@@ -40,6 +40,11 @@ class DumpRecorder:
         self._started = datetime.now(UTC)
         self._gradients: bool | None = None  # whether a step ran under autograd; None without steps
 
+    @property
+    def stages(self) -> list[StageTime]:
+        """The stages that have ended, in this order."""
+        return list(self._stages)
+
     def synchronise(self) -> None:
         if self._cuda is not None:
             self._cuda.synchronize(self._device)

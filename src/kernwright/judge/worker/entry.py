@@ -37,9 +37,9 @@ def find_op(name: str, definitions: str | None) -> Op:
 def load(side: SideOrders) -> Callable[..., Any]:
     """Return the function of a side, loaded or built but not yet called."""
     if os.environ.get("TRITON_INTERPRET") == "1":
-        from kernwright.judge.worker.triton_interpreter import round_to_nearest
+        from kernwright.judge.worker.triton_interpreter import compute_bfloat16_like_gpu
 
-        round_to_nearest()
+        compute_bfloat16_like_gpu()
     kind = side.kind
     if kind in ("eager", "compile"):
         return find_op(side.op, side.definitions).reference

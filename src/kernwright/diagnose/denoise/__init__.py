@@ -1,0 +1,1 @@
+"""The denoise benchmark: a diffusion pipeline of diffusers, timed stage by stage."""
