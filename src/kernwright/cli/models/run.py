@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kernwright.diagnose.program_run.watched_program import ProgramEnding
 
 STOPPED = 1  # exit status if the native gate stopped the program
-SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
 
 
 def run(
