@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from kernwright.cli.program_command import ProgramCommand
+
 
 @dataclass(frozen=True)
 class CommandEntry:
@@ -18,11 +20,13 @@ class CommandEntry:
         target: module under `kernwright.cli` and name of its function, or of its `Typer` for a group of commands.
         panel: the panel of `kernwright --help` that lists the command.
         runs_a_program: whether the options after the first argument belong to a program.
+        splits_at_dashes: whether the words after `--` are a program, and options may lie on both sides of an argument.
     """
 
     target: str
     panel: str
     runs_a_program: bool = False
+    splits_at_dashes: bool = False
 
     def built(self, name: str) -> Any:
         """Import the command and return it as typer builds it."""
@@ -33,7 +37,8 @@ class CommandEntry:
             alone.add_typer(own, name=name, rich_help_panel=self.panel)
         else:
             settings = {"allow_interspersed_args": False} if self.runs_a_program else None
-            alone.command(name, context_settings=settings, rich_help_panel=self.panel)(own)
+            kind = ProgramCommand if self.splits_at_dashes else None
+            alone.command(name, cls=kind, context_settings=settings, rich_help_panel=self.panel)(own)
         group: Any = typer.main.get_command(alone)
         return group.commands[name]
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "denoise": CommandEntry("models.denoise:denoise", MODELS),
     "doctor": CommandEntry("models.doctor:doctor", MODELS),
     "hotspots": CommandEntry("models.hotspots:hotspots", MODELS),
-    "ncu": CommandEntry("models.ncu:ncu", MODELS),
+    "ncu": CommandEntry("models.ncu:ncu", MODELS, splits_at_dashes=True),
     "profile": CommandEntry("models.profile:profile", MODELS),
     "run": CommandEntry("models.run:run", MODELS, runs_a_program=True),
     "judge": CommandEntry("judge.judge:judge", JUDGE),
