@@ -1,4 +1,4 @@
-"""Figures: what a benchmark measured, recorded with where it was measured, and the page that shows the record."""
+"""Figures: the measurements of a benchmark, with the machine on which they were made, and the page that shows them."""
 
 from __future__ import annotations
 
