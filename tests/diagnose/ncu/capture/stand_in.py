@@ -27,7 +27,7 @@ else:
     print("==PROF== Connected to process")
     if os.environ.get("STAND_IN") == "no permission":
         print("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", flush=True)
-        time.sleep(600)
+        time.sleep(20)
     status = subprocess.call(words)
     if os.environ.get("STAND_IN") != "no kernel":
         pathlib.Path(options["--export"]).write_bytes(b"NVR\\0")

@@ -19,7 +19,7 @@ from kernwright.diagnose.ncu.report.report_file import exported
 from kernwright.diagnose.program_run.native_gate import Sign
 from kernwright.diagnose.program_run.watched_program import ProgramEnding, run_watched
 
-NO_PERMISSION = Sign(b"err_nvgpuctrperm", re.compile(rb"ERR_NVGPUCTRPERM"))
+NO_PERMISSION = Sign(b"err_nvgpuctrperm", re.compile(rb"err_nvgpuctrperm"))  # in lower-case output
 OPEN_COUNTERS = (
     "run as an administrator, start the container with --cap-add=SYS_ADMIN, or let all users read counters: "
     "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d of the host"
